@@ -1,0 +1,6 @@
+"""``python -m phrase_rescore``: the same as the console script."""
+
+from phrase_rescore.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Recurrent cells: the only code that knows how a state follows from another.
+
+Everything else (training over batches, the walk over prefix trees) sees a cell through five calls:
+
+- ``initial(c)``: the state before the first word;
+- ``project(state, context)``: the part of the next step that all continuations of a state share;
+- ``step(projected, state, word_row)``: the next state;
+- ``word_rows(embedding)`` and ``context(c)``: what words and the summary contribute, computed once for each.
+
+A state is a tuple of tensors (one here; an LSTM has two), its first the output h. All matrices act on row vectors as
+``x @ M.T``: M has shape (out, in), as in the paper's M x. The gates of a cell lie on end in one matrix, in the order
+z (update), r (reset), h̃ (candidate), so that one product serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+State = tuple[Tensor, ...]
+
+
+def _gates(parameter: Tensor, hidden: int, names: tuple[str, str, str]) -> Iterator[tuple[str, Tensor]]:
+    """The three gates' parts of a stacked parameter, as views."""
+    return zip(names, parameter.split(hidden), strict=True)
+
+
+class Cell(nn.Module):
+    """What training and scoring know of a cell. Sizes: H hidden units, E embedding."""
+
+    def __init__(self, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.W = nn.Parameter(torch.empty(3 * hidden, embedding))
+        self.U = nn.Parameter(torch.empty(3 * hidden, hidden))
+        self.b = nn.Parameter(torch.empty(3 * hidden))
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """(name in the paper, view of the weight), each of its own; shapes (H, E), (H, H) or (H,)."""
+        yield from _gates(self.W, self.hidden, ("W_z", "W_r", "W"))
+        yield from _gates(self.U, self.hidden, ("U_z", "U_r", "U"))
+        yield from _gates(self.b, self.hidden, ("b_z", "b_r", "b"))
+
+    def word_rows(self, embedding: Tensor) -> Tensor:
+        """W e + b for rows of embeddings: (n, E) -> (n, 3 H). The zero vector e(y_0) has the row b."""
+        return torch.addmm(self.b, embedding, self.W.T)
+
+    def project(self, state: State, context: Tensor | None = None) -> Tensor:
+        raise NotImplementedError
+
+    def step(self, projected: Tensor, state: State, word_row: Tensor) -> State:
+        raise NotImplementedError
+
+
+class EncoderCell(Cell):
+    """The encoder's unit, equations 5 to 8 of the paper: the reset gate acts before the recurrent product."""
+
+    def initial(self, n: int) -> State:
+        """h_0 = 0 for n phrases: one tensor (n, H)."""
+        return (self.b.new_zeros(n, self.hidden),)
+
+    def project(self, state: State, context: Tensor | None = None) -> Tensor:
+        """U_z h and U_r h: (n, H) -> (n, 2 H). U (r ⊙ h) cannot be shared: r depends on the next word."""
+        (h,) = state
+        return h @ self.U[: 2 * self.hidden].T
+
+    def step(self, projected: Tensor, state: State, word_row: Tensor) -> State:
+        """From (n, 2 H), the state (n, H) and W e + b (n, 3 H) to the next state (n, H)."""
+        (h,), H = state, self.hidden
+        z, r = torch.sigmoid(word_row[:, : 2 * H] + projected).split(H, 1)  # z, r = σ(W e + U h)      (6), (5)
+        candidate = torch.tanh(torch.addmm(word_row[:, 2 * H :], r * h, self.U[2 * H :].T))  # tanh(W e + U (r ⊙ h)) (8)
+        return (torch.lerp(candidate, h, z),)  # h_t = z ⊙ h_{t-1} + (1 - z) ⊙ h̃                             (7)
+
+
+class DecoderCell(Cell):
+    """The decoder's unit, appendix A: the reset gate acts after the recurrent product, and on the summary's part too."""
+
+    def __init__(self, embedding: int, hidden: int, summary: int) -> None:
+        super().__init__(embedding, hidden)
+        self.V = nn.Parameter(torch.empty(hidden, summary))
+        self.b_V = nn.Parameter(torch.empty(hidden))
+        self.C = nn.Parameter(torch.empty(3 * hidden, summary))
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        yield from super().named_weights()
+        yield from _gates(self.C, self.hidden, ("C_z", "C_r", "C"))
+        yield from (("V", self.V), ("b_V", self.b_V))
+
+    def initial(self, c: Tensor) -> State:
+        """h'_0 = tanh(V' c + b'_V): (n, H) -> one tensor (n, H)."""
+        return (torch.tanh(torch.addmm(self.b_V, c, self.V.T)),)
+
+    def context(self, c: Tensor) -> Tensor:
+        """C_z c, C_r c, C c: (n, H) -> (n, 3 H), the same for every target phrase and step of a source."""
+        return c @ self.C.T
+
+    def project(self, state: State, context: Tensor | None = None) -> Tensor:
+        """U' h' + C c for all three gates: (n, H), (n, 3 H) -> (n, 3 H)."""
+        (h,) = state
+        return h @ self.U.T if context is None else torch.addmm(context, h, self.U.T)
+
+    def step(self, projected: Tensor, state: State, word_row: Tensor) -> State:
+        """From (n, 3 H), the state (n, H) and W' e + b' (n, 3 H) to the next state (n, H)."""
+        (h,), H = state, self.hidden
+        z, r = torch.sigmoid(word_row[:, : 2 * H] + projected[:, : 2 * H]).split(H, 1)  # σ(W' e + U' h' + C c)
+        candidate = torch.tanh(torch.addcmul(word_row[:, 2 * H :], r, projected[:, 2 * H :]))  # tanh(W' e + r ⊙ (U' h' + C c))
+        return (torch.lerp(candidate, h, z),)  # h'_t = z' ⊙ h'_{t-1} + (1 - z') ⊙ h̃'

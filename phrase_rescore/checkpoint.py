@@ -1,0 +1,229 @@
+"""The model directory: config.json, weights in safetensors shards, two vocabulary files. Nothing in it is executed.
+
+    phrase-rescore-model/
+        config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
+        model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
+        source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
+        train.log.jsonl                      what was measured on the way (not part of the model)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from phrase_rescore import __version__
+from phrase_rescore.errors import InputError, ModelError, OptionError
+from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
+
+FORMAT_VERSION = 1
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CONFIG, SOURCE_VOCAB, TARGET_VOCAB, LOG = "config.json", "source.vocab", "target.vocab", "train.log.jsonl"
+
+# What this version can build; any other value in a config is an error and not a guess.
+STRUCTURE: dict[str, Any] = {
+    "kind": "rnn-encoder-decoder",
+    "encoder": {"cell": "cho-gru-reset-before", "layers": 1, "direction": "forward", "source_order": "forward"},
+    "decoder": {"cell": "cho-gru-reset-after", "layers": 1},
+    "inverse": False,
+    "factors": {"source": None, "target": None},
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model with all that is needed to use it. ``unk_shares``: UNK's share of the training words, source and target."""
+
+    model: RNNEncoderDecoder
+    src_vocab: Vocabulary
+    tgt_vocab: Vocabulary
+    unk_shares: tuple[float, float]
+    training: dict[str, Any]  # the training summary
+    signature: str = ""
+
+
+def _signature(checkpoint: Checkpoint) -> str:
+    """One line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, weight in sorted(checkpoint.model.named_weights(), key=lambda item: item[0]):
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().numpy().tobytes())
+    for vocabulary in (checkpoint.src_vocab, checkpoint.tgt_vocab):
+        digest.update(b"\0" + b"\n".join(vocabulary.words))
+    c = checkpoint.model.config
+    return (
+        f"{STRUCTURE['kind']}|p(target|source)|hidden:{c.hidden}|embedding:{c.embedding}|maxout:{c.maxout}|rank:{c.rank}"
+        f"|words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}|model:{digest.hexdigest()}"
+        f"|version:{__version__}"
+    )
+
+
+def _shards(tensors: dict[str, Tensor], shard_size: int | None) -> list[dict[str, Tensor]]:
+    """Cuts tensors, in order, into groups of at most ``shard_size`` bytes; a larger tensor has a shard of its own."""
+    shards: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if shard_size is not None and shards[-1] and size + tensor.nbytes > shard_size:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += tensor.nbytes
+    return shards
+
+
+def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
+    """Writes the model's files into an existing directory. The same model gives the same bytes."""
+    tensors = {
+        name: weight.detach().to("cpu", DTYPES[dtype]).clone(memory_format=torch.contiguous_format)
+        for name, weight in checkpoint.model.named_weights()
+    }
+    shards = _shards(tensors, shard_size)
+    files = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
+    for name, shard in zip(files, shards, strict=True):
+        save_file(shard, os.path.join(directory, name))
+    Path(directory, SOURCE_VOCAB).write_bytes(format_vocabulary(checkpoint.src_vocab))
+    Path(directory, TARGET_VOCAB).write_bytes(format_vocabulary(checkpoint.tgt_vocab))
+    source, target = checkpoint.unk_shares
+    config = {
+        "format_version": FORMAT_VERSION,
+        "made_by": f"phrase-rescore {__version__}",
+        **STRUCTURE,
+        "sizes": asdict(checkpoint.model.config),
+        "unk_share": {"source": source, "target": target},
+        "weights": {"dtype": dtype, "files": files, "parameters": checkpoint.model.config.parameters()},
+        "training": checkpoint.training,
+    }
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    Path(directory, CONFIG).write_text(text, encoding="utf-8", newline="\n")
+
+
+def _read_config(directory: str) -> dict[str, Any]:
+    path = os.path.join(directory, CONFIG)
+    if not os.path.isdir(directory):
+        raise ModelError(f"{directory}: no such model directory; make one with 'phrase-rescore train TABLE -m {directory}'")
+    try:
+        config = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}; is {directory} a model directory?") from None
+    except ValueError as error:
+        raise ModelError(f"{path}: no JSON ({error}); the model is damaged, train or copy it again") from None
+    if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
+        found = config.get("format_version") if isinstance(config, dict) else None
+        raise ModelError(f"{path}: format_version {found!r}; this version of phrase-rescore reads {FORMAT_VERSION}")
+    for key, known in STRUCTURE.items():
+        if config.get(key) != known:
+            found = json.dumps(config.get(key))
+            raise ModelError(f"{path}: {key} {found}; this version of phrase-rescore knows {json.dumps(known)}")
+    return config
+
+
+def _sizes(config: dict[str, Any], path: str) -> ModelConfig:
+    try:
+        sizes = ModelConfig(**config["sizes"])
+    except (KeyError, TypeError):
+        raise ModelError(f"{path}: 'sizes' is incomplete or has unknown entries; the model is damaged") from None
+    for name, value in asdict(sizes).items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ModelError(f"{path}: sizes.{name} is {value!r}, not a whole number from 1; the model is damaged")
+    return sizes
+
+
+def _read_weights(config: dict[str, Any], directory: str) -> dict[str, Tensor]:
+    weights = config.get("weights", {})
+    if weights.get("dtype") not in DTYPES:
+        raise ModelError(f"{directory}: weights of type {weights.get('dtype')!r}; known are {', '.join(DTYPES)}")
+    tensors: dict[str, Tensor] = {}
+    for name in weights.get("files", ()):
+        path = os.path.join(directory, os.path.basename(str(name)))
+        try:
+            tensors.update(load_file(path))
+        except (OSError, safetensors.SafetensorError) as error:
+            raise ModelError(f"{path}: {error}; the model is damaged, train or copy it again") from None
+    return tensors
+
+
+def load(directory: str) -> Checkpoint:
+    """Reads a model directory; weights become float32 whatever they were saved as.
+
+    Raises ModelError for anything missing, unknown or contradictory.
+    """
+    config = _read_config(directory)
+    path = os.path.join(directory, CONFIG)
+    sizes = _sizes(config, path)
+    try:
+        src_vocab = read_vocabulary(os.path.join(directory, SOURCE_VOCAB))
+        tgt_vocab = read_vocabulary(os.path.join(directory, TARGET_VOCAB))
+        shares = (float(config["unk_share"]["source"]), float(config["unk_share"]["target"]))
+    except InputError as error:
+        raise ModelError(f"{error}; the model is damaged") from None
+    except (KeyError, TypeError, ValueError):
+        raise ModelError(f"{path}: 'unk_share' is missing or no pair of numbers; the model is damaged") from None
+    for side, vocabulary, size in (("source", src_vocab, sizes.src_vocabulary), ("target", tgt_vocab, sizes.tgt_vocabulary)):
+        if len(vocabulary) != size:
+            raise ModelError(f"{directory}/{side}.vocab: {len(vocabulary)} ids where {CONFIG} says {size}; files of two models?")
+    tensors = _read_weights(config, directory)
+    with torch.device("meta"):
+        expected = {name: weight.shape for name, weight in RNNEncoderDecoder(sizes).named_weights()}
+    if differing := sorted(expected.keys() ^ tensors.keys()):
+        verb = "missing from" if differing[0] in expected else "unknown in"
+        raise ModelError(f"{directory}: tensor {differing[0]} is {verb} the weights; the model is damaged or of another kind")
+    model = RNNEncoderDecoder(sizes)
+    with torch.no_grad():
+        for name, weight in model.named_weights():
+            if tensors[name].shape != expected[name]:
+                found, wanted = list(tensors[name].shape), list(expected[name])
+                raise ModelError(f"{directory}: tensor {name} has shape {found} where {CONFIG} says {wanted}")
+            weight.copy_(tensors[name])
+    model.requires_grad_(False)
+    loaded = Checkpoint(model, src_vocab, tgt_vocab, shares, config.get("training", {}))
+    return Checkpoint(model, src_vocab, tgt_vocab, shares, loaded.training, _signature(loaded))
+
+
+def check_target(directory: str, overwrite: bool) -> None:
+    """Raises OptionError if a model must not be written under this name."""
+    if os.path.exists(os.path.join(directory, CONFIG)):
+        if not overwrite:
+            raise OptionError(f"{directory} holds a model already; name another with -m, or replace it with --overwrite")
+    elif os.path.lexists(directory) and not (os.path.isdir(directory) and not os.listdir(directory)):
+        raise OptionError(f"{directory} exists and is no model directory; name another with -m")
+
+
+@contextlib.contextmanager
+def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
+    """A directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it."""
+    check_target(directory, overwrite)
+    parent, name = os.path.split(os.path.abspath(directory))
+    try:
+        os.makedirs(parent, exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".partial")
+    except OSError as error:
+        raise OptionError(f"cannot write {directory}: {error.strerror}") from None
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o777 & ~umask)
+        if os.path.isdir(directory):
+            old = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".old")
+            os.rename(directory, os.path.join(old, name))
+            os.rename(temporary, directory)
+            shutil.rmtree(old)
+        else:
+            os.rename(temporary, directory)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise

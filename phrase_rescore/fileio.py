@@ -1,0 +1,205 @@
+"""Files as bytes: compressed input by content, blocks of rows, output that appears complete or not at all."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import io
+import lzma
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import BinaryIO, NamedTuple, Protocol, cast
+
+import zstandard
+from isal import igzip, isal_zlib
+
+from phrase_rescore.errors import InputError, OptionError
+
+CHUNK = 1 << 18
+_DAMAGED = (EOFError, zlib.error, isal_zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+
+class _Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class _Counted(io.RawIOBase):
+    """A raw stream that tells ``on_read`` how many bytes each read took: progress in bytes of the file on disk."""
+
+    def __init__(self, stream: BinaryIO, on_read: Callable[[int], None] | None) -> None:
+        self._stream, self._on_read = stream, on_read
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        data = self._stream.read1(len(memoryview(buffer)))  # type: ignore[attr-defined]
+        memoryview(buffer)[: len(data)] = data
+        if self._on_read:
+            self._on_read(len(data))
+        return len(data)
+
+    def close(self) -> None:
+        if self._stream is not sys.stdin.buffer:
+            self._stream.close()
+        super().close()
+
+
+class _ZstdFrames:
+    """Zstandard frames one after the other. (``stream_reader`` takes a cut-off frame for the end of the file.)"""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._frame, self._rest = stream, zstandard.ZstdDecompressor().decompressobj(), b""
+        self._open = False
+
+    def read(self, size: int = -1, /) -> bytes:
+        while True:
+            data = self._rest or self._stream.read(CHUNK)
+            self._rest = b""
+            if not data:
+                if self._open:
+                    raise EOFError("the last frame is cut off")
+                return b""
+            out = self._frame.decompress(data)
+            self._open = not self._frame.eof
+            if self._frame.eof:
+                self._rest = self._frame.unused_data
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            if out:
+                return out
+
+
+class _Checked(io.RawIOBase):
+    """The decompressed bytes, with every way of being damaged turned into one error that names the file."""
+
+    def __init__(self, stream: _Readable, path: str, closes: io.IOBase) -> None:
+        self._stream, self._path, self._closes, self._rest = stream, path, closes, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        room = memoryview(buffer)
+        if not self._rest:
+            try:
+                self._rest = memoryview(self._stream.read(len(room)))
+            except EOFError:
+                raise InputError(self._path, "the compressed file is cut off", "make or copy it again") from None
+            except (*_DAMAGED, OSError) as error:
+                raise InputError(self._path, f"cannot be decompressed ({error})", "make or copy it again") from None
+        n = min(len(room), len(self._rest))
+        room[:n] = self._rest[:n]
+        self._rest = self._rest[n:]
+        return n
+
+    def close(self) -> None:
+        self._closes.close()
+        super().close()
+
+
+def input_size(path: str) -> int | None:
+    """Bytes on disk, for progress; None where nobody knows (standard input, a pipe)."""
+    return os.path.getsize(path) if path != "-" and os.path.isfile(path) else None
+
+
+def display_name(path: str) -> str:
+    return "<stdin>" if path == "-" else path
+
+
+def open_input(path: str, on_read: Callable[[int], None] | None = None) -> io.BufferedReader:
+    """Opens ``path`` (``-``: standard input) for reading the bytes it decompresses to.
+
+    gzip (any number of members), bzip2, xz and zstandard are told by their first bytes, not by the name.
+    ``on_read`` is called with the number of bytes taken from the file itself.
+
+    Raises InputError when the file cannot be opened and, while reading, when it is cut off or damaged.
+    """
+    try:
+        raw = cast(BinaryIO, sys.stdin.buffer) if path == "-" else open(path, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error)) from None
+    counted = io.BufferedReader(_Counted(raw, on_read), CHUNK)
+    name = display_name(path)
+    try:
+        magic = counted.peek(6)[:6]
+    except OSError as error:
+        raise InputError(name, error.strerror or str(error)) from None
+    stream: _Readable
+    if magic.startswith(b"\x1f\x8b"):
+        stream = igzip.IGzipFile(fileobj=counted, mode="rb")
+    elif magic.startswith(b"BZh"):
+        stream = bz2.BZ2File(counted)
+    elif magic.startswith(b"\xfd7zXZ\x00"):
+        stream = lzma.LZMAFile(counted)
+    elif magic.startswith(b"\x28\xb5\x2f\xfd"):
+        stream = _ZstdFrames(counted)
+    else:
+        stream = counted
+    return io.BufferedReader(_Checked(stream, name, counted), CHUNK)
+
+
+class Block(NamedTuple):
+    """Consecutive rows of an input: the unit of work."""
+
+    number: int  # 0, 1, 2, …
+    first_row: int  # 1-based number of its first row
+    data: bytes  # whole rows with their newlines; the file's last row may lack one
+
+    def rows(self) -> list[bytes]:
+        """The rows without their newlines."""
+        rows = self.data.split(b"\n")
+        if not rows[-1]:
+            rows.pop()
+        return rows
+
+
+def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
+    """Cuts a stream at fixed row numbers; only one block is in memory at a time."""
+    number = 0
+    while data := b"".join(islice(stream, rows)):
+        yield Block(number, number * rows + 1, data)
+        number += 1
+
+
+def count_rows(path: str) -> int:
+    """The number of rows of a file; a last row without a newline counts."""
+    newlines, last = 0, b"\n"
+    with open_input(path) as stream:
+        while chunk := stream.read(CHUNK):
+            newlines, last = newlines + chunk.count(b"\n"), chunk[-1:]
+    return newlines + (last != b"\n")
+
+
+def gzip_member(data: bytes, level: int) -> bytes:
+    """One whole gzip member: no file name, mtime 0, so the same bytes whenever and wherever it is made."""
+    compressor = zlib.compressobj(level, zlib.DEFLATED, 31)
+    return compressor.compress(data) + compressor.flush()
+
+
+@contextlib.contextmanager
+def atomic_output(path: str) -> Iterator[BinaryIO]:
+    """A file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it."""
+    directory, name = os.path.split(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise OptionError(f"{path} is a directory; name a file to write")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
+    except OSError as error:
+        raise OptionError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

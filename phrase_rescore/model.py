@@ -1,0 +1,215 @@
+"""The RNN Encoder–Decoder of Cho et al. (EMNLP 2014, arXiv 1406.1078), appendix A.
+
+Why not ``torch.nn.GRU``: that unit applies its reset gate after the recurrent product, r ⊙ (U h). Here the encoder applies
+it before, U (r ⊙ h) (equation 8); the decoder after it, but on the summary's contribution too, r' ⊙ (U' h' + C c), for which
+``nn.GRU`` has no input. Neither offers the part of a step that all continuations of a state share, on which scoring of
+whole prefix trees rests.
+
+Departures from the paper's formulas: biases (one a gate, of c, h'_0, s' and the logits), and the output layer sees the
+embedding of the previous word. Sizes: H hidden, E embedding, M maxout units of 2 each, R rank of the output matrix.
+Probabilities are in natural log throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from phrase_rescore.cells import DecoderCell, EncoderCell, State
+from phrase_rescore.pairs import EncodedPairs, Ragged
+from phrase_rescore.softmax import cross_entropy
+from phrase_rescore.vocabulary import EOS
+
+POOL = 2  # numbers that a maxout unit takes the largest of
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes. The vocabularies count EOS and UNK."""
+
+    src_vocabulary: int
+    tgt_vocabulary: int
+    hidden: int
+    embedding: int
+    maxout: int
+    rank: int
+
+    def parameters(self) -> int:
+        """How many numbers the model has."""
+        H, E, M, R = self.hidden, self.embedding, self.maxout, self.rank
+        encoder = 3 * H * (E + H + 1) + H * (H + 1)
+        decoder = 3 * H * (E + H + H + 1) + H * (H + 1)
+        output = POOL * M * (H + E + H + 1) + R * M + self.tgt_vocabulary * (R + 1)
+        return (self.src_vocabulary + self.tgt_vocabulary) * E + encoder + decoder + output
+
+
+@dataclass(frozen=True)
+class PackedPhrases:
+    """Phrases laid out by position, longest first, so that step t works on its first ``counts[t]`` rows and on no padding."""
+
+    order: Tensor  # (n,) which phrase each row is
+    ids: Tensor  # (Σ counts,) words of step 0, then of step 1, …
+    counts: list[int]  # rows that have a word at step t; never rises
+
+    @classmethod
+    def of(cls, phrases: Ragged, device: torch.device | str = "cpu") -> PackedPhrases:
+        """Packs phrases of at least one id each (EOS included by the caller)."""
+        lengths = phrases.lengths
+        order = np.argsort(-lengths, kind="stable")
+        sorted_lengths = lengths[order]
+        counts = [int(np.searchsorted(-sorted_lengths, -t)) for t in range(int(lengths.max()))]
+        ids = np.concatenate([phrases.ids[phrases.offsets[order[:n]] + t] for t, n in enumerate(counts)])
+        return cls(torch.from_numpy(order).to(device), torch.from_numpy(ids.astype(np.int64)).to(device), counts)
+
+
+def with_eos(phrases: Ragged) -> Ragged:
+    """The phrases with EOS after their last word."""
+    offsets = phrases.offsets + np.arange(len(phrases.offsets))
+    ids = np.full(int(offsets[-1]), EOS, dtype=np.int32)
+    places: NDArray[np.int64] = np.arange(len(phrases.ids)) + np.repeat(np.arange(len(phrases)), phrases.lengths)
+    ids[places] = phrases.ids
+    return Ragged(ids, offsets)
+
+
+class Encoder(nn.Module):
+    """Maps source phrases to their summaries c = tanh(V h)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Parameter(torch.empty(config.src_vocabulary, config.embedding))
+        self.cell = EncoderCell(config.embedding, config.hidden)
+        self.V = nn.Parameter(torch.empty(config.hidden, config.hidden))
+        self.b_V = nn.Parameter(torch.empty(config.hidden))
+
+    def summary(self, state: State) -> Tensor:
+        """c = tanh(V h + b_V), h being the state after EOS: (n, H) -> (n, H)."""
+        return torch.tanh(torch.addmm(self.b_V, state[0], self.V.T))
+
+    def forward(self, phrases: PackedPhrases) -> Tensor:
+        """c of every phrase, in the caller's order: (n, H). Phrases end in EOS."""
+        rows = self.cell.word_rows(self.embedding[phrases.ids]).split(phrases.counts)
+        state = self.cell.initial(phrases.counts[0])
+        ended: list[State] = []  # last states, of the shortest phrases first
+        for t, row in enumerate(rows):
+            n = len(row)
+            if t and n < len(state[0]):
+                ended.append(tuple(part[n:] for part in state))
+                state = tuple(part[:n] for part in state)
+            state = self.cell.step(self.cell.project(state), state, row)
+        ended.append(state)
+        last: State = tuple(torch.cat(parts) for parts in zip(*reversed(ended), strict=True))
+        return self.summary(last)[torch.argsort(phrases.order)]
+
+
+class Decoder(nn.Module):
+    """p(y_t | y_<t, c) for target phrases."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        H, E, M, R, K = config.hidden, config.embedding, config.maxout, config.rank, config.tgt_vocabulary
+        self.embedding = nn.Parameter(torch.empty(K, E))
+        self.cell = DecoderCell(E, H, H)
+        self.O_h = nn.Parameter(torch.empty(POOL * M, H))
+        self.O_y = nn.Parameter(torch.empty(POOL * M, E))
+        self.O_c = nn.Parameter(torch.empty(POOL * M, H))
+        self.b_O = nn.Parameter(torch.empty(POOL * M))
+        self.G_r = nn.Parameter(torch.empty(R, M))
+        self.G_l = nn.Parameter(torch.empty(K, R))
+        self.b_G = nn.Parameter(torch.empty(K))
+
+    def output_context(self, c: Tensor) -> Tensor:
+        """O_c c + b_O, the same at every step of a source: (n, H) -> (n, 2 M)."""
+        return torch.addmm(self.b_O, c, self.O_c.T)
+
+    def low_rank(self, state: State, word_row: Tensor, context: Tensor) -> Tensor:
+        """g = G_r s of states (n, H), O_y e(y_{t-1}) (n, 2 M) and O_c c + b_O (n, 2 M): (n, R). Logits are G_l g + b_G."""
+        deep = torch.addmm(word_row + context, state[0], self.O_h.T)  # s' = O_h h' + O_y e(y_{t-1}) + O_c c
+        s = torch.maximum(deep[:, 0::POOL], deep[:, 1::POOL])  # s_i = max(s'_{2i-1}, s'_{2i})
+        return s @ self.G_r.T
+
+    def forward(self, c: Tensor, phrases: PackedPhrases) -> tuple[Tensor, Tensor]:
+        """The low-rank outputs g (Σ counts, R) before every word of the phrases, and those words (Σ counts,).
+
+        ``c`` (n, H) is in the caller's order; phrases end in EOS.
+        """
+        c = c[phrases.order]
+        first, counts = phrases.counts[0], phrases.counts
+        previous = torch.cat([ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)] or [phrases.ids[:0]])
+        zero = self.embedding.new_zeros(first, self.embedding.shape[1])  # e(y_0) = 0
+        embedded = torch.cat([zero, self.embedding[previous]])
+        cell, state, states = self.cell, self.cell.initial(c), []
+        context = cell.context(c)
+        for row in cell.word_rows(embedded).split(counts):
+            n = len(row)
+            state = tuple(part[:n] for part in state)
+            state = cell.step(cell.project(state, context[:n]), state, row)
+            states.append(state[0])
+        by_source = self.output_context(c)
+        contexts = torch.cat([by_source[:n] for n in counts])
+        return self.low_rank((torch.cat(states),), embedded @ self.O_y.T, contexts), phrases.ids
+
+
+class RNNEncoderDecoder(nn.Module):
+    """log p(target | source) of phrase pairs."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+
+    def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
+        """-Σ_n log p(y_n | x_n) over a batch, summed over words with EOS included: a scalar in nats."""
+        g, targets = self.decoder(self.encoder(src), tgt)
+        return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets)
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight under its name in the files, as a view of the parameter (docs/model.md lists them)."""
+        encoder, decoder = self.encoder, self.decoder
+        yield "encoder.embedding", encoder.embedding
+        for name, weight in encoder.cell.named_weights():
+            yield f"encoder.layer0.forward.{name}", weight
+        yield from (("encoder.V", encoder.V), ("encoder.b_V", encoder.b_V))
+        yield "decoder.embedding", decoder.embedding
+        for name, weight in decoder.cell.named_weights():
+            yield f"decoder.layer0.forward.{name}", weight
+        for name in ("O_h", "O_y", "O_c", "b_O", "G_r", "G_l", "b_G"):
+            yield f"output.{name}", getattr(decoder, name)
+
+
+def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
+    """Source and target phrases with EOS, ready for the model."""
+    return PackedPhrases.of(with_eos(pairs.src), device), PackedPhrases.of(with_eos(pairs.tgt), device)
+
+
+PAPER_SIZES = {"hidden": 1000, "embedding": 100, "maxout": 500, "rank": 100}  # section 4.1
+PAPER_SHORTLIST = 15_000
+PAPER_PARAMETERS = 18_274_602  # 18,250,600 weights and 24,002 biases, with 15,000 words + UNK + EOS a side
+
+
+@torch.no_grad()
+def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Sequence[float] | None = None) -> None:
+    """Sets every weight from ``seed``.
+
+    ``paper``: recurrent matrices are the left singular vectors of a white Gaussian matrix, other weights Gaussian with
+    standard deviation 0.01, biases 0 (section 4.1). Otherwise the other weights have the standard deviation 1/√(inputs) (embeddings 1/√E),
+    and the logits' bias starts at the ``unigram`` log-probabilities (K,), so that no step is spent on learning them.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_weights():
+        letter = name.rpartition(".")[2]
+        if letter.startswith("b"):
+            weight.zero_()
+        elif letter.startswith("U"):
+            gaussian = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            weight.copy_(torch.linalg.svd(gaussian)[0])
+        else:
+            deviation = 0.01 if paper else weight.shape[1] ** -0.5
+            weight.copy_(torch.randn(weight.shape, generator=generator) * deviation)
+    if not paper and unigram is not None:
+        model.decoder.b_G.copy_(torch.as_tensor(unigram))

@@ -1,0 +1,79 @@
+"""Phrase pairs as something to train on: random minibatches, the loss of the paper, the held-out measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.model import RNNEncoderDecoder, packed
+from phrase_rescore.pairs import EncodedPairs, Ragged
+
+_EVALUATED = 512  # pairs at a time
+
+
+def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
+    """The pairs with every source replaced by another of equal length: a control that tells what the source is worth.
+
+    Pairs whose source has no other of its length are left out.
+    """
+    rng = np.random.default_rng(seed)
+    sources = [tuple(pairs.src.ids[a:b]) for a, b in zip(pairs.src.offsets, pairs.src.offsets[1:], strict=False)]
+    other: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for length in sorted({len(s) for s in sources}):
+        group = sorted({s for s in sources if len(s) == length})
+        order = rng.permutation(len(group))
+        if len(group) > 1:
+            other.update((group[a], group[b]) for a, b in zip(order, np.roll(order, 1), strict=True))
+    rows = np.array([i for i, source in enumerate(sources) if source in other], dtype=np.int64)
+    return EncodedPairs(Ragged.of(other[sources[i]] for i in rows), pairs.tgt.take(rows))
+
+
+@torch.no_grad()
+def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torch.device | str = "cpu") -> dict[str, float]:
+    """``loss``: negative log-likelihood per pair in nats, EOS included; ``perplexity``: per word, EOS counted as one."""
+    total, words = 0.0, 0
+    for start in range(0, len(pairs), _EVALUATED):
+        src, tgt = packed(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), device)
+        total += model.negative_log_likelihood(src, tgt).item()
+        words += len(tgt.ids)
+    return {"loss": total / len(pairs), "perplexity": math.exp(total / words)}
+
+
+class PhrasePairTask:
+    """Trains a model on every pair once a pass, in an order drawn from ``seed``."""
+
+    def __init__(
+        self, model: RNNEncoderDecoder, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int, device: str = "cpu"
+    ) -> None:
+        if not len(pairs):
+            raise OptionError("there are no pairs to train on")
+        self.module, self._pairs, self._held_out = model, pairs, held_out
+        self._batch_size, self._seed, self._device = batch_size, seed, device
+
+    def batches(self) -> Iterator[EncodedPairs]:
+        """Minibatches of ``batch_size`` pairs drawn at random without replacement (section 4.1), pass after pass."""
+        rng = np.random.default_rng(self._seed)
+        left = np.empty(0, dtype=np.int64)
+        size = min(self._batch_size, len(self._pairs))
+        while True:
+            if len(left) < size:
+                left = np.concatenate((left, rng.permutation(len(self._pairs))))
+            yield self._pairs.take(left[:size])
+            left = left[size:]
+
+    def loss(self, batch: EncodedPairs) -> tuple[Tensor, int]:
+        src, tgt = packed(batch, self._device)
+        return self.module.negative_log_likelihood(src, tgt), len(batch)
+
+    def evaluate(self) -> dict[str, float] | None:
+        return held_out_figures(self.module, self._held_out, self._device) if len(self._held_out) else None
+
+    def control(self) -> dict[str, float] | None:
+        """The held-out figures with every source replaced by another of equal length."""
+        exchanged = with_other_sources(self._held_out)
+        return held_out_figures(self.module, exchanged, self._device) if len(exchanged) else None

@@ -1,0 +1,133 @@
+"""log p(target | source) of phrase pairs, with everything that pairs share computed once.
+
+Within a batch each distinct source prefix is read once, each distinct (source, target prefix) has its state, the shared part
+of its continuations' steps and its softmax normaliser computed once. The walks below know no cell: see cells.py.
+Scores are exact: they are those of the pairs scored one by one, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from phrase_rescore.cells import State
+from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.fields import words
+from phrase_rescore.model import with_eos
+from phrase_rescore.pairs import EncodedPairs, Ragged
+from phrase_rescore.prefix_trees import Indices, distinct_phrases, prefix_levels
+from phrase_rescore.softmax import log_normaliser
+from phrase_rescore.vocabulary import EOS
+
+BATCH = 1024  # pairs that share: more share more, but their states leave the cache
+
+
+def _rows(state: State, index: Tensor) -> State:
+    return tuple(part[index] for part in state)
+
+
+class Scorer:
+    """Scores phrase pairs with a trained model. Safe to use from several threads; the same pairs give the same bits."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._encoder, self._decoder = checkpoint.model.encoder, checkpoint.model.decoder
+        with torch.inference_mode():
+            embedding = torch.cat((self._decoder.embedding, self._decoder.embedding.new_zeros(1, self._decoder.embedding.shape[1])))
+            self._start = len(embedding) - 1  # the row of e(y_0) = 0
+            self._src_rows = self._encoder.cell.word_rows(self._encoder.embedding)  # W e + b
+            self._tgt_rows = self._decoder.cell.word_rows(embedding)  # W' e + b'
+            self._out_rows = embedding @ self._decoder.O_y.T  # O_y e
+
+    @torch.inference_mode()
+    def _summaries(self, sources: Ragged) -> Tensor:
+        """c of distinct sources: (n, H), walking the prefix tree of their words and EOS."""
+        cell, state = self._encoder.cell, self._encoder.cell.initial(1)
+        ended: list[State] = []
+        ended_rows: list[Indices] = []
+        place = np.zeros(1, dtype=np.int64)  # where the state of a node of the level above stands; its EOS children have none
+        for level in prefix_levels(with_eos(sources)):
+            parents = torch.from_numpy(place[level.parents])
+            projected = cell.project(state)
+            state = cell.step(projected[parents], _rows(state, parents), self._src_rows[torch.from_numpy(level.words)])
+            ends = level.words == EOS
+            ended.append(_rows(state, torch.from_numpy(np.flatnonzero(ends))))
+            rows_of_nodes = np.empty(len(level.words), dtype=np.int64)
+            rows_of_nodes[level.nodes] = level.rows
+            ended_rows.append(rows_of_nodes[ends])
+            state = _rows(state, torch.from_numpy(np.flatnonzero(~ends)))
+            place = np.cumsum(~ends) - 1
+        order = torch.from_numpy(np.argsort(np.concatenate(ended_rows)))
+        last: State = tuple(torch.cat(parts)[order] for parts in zip(*ended, strict=True))
+        return self._encoder.summary(last)
+
+    @torch.inference_mode()
+    def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
+        """log p of every target word and of EOS, on end: (Σ (length + 1),)."""
+        decoder, cell = self._decoder, self._decoder.cell
+        first, source_of = distinct_phrases(pairs.src)
+        c = self._summaries(pairs.src.take(first))
+        context, out_context = cell.context(c), decoder.output_context(c)
+        offsets = with_eos(pairs.tgt).offsets
+        result = np.empty(int(offsets[-1]))
+        lengths = pairs.tgt.lengths
+
+        state = cell.initial(c)
+        node_of, source = source_of, np.arange(len(c))  # of each row its node, of each node its source
+        projected = cell.project(state, context)
+        last_words = torch.full((len(c),), self._start)
+        parents = torch.arange(len(c))
+        rows = np.arange(len(pairs))
+        levels = prefix_levels(pairs.tgt, source_of)
+        for t in range(len(levels) + 1):
+            # The state of every prefix of t words, and what follows from it
+            state = cell.step(projected[parents], _rows(state, parents), self._tgt_rows[last_words])
+            g = decoder.low_rank(state, self._out_rows[last_words], out_context[torch.from_numpy(source)])
+            log_z = log_normaliser(g, decoder.G_l, decoder.b_G)
+            ends = lengths[rows] == t
+            eos = ((g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - log_z).double().numpy()
+            result[offsets[rows[ends]] + t] = eos[node_of[ends]]
+            if t == len(levels):
+                break
+            level = levels[t]
+            last_words, node_parents = torch.from_numpy(level.words), torch.from_numpy(level.parents)
+            logits = (g[node_parents] * decoder.G_l[last_words]).sum(1) + decoder.b_G[last_words]
+            log_p = (logits - log_z[node_parents]).double().numpy()
+            rows, node_of = level.rows, level.nodes
+            result[offsets[rows] + t] = log_p[node_of]
+            # Only prefixes that go on are projected
+            going_on, place = np.unique(level.parents, return_inverse=True)
+            index = torch.from_numpy(going_on)
+            state, parents = _rows(state, index), torch.from_numpy(place)
+            projected = cell.project(state, context[torch.from_numpy(source[going_on])])
+            source = source[level.parents]
+        return result
+
+    def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Natural log p of every target word and, last, of EOS: those of pair i are ``flat[offsets[i]:offsets[i + 1]]``."""
+        starts = range(0, len(pairs), BATCH)
+        parts = [self._word_log_probs(pairs.take(np.arange(start, min(start + BATCH, len(pairs))))) for start in starts]
+        return np.concatenate((np.empty(0), *parts)), with_eos(pairs.tgt).offsets
+
+    def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
+        """Natural log p(target | source) of every pair, EOS included: (n,)."""
+        flat, offsets = self.word_log_probs(pairs)
+        return np.add.reduceat(flat, offsets[:-1]) if len(pairs) else flat
+
+    def encode(self, pairs: Iterable[tuple[bytes, bytes]]) -> EncodedPairs:
+        """Phrases as bytes, words between ASCII blanks, to word ids."""
+        listed = [(words(src), words(tgt)) for src, tgt in pairs]
+        src, tgt = self.checkpoint.src_vocab, self.checkpoint.tgt_vocab
+        return EncodedPairs(Ragged.of(src.encode(a) for a, _ in listed), Ragged.of(tgt.encode(b) for _, b in listed))
+
+    def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:
+        """Natural log p(target | source), EOS included, of (source, target) phrases given as tokenized bytes: (n,).
+
+        ``Scorer(load("phrase-rescore-model")).score([(b"good morning", b"bonjour")])``; per word:
+        ``scorer.word_log_probs(scorer.encode(pairs))``.
+        """
+        return self.log_probs(self.encode(pairs))
