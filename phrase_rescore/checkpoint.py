@@ -217,6 +217,8 @@ def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o777 & ~umask)
+        for entry in os.scandir(temporary):  # safetensors makes its files readable by nobody else
+            os.chmod(entry.path, 0o666 & ~umask)
         if os.path.isdir(directory):
             old = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".old")
             os.rename(directory, os.path.join(old, name))

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from phrase_rescore.cells import DecoderCell, EncoderCell, State
 from phrase_rescore.pairs import EncodedPairs, Ragged
@@ -92,7 +93,7 @@ class Encoder(nn.Module):
 
     def forward(self, phrases: PackedPhrases) -> Tensor:
         """c of every phrase, in the caller's order: (n, H). Phrases end in EOS."""
-        rows = self.cell.word_rows(self.embedding[phrases.ids]).split(phrases.counts)
+        rows = self.cell.word_rows(embedding(phrases.ids, self.embedding)).split(phrases.counts)
         state = self.cell.initial(phrases.counts[0])
         ended: list[State] = []  # last states, of the shortest phrases first
         for t, row in enumerate(rows):
@@ -103,7 +104,7 @@ class Encoder(nn.Module):
             state = self.cell.step(self.cell.project(state), state, row)
         ended.append(state)
         last: State = tuple(torch.cat(parts) for parts in zip(*reversed(ended), strict=True))
-        return self.summary(last)[torch.argsort(phrases.order)]
+        return self.summary(last).index_select(0, torch.argsort(phrases.order))
 
 
 class Decoder(nn.Module):
@@ -137,11 +138,11 @@ class Decoder(nn.Module):
 
         ``c`` (n, H) is in the caller's order; phrases end in EOS.
         """
-        c = c[phrases.order]
+        c = c.index_select(0, phrases.order)
         first, counts = phrases.counts[0], phrases.counts
         previous = torch.cat([ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)] or [phrases.ids[:0]])
         zero = self.embedding.new_zeros(first, self.embedding.shape[1])  # e(y_0) = 0
-        embedded = torch.cat([zero, self.embedding[previous]])
+        embedded = torch.cat([zero, embedding(previous, self.embedding)])
         cell, state, states = self.cell, self.cell.initial(c), []
         context = cell.context(c)
         for row in cell.word_rows(embedded).split(counts):

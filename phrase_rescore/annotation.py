@@ -1,0 +1,248 @@
+"""A whole table through the annotator: checks before, during and after, rows out in the order they came in."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import BinaryIO
+
+from phrase_rescore.annotator import FIT_ROWS, Annotator, Format, Statistics, scorer_of
+from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
+from phrase_rescore.fields import words
+from phrase_rescore.fileio import Block, atomic_output, count_rows, display_name, open_input, read_blocks
+from phrase_rescore.phrase_table import TableRow, parse_row
+from phrase_rescore.pipeline import BLOCK_ROWS, IncompleteOutput, gzip_level_of, in_order, table_output
+from phrase_rescore.vocabulary_fit import fit_warnings
+
+_FIRST_NUMBERS = 10  # line numbers of dropped rows that the summary names
+_JUDGED_ROWS = 1000  # rows looked at for columns that are ours already
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where everything comes from and goes to; ``-`` is standard input or output."""
+
+    table: str
+    model_dir: str
+    out: str = "-"
+    columns_json: str | None = None  # default: OUT.columns.json, nothing for standard output
+    dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for standard output
+
+    @property
+    def columns_path(self) -> str | None:
+        return self.columns_json or (None if self.out == "-" else f"{self.out}.columns.json")
+
+    @property
+    def dropped_path(self) -> str:
+        base = self.out if self.out != "-" else os.path.basename(self.table) if self.table != "-" else "stdin"
+        return self.dropped or f"{base}.dropped"
+
+
+@dataclass
+class Summary:
+    """What a run did."""
+
+    statistics: Statistics
+    signature: str
+    seconds: float
+    warnings: list[str]
+    dropped_lines: list[int] = field(default_factory=list)  # the first few
+    dropped_path: str = ""
+
+    def lines(self) -> list[str]:
+        """The closing report, line by line."""
+        s = self.statistics
+        rate = s.rows / self.seconds if self.seconds else 0.0
+
+        def share(part: int, whole: int) -> str:
+            return f"{part / whole:.2%}" if whole else "none"
+
+        lines = [
+            f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s",
+            f"unknown words: {s.tgt_unknown:,} of the target ({share(s.tgt_unknown, s.tgt_words)}), "
+            f"{s.src_unknown:,} of the source ({share(s.src_unknown, s.src_words)})",
+        ]
+        if s.clamped_scores:
+            lines.append(f"clamped: {s.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
+        if s.clamped_counts:
+            lines.append(f"clamped: {s.clamped_counts:,} unknown-word counts above 88")
+        if s.irregular_blanks:
+            lines.append(
+                f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows (CreateProbingPT misreads them; "
+                "--fix-blanks writes single blanks)"
+            )
+        if s.dropped:
+            first = ", ".join(map(str, self.dropped_lines)) + (", …" if s.dropped > len(self.dropped_lines) else "")
+            lines.append(f"dropped: {s.dropped:,} rows, kept in {self.dropped_path}; lines {first}")
+        return [*lines, *(f"warning: {warning}" for warning in self.warnings), f"model: {self.signature}"]
+
+
+def _looks_annotated(rows: list[TableRow]) -> bool:
+    """Whether the last two columns of all rows are a probability and exp(a count), or their logarithms."""
+    pairs = [tuple(map(float, words(row.fields[2].strip())[-2:])) for row in rows if row.n_scores > 4]
+
+    def is_count(x: float) -> bool:
+        n = round(math.log(x)) if x >= 1 and math.isfinite(x) else -1
+        return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-3)
+
+    as_exp = all(0 < p <= 1 and is_count(n) for p, n in pairs)
+    as_log = all(p <= 0 and n >= 0 and n == int(n) for p, n in pairs)
+    return len(pairs) == len(rows) > 0 and (as_exp or as_log)
+
+
+def _valid_rows(block: Block, limit: int) -> Iterator[TableRow]:
+    for data in block.rows()[:limit]:
+        try:
+            yield parse_row(data)
+        except RowError:
+            continue
+
+
+def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list[TableRow], Iterator[Block]]:
+    """The first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
+
+    Raises InputError when the first row (with ``drop_bad_rows``: every row) is bad, or there is none.
+    """
+    taken: list[Block] = []
+    for block in blocks:
+        if not form.drop_bad_rows and block.number == 0:
+            try:
+                parse_row(block.rows()[0])
+            except RowError as error:
+                raise error.at(table, 1) from None
+        taken.append(block)
+        if rows := list(_valid_rows(block, _JUDGED_ROWS)):
+            return rows, chain(taken, blocks)
+        if rows := list(_valid_rows(block, len(block.data))):
+            return rows, chain(taken, blocks)
+    raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
+
+
+def _columns(form: Format, n_scores: int, signature: str) -> str:
+    """The sidecar: what the columns added mean."""
+    exp = form.scale == "exp"
+    side = {"output": "target", "input": "source", "both": "source and target"}[form.unknown_side]
+    columns = [
+        {
+            "column": n_scores - form.replace + 1,
+            "feature": "log_prob",
+            "model": signature,
+            "unit": "probability: exp of the natural log p(target | source), EOS included" if exp
+            else "natural log p(target | source), EOS included",
+        },
+        {
+            "column": n_scores - form.replace + 2,
+            "feature": "unknown_words",
+            "model": signature,
+            "unit": f"{'exp of the ' if exp else ''}number of {side} words unknown to the model",
+        },
+    ]  # fmt: skip
+    return json.dumps({"format_version": 1, "columns": columns}, indent=2) + "\n"
+
+
+class _Run:
+    """The state of one annotation while its blocks come back."""
+
+    def __init__(self, files: Files, annotator: Annotator, strict: bool, warn: Callable[[str], None]) -> None:
+        self.files, self.strict, self.warn = files, strict, warn
+        self.scorer = scorer_of(annotator.model_dir)
+        self.statistics, self.warnings, self.dropped_lines = Statistics(), list[str](), list[int]()
+        self._fit_checked = False
+        self._dropped: BinaryIO | None = None
+
+    def add(self, block: Statistics) -> None:
+        for line, row in block.dropped_rows:
+            self.dropped_lines += [line] * (len(self.dropped_lines) < _FIRST_NUMBERS)
+            if self._dropped is None:
+                self._dropped = open(self.files.dropped_path, "wb")  # noqa: SIM115
+            self._dropped.write(row + b"\n")
+        self.statistics += block
+        if self.statistics.rows + self.statistics.dropped >= FIT_ROWS:
+            self.check_fit()
+
+    def check_fit(self) -> None:
+        if self._fit_checked:
+            return
+        self._fit_checked = True
+        s, c = self.statistics, self.scorer.checkpoint
+        found = fit_warnings((s.src_seen, s.tgt_seen), (c.src_vocab, c.tgt_vocab), c.unk_shares)
+        if found and self.strict:
+            raise RescoreError(f"{display_name(self.files.table)}: {found[0]} (--strict)")
+        for warning in found:
+            self.warnings.append(warning)
+            self.warn(warning)
+
+    def close(self) -> None:
+        if self._dropped:
+            self._dropped.close()
+
+
+def expected_rows(value: str | None) -> int | None:
+    """``--expect-rows``: a number, or a file whose rows are counted."""
+    return None if value is None else int(value) if value.isdigit() else count_rows(value)
+
+
+def annotate(
+    files: Files,
+    form: Format,
+    executor: Executor,
+    jobs: int,
+    *,
+    strict: bool = False,
+    expect_rows: int | None = None,
+    block_rows: int = BLOCK_ROWS,
+    on_read: Callable[[int], None] | None = None,
+    on_block: Callable[[Statistics], None] = lambda statistics: None,
+    warn: Callable[[str], None] = lambda message: None,
+) -> Summary:
+    """Annotates a table; rows in, rows out, in their order. ``executor`` runs ``jobs`` blocks at a time.
+
+    Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
+    ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output. A file
+    appears under its name only when all is well.
+    """
+    form = Format(**{**form.__dict__, "gzip_level": gzip_level_of(files.out)})
+    start = time.monotonic()
+    signature = scorer_of(files.model_dir).checkpoint.signature
+    table = display_name(files.table)
+    with open_input(files.table, on_read) as stream:
+        first, blocks = _first_rows(read_blocks(stream, block_rows), table, form)
+        n_scores = first[0].n_scores
+        if form.replace >= n_scores:
+            raise OptionError(f"--replace {form.replace}: {table} has only {n_scores} scores, and at least one must stay")
+        annotator = Annotator(table, files.model_dir, signature, n_scores, form)
+        run = _Run(files, annotator, strict, warn)
+        if not form.replace and _looks_annotated(first):
+            message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
+            run.warnings.append(message)
+            warn(message)
+        try:
+            with table_output(files.out) as out:
+                for data, statistics in in_order(executor, annotator, blocks, in_flight=jobs + 2):
+                    out.write(data)
+                    run.add(statistics)
+                    on_block(run.statistics)
+                run.check_fit()
+                if expect_rows is not None and run.statistics.rows != expect_rows:
+                    raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")
+                if files.columns_path:
+                    with atomic_output(files.columns_path) as sidecar:
+                        sidecar.write(_columns(form, n_scores, signature).encode())
+        except BrokenPipeError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            if files.out == "-":
+                sys.stdout.buffer.flush()
+                raise IncompleteOutput(run.statistics.rows) from error
+            raise
+        finally:
+            run.close()
+    seconds = time.monotonic() - start
+    return Summary(run.statistics, signature, seconds, run.warnings, run.dropped_lines, files.dropped_path)

@@ -1,0 +1,195 @@
+"""The unit of work of annotation: a pure function from a block of rows to its annotated bytes and its counts.
+
+``Annotator(...)(number, first_row, data)`` depends on nothing but its arguments and the model on disk, so any executor may
+run it anywhere and in any order.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, fields
+
+from phrase_rescore.checkpoint import load
+from phrase_rescore.errors import InputError, ModelError, RowError, shown
+from phrase_rescore.fileio import Block, gzip_member
+from phrase_rescore.pairs import EncodedPairs, Ragged
+from phrase_rescore.phrase_table import TableRow, has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.scoring import Scorer
+from phrase_rescore.vocabulary import UNK
+
+MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
+MIN_LOG_P = math.log(MIN_P)  # -87.3
+MAX_COUNT = 88  # exp(89) overflows a 32-bit float
+FIT_ROWS = 100_000  # rows whose words are kept to see whether model and table go together
+
+
+@dataclass(frozen=True)
+class Format:
+    """How columns are written and which rows are taken."""
+
+    scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
+    digits: int = 7  # significant
+    unknown_side: str = "output"  # output, input, both: whose unknown words are counted
+    replace: int = 0  # last score columns to drop first
+    fix_blanks: bool = False
+    drop_bad_rows: bool = False
+    allow_untrained_unk: bool = False
+    gzip_level: int | None = None  # None: plain bytes
+
+    def score(self, log_p: float) -> bytes:
+        """The score column of a natural log-probability.
+
+        >>> Format().score(-3.25), Format().score(-1000.0), Format(scale="log").score(-3.25)
+        (b'0.03877421', b'1.2e-38', b'-3.25')
+        """
+        value = log_p if self.scale == "log" else math.exp(min(0.0, max(log_p, MIN_LOG_P)))
+        return b"%.*g" % (self.digits, value)
+
+    def count(self, n: int) -> bytes:
+        """The column of a number of unknown words.
+
+        >>> Format().count(0), Format().count(2), Format(scale="log").count(2)
+        (b'1', b'7.389056', b'2')
+        """
+        return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
+
+
+@dataclass
+class Statistics:
+    """What is counted over rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
+
+    rows: int = 0  # written
+    sources: int = 0  # runs of equal sources: in a sorted table, distinct sources
+    src_words: int = 0
+    tgt_words: int = 0
+    src_unknown: int = 0
+    tgt_unknown: int = 0
+    clamped_scores: int = 0
+    clamped_counts: int = 0
+    irregular_blanks: int = 0
+    dropped: int = 0
+    src_seen: Counter[bytes] = field(default_factory=Counter)  # words of the input's first FIT_ROWS rows
+    tgt_seen: Counter[bytes] = field(default_factory=Counter)
+    first_source: bytes | None = None
+    last_source: bytes | None = None
+    dropped_rows: list[tuple[int, bytes]] = field(default_factory=list)  # (row number, row) of this block alone
+
+    def __iadd__(self, other: Statistics) -> Statistics:
+        joined = self.last_source is not None and self.last_source == other.first_source
+        for f in fields(self)[:12]:
+            setattr(self, f.name, getattr(self, f.name) + getattr(other, f.name))
+        self.sources -= joined
+        self.first_source = self.first_source if self.first_source is not None else other.first_source
+        self.last_source = other.last_source if other.last_source is not None else self.last_source
+        return self
+
+
+_loading = threading.Lock()
+
+
+@functools.lru_cache(maxsize=4)
+def _load(model_dir: str) -> Scorer:
+    return Scorer(load(model_dir))
+
+
+def scorer_of(model_dir: str) -> Scorer:
+    """The scorer of a model directory, loaded once a process."""
+    with _loading:
+        return _load(model_dir)
+
+
+@dataclass(frozen=True)
+class Annotator:
+    """Appends the score and the unknown-word count to every row of a block.
+
+    Raises InputError for a bad row (unless ``format.drop_bad_rows``) and for a word that needs an untrained UNK.
+    """
+
+    table: str  # name for messages
+    model_dir: str
+    signature: str  # of the model that was meant: it must not change on disk meanwhile
+    n_scores: int  # columns that every row must have
+    format: Format
+
+    def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
+        scorer = scorer_of(self.model_dir)
+        if scorer.checkpoint.signature != self.signature:
+            raise ModelError(f"{self.model_dir}: the model has changed since annotation began; start again")
+        statistics = Statistics()
+        rows = self._parse(Block(number, first_row, data), statistics)
+        src_vocab, tgt_vocab = scorer.checkpoint.src_vocab, scorer.checkpoint.tgt_vocab
+        src = [src_vocab.encode(row.src) for _, row in rows]
+        tgt = [tgt_vocab.encode(row.tgt) for _, row in rows]
+        unknown = self._count_words(rows, src, tgt, scorer.checkpoint.unk_shares, statistics)
+        log_p = scorer.log_probs(EncodedPairs(Ragged.of(src), Ragged.of(tgt))).tolist()
+        if self.format.scale == "exp":
+            statistics.clamped_scores = sum(x < MIN_LOG_P for x in log_p)
+            statistics.clamped_counts = sum(n > MAX_COUNT for n in unknown)
+        out = b"\n".join(
+            with_scores(row.fields, self.format.replace, b" %b %b" % (self.format.score(x), self.format.count(n)))
+            for (_, row), x, n in zip(rows, log_p, unknown, strict=True)
+        )
+        last_kept = bool(rows) and rows[-1][0] == first_row + statistics.rows + statistics.dropped - 1
+        if rows and (data.endswith(b"\n") or not last_kept):
+            out += b"\n"
+        return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
+
+    def _parse(self, block: Block, statistics: Statistics) -> list[tuple[int, TableRow]]:
+        """The block's valid rows with their numbers."""
+        rows = []
+        for line, data in enumerate(block.rows(), block.first_row):
+            try:
+                row = parse_row(data, self.n_scores)
+            except RowError as error:
+                if not self.format.drop_bad_rows:
+                    raise error.at(self.table, line) from None
+                statistics.dropped += 1
+                statistics.dropped_rows.append((line, data))
+                continue
+            if has_irregular_blanks(row.fields[2]):
+                statistics.irregular_blanks += 1
+                if self.format.fix_blanks:
+                    row.fields[2] = with_single_blanks(row.fields[2])
+            rows.append((line, row))
+        return rows
+
+    def _count_words(
+        self,
+        rows: list[tuple[int, TableRow]],
+        src: list[list[int]],
+        tgt: list[list[int]],
+        unk_shares: tuple[float, float],
+        statistics: Statistics,
+    ) -> list[int]:
+        """Fills in the counts of words and sources; returns the number of unknown words that each row's column shows."""
+        statistics.rows = len(rows)
+        src_unknown, tgt_unknown = [ids.count(UNK) for ids in src], [ids.count(UNK) for ids in tgt]
+        statistics.src_words, statistics.tgt_words = sum(map(len, src)), sum(map(len, tgt))
+        statistics.src_unknown, statistics.tgt_unknown = sum(src_unknown), sum(tgt_unknown)
+        for side, share, counts in (("source", unk_shares[0], src_unknown), ("target", unk_shares[1], tgt_unknown)):
+            if share == 0 and not self.format.allow_untrained_unk and any(counts):
+                line, row = next(item for item, n in zip(rows, counts, strict=True) if n)
+                raise InputError(
+                    self.table,
+                    f"{shown(b' '.join(row.src if side == 'source' else row.tgt))} has a {side} word that the model does not "
+                    "know, and its UNK was never trained",
+                    "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk",
+                    line,
+                )
+        for line, row in rows:
+            if line > FIT_ROWS:
+                break
+            statistics.src_seen.update(row.src)
+            statistics.tgt_seen.update(row.tgt)
+        previous: list[bytes] | None = None
+        for _, row in rows:
+            statistics.sources += row.src != previous
+            previous = row.src
+        if rows:
+            statistics.first_source, statistics.last_source = b" ".join(rows[0][1].src), b" ".join(rows[-1][1].src)
+        if self.format.unknown_side == "both":
+            return [a + b for a, b in zip(src_unknown, tgt_unknown, strict=True)]
+        return src_unknown if self.format.unknown_side == "input" else tgt_unknown

@@ -1,0 +1,88 @@
+"""The command line: which commands there are, and errors as one line and an exit status.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from phrase_rescore import __version__
+from phrase_rescore.errors import OptionError, RescoreError
+
+COMMANDS = {"train": "train", "annotate": "annotate", "strip": "strip"}  # name -> module of phrase_rescore.commands
+
+
+class Commands(click.Group):
+    """Commands imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"phrase_rescore.commands.{COMMANDS[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Tables are gzip or plain, '-' is standard input or output; progress and reports go to standard error.",
+)
+@click.version_option(__version__, prog_name="phrase-rescore")
+def cli() -> None:
+    """Neural scores for Moses phrase tables (Cho et al., EMNLP 2014).
+
+    \b
+    phrase-rescore train phrase-table.gz
+    phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
+
+    Two columns are appended to the scores of every row: the probability p(target | source) and exp(number of
+    unknown words). Moses takes the natural logarithm of every column, so that what MERT tunes is exactly log p
+    and the number. Never write log p itself: the phrase pair would vanish without a message.
+    """
+
+
+def _say(message: str) -> None:
+    click.echo(f"phrase-rescore: {message}", err=True)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Runs a command line and exits with its status."""
+    from phrase_rescore.pipeline import IncompleteOutput
+
+    try:
+        status: Any = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except IncompleteOutput as error:
+        cause = error.__cause__
+        interrupted = isinstance(cause, KeyboardInterrupt)
+        if not interrupted and not isinstance(cause, RescoreError):
+            sys.excepthook(type(cause), cause, cause.__traceback__) if cause else None
+        else:
+            _say("interrupted" if interrupted else f"error: {cause}")
+        _say(str(error))
+        status = 130 if interrupted else 1
+    except OptionError as error:
+        _say(f"error: {error}")
+        status = 2
+    except RescoreError as error:
+        _say(f"error: {error}")
+        status = 1
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        status = 130
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stderr.close()
+        sys.stdout = None  # type: ignore[assignment]
+        status = 1
+    sys.exit(status if isinstance(status, int) else 0)

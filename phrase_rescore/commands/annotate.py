@@ -1,0 +1,82 @@
+"""``phrase-rescore annotate``: options to one library call."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from phrase_rescore.commands.options import model_option, on_bad_row_option, quiet_option
+from phrase_rescore.runtime import usable_cores
+
+
+@click.command(short_help="Append the two columns to a phrase table.")
+@click.argument("table")
+@model_option
+@click.option("-o", "--out", default="-", metavar="OUT", help="File to write, gzip if it ends in .gz.  [default: standard output]")
+@click.option(
+    "--scale", type=click.Choice(["exp", "log"]), default="exp", show_default=True,
+    help="exp: p and exp(count), what Moses loads. log: plain log p and count, for people; Moses would drop the pairs.",
+)  # fmt: skip
+@click.option("--digits", type=click.IntRange(1, 17), default=7, show_default=True, help="Significant digits of the columns.")
+@click.option(
+    "--unknown-side", type=click.Choice(["output", "input", "both"]), default="output", show_default=True,
+    help="Whose unknown words are counted: the side that the model predicts, the one it reads, or both.",
+)  # fmt: skip
+@click.option("--replace", type=click.IntRange(min=0), default=0, metavar="K", help="Drop the last K score columns first.")
+@click.option("--fix-blanks", is_flag=True, help="Write single blanks between scores where there are tabs or doubled blanks.")
+@on_bad_row_option
+@click.option("--dropped", metavar="FILE", help="Where dropped rows are kept.  [default: OUT.dropped]")
+@click.option("--expect-rows", metavar="N|FILE", help="Fail unless N rows, or as many as FILE has, went through.")
+@click.option("--columns-json", metavar="FILE", help="What the columns mean.  [default: OUT.columns.json]")
+@click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model.")
+@click.option("--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training.")
+@click.option("--block-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="ROWS", help="Rows of a unit of work.")
+@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Blocks scored at a time.  [default: all usable cores]")
+@quiet_option
+def command(
+    table: str, model_dir: str, out: str, scale: str, digits: int, unknown_side: str, replace: int, fix_blanks: bool,
+    on_bad_row: str, dropped: str | None, expect_rows: str | None, columns_json: str | None, strict: bool,
+    allow_untrained_unk: bool, block_size: int, jobs: int | None, quiet: bool,
+) -> None:  # fmt: skip
+    """Append p(target | source) and exp(number of unknown words) to the scores of every row of TABLE ('-': standard
+    input), in this order, always last. Rows in, rows out, same order; every other byte stays.
+
+    \b
+    phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
+    set -o pipefail; zcat phrase-table.gz | phrase-rescore annotate - | gzip > phrase-table.rnn.gz
+
+    UNITS. Moses takes the natural logarithm of every column, so probabilities are written and what MERT tunes is log p and the
+    count. p is clamped at 1.2e-38 (log -87.3), the count at 88. With --scale log the columns are for people and other
+    tools: Moses would lose every pair of such a table without a message.
+
+    OUT appears under its name only when complete. Rows on standard output cannot be taken back: a failure ends
+    with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1, so begin pipelines with 'set -o pipefail'.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from phrase_rescore.annotation import Files, annotate, expected_rows
+    from phrase_rescore.annotator import Format, Statistics
+    from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.runtime import prepare
+
+    jobs = jobs or usable_cores()
+    prepare(threads=1)  # a block is one core's work: more cores take more blocks
+    form = Format(scale, digits, unknown_side, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
+    bar = byte_bar((table,), quiet, os.path.basename(table))
+
+    def on_block(statistics: Statistics) -> None:
+        bar.set_postfix_str(f"{statistics.rows:,} rows", refresh=False)
+
+    try:
+        with ThreadPoolExecutor(jobs) as executor:
+            summary = annotate(
+                Files(table, model_dir, out, columns_json, dropped), form, executor, jobs, strict=strict,
+                expect_rows=expected_rows(expect_rows), block_rows=block_size, on_read=bar.update, on_block=on_block,
+                warn=lambda message: say(f"warning: {message}"),
+            )  # fmt: skip
+    finally:
+        bar.close()
+    if not quiet:
+        for line in summary.lines():
+            say(line)

@@ -1,0 +1,58 @@
+"""Option types and defaults that commands share."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+DEFAULT_MODEL = "phrase-rescore-model"
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class Duration(click.ParamType):
+    """``90s``, ``20m``, ``2h``, ``1d``: seconds as a float."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
+        if not match or float(match[1]) == 0:
+            self.fail(f"{value!r} is no duration; write 90s, 20m, 2h or 1d", param, ctx)
+        return float(match[1]) * _SECONDS[match[2]]
+
+
+class ByteSize(click.ParamType):
+    """``500K``, ``15M``, ``2G``: bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"([1-9]\d*)([KMG]?)i?B?", str(value))
+        if not match:
+            self.fail(f"{value!r} is no size; write 500K, 15M or 2G", param, ctx)
+        return int(match[1]) * _BYTES[match[2]]
+
+
+def on_bad_row_option(function: Any) -> Any:
+    return click.option(
+        "--on-bad-row", type=click.Choice(["fail", "drop"]), default="fail", show_default=True,
+        help="A row that cannot be used: stop with its line number, or leave it out and keep it in a .dropped file.",
+    )(function)  # fmt: skip
+
+
+def quiet_option(function: Any) -> Any:
+    return click.option("-q", "--quiet", is_flag=True, help="No progress on standard error; warnings and errors remain.")(function)
+
+
+def model_option(function: Any) -> Any:
+    return click.option(
+        "-m", "--model", "model_dir", metavar="MODEL_DIR", default=DEFAULT_MODEL, show_default=True, help="The model directory."
+    )(function)

@@ -1,0 +1,44 @@
+"""Progress on standard error: bars on a terminal, lines where somebody will read a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from phrase_rescore.fileio import input_size
+
+
+def say(message: str) -> None:
+    """A line on standard error, above any bar."""
+    tqdm.write(f"phrase-rescore: {message}", file=click.get_text_stream("stderr"))
+
+
+def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> tqdm[Any]:
+    """A bar over the bytes of files on disk; update it with bytes read. Only on a terminal."""
+    sizes = [input_size(path) for path in paths]
+    total = sum(size for size in sizes if size is not None) if None not in sizes else None
+    return tqdm(total=total, unit="B", unit_scale=True, desc=what, disable=True if quiet else None, leave=False)
+
+
+class TrainingBar:
+    """Share of the run done, loss per pair, pairs/s, time left."""
+
+    def __init__(self, quiet: bool) -> None:
+        form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
+        self._bar = tqdm(total=1.0, desc="training", disable=True if quiet else None, bar_format=form, leave=False)
+        self._pairs, self._loss = 0, 0.0
+
+    def step(self, step: int, done: float, loss: float, pairs: int) -> None:
+        self._pairs += pairs
+        self._loss = loss if step == 1 else 0.98 * self._loss + 0.02 * loss
+        if self._bar.disable:
+            return
+        elapsed = self._bar.format_dict["elapsed"]
+        rate = self._pairs / elapsed if elapsed else 0.0
+        self._bar.set_postfix_str(f"{self._loss:.2f} nats/pair, {rate:,.0f} pairs/s", refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.close()

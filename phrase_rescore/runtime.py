@@ -1,0 +1,34 @@
+"""The process torch runs in: cores, denormal numbers, memory that stays mapped."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
+
+
+def usable_cores() -> int:
+    """The cores this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # no such call outside Linux
+        return os.cpu_count() or 1
+
+
+def prepare(threads: int) -> None:
+    """Readies torch for heavy work; call it before anything is computed.
+
+    Denormal numbers (the running averages of rarely seen words, softmax tails) count as 0: they would cost a hundred times a
+    normal number. glibc keeps freed blocks instead of giving them back to the kernel at once: otherwise mapping and clearing the pages
+    of every large temporary takes as long as the arithmetic on them.
+    """
+    import torch
+
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(threads)
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
