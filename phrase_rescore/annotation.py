@@ -198,7 +198,7 @@ def annotate(
     strict: bool = False,
     expect_rows: int | None = None,
     block_rows: int = BLOCK_ROWS,
-    on_read: Callable[[int], None] | None = None,
+    on_read: Callable[[int], object] | None = None,
     on_block: Callable[[Statistics], None] = lambda statistics: None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> Summary:
@@ -231,7 +231,9 @@ def annotate(
                     on_block(run.statistics)
                 run.check_fit()
                 if expect_rows is not None and run.statistics.rows != expect_rows:
-                    raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")
+                    raise RescoreError(
+                        f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected"
+                    )
                 if files.columns_path:
                     with atomic_output(files.columns_path) as sidecar:
                         sidecar.write(_columns(form, n_scores, signature).encode())

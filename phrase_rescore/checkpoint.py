@@ -1,10 +1,10 @@
 """The model directory: config.json, weights in safetensors shards, two vocabulary files. Nothing in it is executed.
 
-    phrase-rescore-model/
-        config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
-        model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
-        source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
-        train.log.jsonl                      what was measured on the way (not part of the model)
+phrase-rescore-model/
+    config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
+    model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
+    source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
+    train.log.jsonl                      what was measured on the way (not part of the model)
 """
 
 from __future__ import annotations
@@ -174,7 +174,9 @@ def load(directory: str) -> Checkpoint:
         raise ModelError(f"{path}: 'unk_share' is missing or no pair of numbers; the model is damaged") from None
     for side, vocabulary, size in (("source", src_vocab, sizes.src_vocabulary), ("target", tgt_vocab, sizes.tgt_vocabulary)):
         if len(vocabulary) != size:
-            raise ModelError(f"{directory}/{side}.vocab: {len(vocabulary)} ids where {CONFIG} says {size}; files of two models?")
+            raise ModelError(
+                f"{directory}/{side}.vocab: {len(vocabulary)} ids where {CONFIG} says {size}; files of two models?"
+            )
     tensors = _read_weights(config, directory)
     with torch.device("meta"):
         expected = {name: weight.shape for name, weight in RNNEncoderDecoder(sizes).named_weights()}

@@ -6,6 +6,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Nothing heavy is 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -82,7 +83,6 @@ def main(args: list[str] | None = None) -> None:
         _say("interrupted")
         status = 130
     except BrokenPipeError:  # the reader has seen enough
-        sys.stderr.close()
-        sys.stdout = None  # type: ignore[assignment]
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet too
         status = 1
     sys.exit(status if isinstance(status, int) else 0)

@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import BinaryIO, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import zstandard
 from isal import igzip, isal_zlib
@@ -20,7 +20,13 @@ from isal import igzip, isal_zlib
 from phrase_rescore.errors import InputError, OptionError
 
 CHUNK = 1 << 18
-_DAMAGED = (EOFError, zlib.error, isal_zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_DAMAGED: tuple[type[Exception], ...] = (
+    EOFError,
+    zlib.error,
+    cast(type[Exception], isal_zlib.error),
+    lzma.LZMAError,
+    zstandard.ZstdError,
+)
 
 
 class _Readable(Protocol):
@@ -30,13 +36,13 @@ class _Readable(Protocol):
 class _Counted(io.RawIOBase):
     """A raw stream that tells ``on_read`` how many bytes each read took: progress in bytes of the file on disk."""
 
-    def __init__(self, stream: BinaryIO, on_read: Callable[[int], None] | None) -> None:
+    def __init__(self, stream: BinaryIO, on_read: Callable[[int], object] | None) -> None:
         self._stream, self._on_read = stream, on_read
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer, /) -> int:
+    def readinto(self, buffer: Any, /) -> int:
         data = self._stream.read1(len(memoryview(buffer)))  # type: ignore[attr-defined]
         memoryview(buffer)[: len(data)] = data
         if self._on_read:
@@ -82,7 +88,7 @@ class _Checked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer, /) -> int:
+    def readinto(self, buffer: Any, /) -> int:
         room = memoryview(buffer)
         if not self._rest:
             try:
@@ -110,7 +116,7 @@ def display_name(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-def open_input(path: str, on_read: Callable[[int], None] | None = None) -> io.BufferedReader:
+def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.BufferedReader:
     """Opens ``path`` (``-``: standard input) for reading the bytes it decompresses to.
 
     gzip (any number of members), bzip2, xz and zstandard are told by their first bytes, not by the name.
@@ -134,7 +140,7 @@ def open_input(path: str, on_read: Callable[[int], None] | None = None) -> io.Bu
     elif magic.startswith(b"BZh"):
         stream = bz2.BZ2File(counted)
     elif magic.startswith(b"\xfd7zXZ\x00"):
-        stream = lzma.LZMAFile(counted)
+        stream = lzma.LZMAFile(counted)  # noqa: SIM115
     elif magic.startswith(b"\x28\xb5\x2f\xfd"):
         stream = _ZstdFrames(counted)
     else:

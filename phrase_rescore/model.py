@@ -140,7 +140,9 @@ class Decoder(nn.Module):
         """
         c = c.index_select(0, phrases.order)
         first, counts = phrases.counts[0], phrases.counts
-        previous = torch.cat([ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)] or [phrases.ids[:0]])
+        previous = torch.cat(
+            [ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)] or [phrases.ids[:0]]
+        )
         zero = self.embedding.new_zeros(first, self.embedding.shape[1])  # e(y_0) = 0
         embedded = torch.cat([zero, embedding(previous, self.embedding)])
         cell, state, states = self.cell, self.cell.initial(c), []
@@ -198,8 +200,8 @@ def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Seq
     """Sets every weight from ``seed``.
 
     ``paper``: recurrent matrices are the left singular vectors of a white Gaussian matrix, other weights Gaussian with
-    standard deviation 0.01, biases 0 (section 4.1). Otherwise the other weights have the standard deviation 1/√(inputs) (embeddings 1/√E),
-    and the logits' bias starts at the ``unigram`` log-probabilities (K,), so that no step is spent on learning them.
+    standard deviation 0.01, biases 0 (section 4.1). Otherwise the other weights have the standard deviation
+    1/√(columns) and the logits' bias starts at the ``unigram`` log-probabilities (K,), so that no step is spent on them.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_weights():

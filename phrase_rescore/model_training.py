@@ -57,7 +57,7 @@ class Observer:
     """Where progress goes; the command line shows it, a library caller may not care."""
 
     say: Callable[[str], None] = lambda message: None
-    on_read: Callable[[int], None] | None = None
+    on_read: Callable[[int], object] | None = None
     on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
     on_record: Callable[[dict[str, Any]], None] = lambda record: None
 
@@ -189,9 +189,7 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
         if share == 0:
             say(f"warning: no unknown {side} word among the pairs: UNK is not learnt; a smaller --shortlist would leave some")
 
-    config = ModelConfig(
-        len(src_vocab), len(tgt_vocab), settings.hidden, settings.embedding, settings.maxout, settings.rank
-    )
+    config = ModelConfig(len(src_vocab), len(tgt_vocab), settings.hidden, settings.embedding, settings.maxout, settings.rank)
     if settings == PRESETS["paper"] and len(src_vocab) == len(tgt_vocab) == settings.shortlist + 2:
         assert config.parameters() == PAPER_PARAMETERS
     model = RNNEncoderDecoder(config)

@@ -89,7 +89,7 @@ def refuse_by_name(path: str) -> None:
 def read_pairs(
     path: str,
     form: str | None = None,
-    on_read: Callable[[int], None] | None = None,
+    on_read: Callable[[int], object] | None = None,
     on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
 ) -> Iterator[tuple[Phrase, Phrase]]:
     """The (source, target) phrases of a file, row by row, as lists of words.

@@ -48,7 +48,13 @@ class PhrasePairTask:
     """Trains a model on every pair once a pass, in an order drawn from ``seed``."""
 
     def __init__(
-        self, model: RNNEncoderDecoder, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int, device: str = "cpu"
+        self,
+        model: RNNEncoderDecoder,
+        pairs: EncodedPairs,
+        held_out: EncodedPairs,
+        batch_size: int,
+        seed: int,
+        device: str = "cpu",
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")

@@ -20,9 +20,9 @@ def usable_cores() -> int:
 def prepare(threads: int) -> None:
     """Readies torch for heavy work; call it before anything is computed.
 
-    Denormal numbers (the running averages of rarely seen words, softmax tails) count as 0: they would cost a hundred times a
-    normal number. glibc keeps freed blocks instead of giving them back to the kernel at once: otherwise mapping and clearing the pages
-    of every large temporary takes as long as the arithmetic on them.
+    Denormal numbers (the running averages of rarely seen words, softmax tails) count as 0: they would cost a hundred times
+    a normal number. glibc keeps freed blocks and does not give them back to the kernel at once: otherwise mapping and clearing
+    the pages of every large temporary takes as long as the arithmetic on it.
     """
     import torch
 

@@ -37,7 +37,9 @@ class Scorer:
         self.checkpoint = checkpoint
         self._encoder, self._decoder = checkpoint.model.encoder, checkpoint.model.decoder
         with torch.inference_mode():
-            embedding = torch.cat((self._decoder.embedding, self._decoder.embedding.new_zeros(1, self._decoder.embedding.shape[1])))
+            embedding = torch.cat(
+                (self._decoder.embedding, self._decoder.embedding.new_zeros(1, self._decoder.embedding.shape[1]))
+            )
             self._start = len(embedding) - 1  # the row of e(y_0) = 0
             self._src_rows = self._encoder.cell.word_rows(self._encoder.embedding)  # W e + b
             self._tgt_rows = self._decoder.cell.word_rows(embedding)  # W' e + b'

@@ -39,7 +39,7 @@ class Stripper:
 
 
 def strip(
-    table: str, out: str, columns: int, executor: Executor, jobs: int, on_read: Callable[[int], None] | None = None
+    table: str, out: str, columns: int, executor: Executor, jobs: int, on_read: Callable[[int], object] | None = None
 ) -> int:
     """Writes the table without its last ``columns`` scores and returns the number of rows."""
     stripper = Stripper(display_name(table), columns, gzip_level_of(out))

@@ -17,7 +17,9 @@ from phrase_rescore.errors import OptionError, RescoreError
 class Task(Protocol):
     """What can be trained: batches, loss and evaluation of a module."""
 
-    module: nn.Module
+    @property
+    def module(self) -> nn.Module:
+        """What is trained."""
 
     def batches(self) -> Iterator[Any]:
         """Batches without end."""
@@ -119,7 +121,7 @@ def train(
         if not math.isfinite(value):
             raise RescoreError(f"the loss is {value} at step {step + 1}; try a smaller --learning-rate")
         optimizer.zero_grad()
-        (loss / n if recipe.objective == "mean" else loss).backward()  # type: ignore[no-untyped-call]
+        (loss / n if recipe.objective == "mean" else loss).backward()
         nn.utils.clip_grad_norm_(parameters, recipe.clip)
         optimizer.step()
         step, items, since = step + 1, items + n, since + value

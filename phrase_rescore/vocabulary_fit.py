@@ -44,8 +44,14 @@ def _likely_cause(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[byte
     folded = {_folded(word) for word in vocab.words}
     causes = [
         (share(lambda word: _folded(word) in folded), "they differ from known words in letter case only"),
-        (share(lambda word: unescape(word) in vocab.ids), "the table escapes special characters (&apos;) and the model's text did not"),
-        (share(lambda word: escape(word) in vocab.ids), "the model's text escaped special characters (&apos;) and the table does not"),
+        (
+            share(lambda word: unescape(word) in vocab.ids),
+            "the table escapes special characters (&apos;) and the model's text did not",
+        ),
+        (
+            share(lambda word: escape(word) in vocab.ids),
+            "the model's text escaped special characters (&apos;) and the table does not",
+        ),
     ]
     best = max(causes, key=lambda cause: cause[0])
     if best[0] >= EXPLAINS:
@@ -73,7 +79,7 @@ def fit_warnings(
         commonest = ", ".join(f"{shown(word)} {n}" for word, n in ranked)
         cause = _likely_cause(unknown, vocab, seen[i], other)
         warnings.append(
-            f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training; commonest: {commonest}"
-            + (f"; likely cause: {cause}" if cause else "")
+            f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training; "
+            f"commonest: {commonest}" + (f"; likely cause: {cause}" if cause else "")
         )
     return warnings

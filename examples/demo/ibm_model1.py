@@ -95,10 +95,7 @@ def train(
 
 def _numbered(phrases: Sequence[Sequence[str]], first: int) -> list[NDArray[np.int64]]:
     numbers: dict[str, int] = {}
-    return [
-        np.array([numbers.setdefault(word, len(numbers) + first) for word in phrase], dtype=np.int64)
-        for phrase in phrases
-    ]
+    return [np.array([numbers.setdefault(word, len(numbers) + first) for word in phrase], dtype=np.int64) for phrase in phrases]
 
 
 def symmetrize(forward: set[Link], backward: set[Link]) -> set[Link]:

@@ -13,7 +13,9 @@ from phrase_rescore.runtime import usable_cores
 @click.command(short_help="Append the two columns to a phrase table.")
 @click.argument("table")
 @model_option
-@click.option("-o", "--out", default="-", metavar="OUT", help="File to write, gzip if it ends in .gz.  [default: standard output]")
+@click.option(
+    "-o", "--out", default="-", metavar="OUT", help="File to write, gzip if it ends in .gz.  [default: standard output]"
+)
 @click.option(
     "--scale", type=click.Choice(["exp", "log"]), default="exp", show_default=True,
     help="exp: p and exp(count), what Moses loads. log: plain log p and count, for people; Moses would drop the pairs.",
@@ -31,7 +33,9 @@ from phrase_rescore.runtime import usable_cores
 @click.option("--columns-json", metavar="FILE", help="What the columns mean.  [default: OUT.columns.json]")
 @click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model.")
 @click.option("--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training.")
-@click.option("--block-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="ROWS", help="Rows of a unit of work.")
+@click.option(
+    "--block-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="ROWS", help="Rows of a unit of work."
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Blocks scored at a time.  [default: all usable cores]")
 @quiet_option
 def command(

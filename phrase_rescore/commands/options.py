@@ -49,7 +49,9 @@ def on_bad_row_option(function: Any) -> Any:
 
 
 def quiet_option(function: Any) -> Any:
-    return click.option("-q", "--quiet", is_flag=True, help="No progress on standard error; warnings and errors remain.")(function)
+    return click.option("-q", "--quiet", is_flag=True, help="No progress on standard error; warnings and errors remain.")(
+        function
+    )
 
 
 def model_option(function: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -12,7 +13,8 @@ from phrase_rescore.fileio import input_size
 
 def say(message: str) -> None:
     """A line on standard error, above any bar."""
-    tqdm.write(f"phrase-rescore: {message}", file=click.get_text_stream("stderr"))
+    with tqdm.external_write_mode(file=sys.stderr):
+        click.echo(f"phrase-rescore: {message}", err=True)
 
 
 def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> tqdm[Any]:

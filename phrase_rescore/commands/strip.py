@@ -11,8 +11,12 @@ from phrase_rescore.commands.options import quiet_option
 
 @click.command(short_help="Take the last columns off again.")
 @click.argument("table")
-@click.option("--columns", type=click.IntRange(min=1), required=True, metavar="K", help="How many of the last score columns go.")
-@click.option("-o", "--out", default="-", metavar="OUT", help="File to write, gzip if it ends in .gz.  [default: standard output]")
+@click.option(
+    "--columns", type=click.IntRange(min=1), required=True, metavar="K", help="How many of the last score columns go."
+)
+@click.option(
+    "-o", "--out", default="-", metavar="OUT", help="File to write, gzip if it ends in .gz.  [default: standard output]"
+)
 @quiet_option
 def command(table: str, columns: int, out: str, quiet: bool) -> None:
     """Write TABLE without its last K score columns; every other byte stays. The inverse of annotate.

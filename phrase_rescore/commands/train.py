@@ -52,18 +52,22 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 @_setting("epochs", click.FloatRange(min=0, min_open=True), "Passes over the pairs, if neither steps nor time are given.")
 @click.option("--max-steps", type=_POSITIVE, help="Stop after so many minibatches.")
 @click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d.")
-@click.option("--eval-every", type=_POSITIVE, default=1000, show_default=True, metavar="STEPS", help="Measure held-out loss so often.")
+@click.option(
+    "--eval-every", type=_POSITIVE, default=1000, show_default=True, metavar="STEPS", help="Measure held-out loss so often."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the initial weights and the order of pairs.")
 @click.option("--threads", type=_POSITIVE, default=None, help="Cores to use.  [default: all this process may use]")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option(
-    "--save-dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True, help="Type of saved weights."
+    "--save-dtype",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Type of saved weights.",
 )
 @click.option("--shard-size", type=ByteSize(), help="Largest file of weights: 15M, 2G.  [default: one file]")
 @quiet_option
-def command(
-    inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int | None, quiet: bool, **chosen: Any
-) -> None:
+def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int | None, quiet: bool, **chosen: Any) -> None:
     """Learn p(target | source) from the distinct phrase pairs of the INPUTs: phrase tables, extract files or
     two-column TSV; plain, gzip, bzip2, xz or zstandard; '-' is standard input.
 
@@ -81,7 +85,12 @@ def command(
     overridden = {field.name: chosen.pop(field.name) for field in fields(PRESETS[preset]) if field.name in chosen}
     settings = replace(PRESETS[preset], **{name: value for name, value in overridden.items() if value is not None})
     options = Options(
-        inputs, settings=settings, preset=preset, drop_bad_rows=on_bad_row == "drop", threads=threads or usable_cores(), **chosen
+        inputs,
+        settings=settings,
+        preset=preset,
+        drop_bad_rows=on_bad_row == "drop",
+        threads=threads or usable_cores(),
+        **chosen,
     )
     reading = byte_bar(inputs, quiet, "reading")
     bar: TrainingBar | None = None
