@@ -22,8 +22,8 @@ from torch import Tensor, nn
 State = tuple[Tensor, ...]
 
 
-def _gates(parameter: Tensor, hidden: int, names: tuple[str, str, str]) -> Iterator[tuple[str, Tensor]]:
-    """The three gates' parts of a stacked parameter, as views."""
+def _gates(parameter: Tensor, hidden: int, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:
+    """The gates' parts of a stacked parameter, as views."""
     return zip(names, parameter.split(hidden), strict=True)
 
 
@@ -34,13 +34,11 @@ class Cell(nn.Module):
         super().__init__()
         self.hidden = hidden
         self.W = nn.Parameter(torch.empty(3 * hidden, embedding))
-        self.U = nn.Parameter(torch.empty(3 * hidden, hidden))
         self.b = nn.Parameter(torch.empty(3 * hidden))
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """(name in the paper, view of the weight), each of its own; shapes (H, E), (H, H) or (H,)."""
         yield from _gates(self.W, self.hidden, ("W_z", "W_r", "W"))
-        yield from _gates(self.U, self.hidden, ("U_z", "U_r", "U"))
         yield from _gates(self.b, self.hidden, ("b_z", "b_r", "b"))
 
     def word_rows(self, embedding: Tensor) -> Tensor:
@@ -57,6 +55,16 @@ class Cell(nn.Module):
 class EncoderCell(Cell):
     """The encoder's unit, equations 5 to 8 of the paper: the reset gate acts before the recurrent product."""
 
+    def __init__(self, embedding: int, hidden: int) -> None:
+        super().__init__(embedding, hidden)
+        self.U_gates = nn.Parameter(torch.empty(2 * hidden, hidden))
+        self.U = nn.Parameter(torch.empty(hidden, hidden))
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        yield from super().named_weights()
+        yield from _gates(self.U_gates, self.hidden, ("U_z", "U_r"))
+        yield "U", self.U
+
     def initial(self, n: int) -> State:
         """h_0 = 0 for n phrases: one tensor (n, H)."""
         return (self.b.new_zeros(n, self.hidden),)
@@ -64,14 +72,15 @@ class EncoderCell(Cell):
     def project(self, state: State, context: Tensor | None = None) -> Tensor:
         """U_z h and U_r h: (n, H) -> (n, 2 H). U (r ⊙ h) cannot be shared: r depends on the next word."""
         (h,) = state
-        return h @ self.U[: 2 * self.hidden].T
+        return h @ self.U_gates.T
 
     def step(self, projected: Tensor, state: State, word_row: Tensor) -> State:
         """From (n, 2 H), the state (n, H) and W e + b (n, 3 H) to the next state (n, H)."""
         (h,), H = state, self.hidden
-        z, r = torch.sigmoid(word_row[:, : 2 * H] + projected).split(H, 1)  # z, r = σ(W e + U h)      (6), (5)
-        candidate = torch.tanh(torch.addmm(word_row[:, 2 * H :], r * h, self.U[2 * H :].T))  # tanh(W e + U (r ⊙ h)) (8)
-        return (torch.lerp(candidate, h, z),)  # h_t = z ⊙ h_{t-1} + (1 - z) ⊙ h̃                             (7)
+        word_gates, word_candidate = word_row.split((2 * H, H), 1)
+        z, r = torch.sigmoid(word_gates + projected).split(H, 1)  # z, r = σ(W e + U h)                 (6), (5)
+        candidate = torch.tanh(torch.addmm(word_candidate, r * h, self.U.T))  # h̃ = tanh(W e + U (r ⊙ h))    (8)
+        return (torch.lerp(candidate, h, z),)  # h_t = z ⊙ h_{t-1} + (1 - z) ⊙ h̃                      (7)
 
 
 class DecoderCell(Cell):
@@ -79,12 +88,14 @@ class DecoderCell(Cell):
 
     def __init__(self, embedding: int, hidden: int, summary: int) -> None:
         super().__init__(embedding, hidden)
+        self.U = nn.Parameter(torch.empty(3 * hidden, hidden))
         self.V = nn.Parameter(torch.empty(hidden, summary))
         self.b_V = nn.Parameter(torch.empty(hidden))
         self.C = nn.Parameter(torch.empty(3 * hidden, summary))
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         yield from super().named_weights()
+        yield from _gates(self.U, self.hidden, ("U_z", "U_r", "U"))
         yield from _gates(self.C, self.hidden, ("C_z", "C_r", "C"))
         yield from (("V", self.V), ("b_V", self.b_V))
 
@@ -104,6 +115,8 @@ class DecoderCell(Cell):
     def step(self, projected: Tensor, state: State, word_row: Tensor) -> State:
         """From (n, 3 H), the state (n, H) and W' e + b' (n, 3 H) to the next state (n, H)."""
         (h,), H = state, self.hidden
-        z, r = torch.sigmoid(word_row[:, : 2 * H] + projected[:, : 2 * H]).split(H, 1)  # σ(W' e + U' h' + C c)
-        candidate = torch.tanh(torch.addcmul(word_row[:, 2 * H :], r, projected[:, 2 * H :]))  # tanh(W' e + r ⊙ (U' h' + C c))
+        word_gates, word_candidate = word_row.split((2 * H, H), 1)
+        shared_gates, shared_candidate = projected.split((2 * H, H), 1)
+        z, r = torch.sigmoid(word_gates + shared_gates).split(H, 1)  # z', r' = σ(W' e + U' h' + C c)
+        candidate = torch.tanh(torch.addcmul(word_candidate, r, shared_candidate))  # tanh(W' e + r' ⊙ (U' h' + C c))
         return (torch.lerp(candidate, h, z),)  # h'_t = z' ⊙ h'_{t-1} + (1 - z') ⊙ h̃'

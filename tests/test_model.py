@@ -76,7 +76,7 @@ def test_the_encoder_s_reset_gate_acts_before_the_recurrent_product():
     cell = small_checkpoint(hidden=2).model.encoder.cell
     h, row = torch.tensor([[0.3, -0.8]]), torch.tensor([[0.1, -0.2, 2.0, -2.0, 0.4, 0.5]])
     (found,) = cell.step(cell.project((h,)), (h,), row)
-    U_z, U_r, U = cell.U.split(2)
+    (U_z, U_r), U = cell.U_gates.split(2), cell.U
     z = torch.sigmoid(row[0, :2] + U_z @ h[0])
     r = torch.sigmoid(row[0, 2:4] + U_r @ h[0])
     before = torch.tanh(row[0, 4:] + U @ (r * h[0]))

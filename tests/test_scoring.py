@@ -100,7 +100,7 @@ def test_the_walk_knows_no_cell():
     checkpoint = small_checkpoint()
     for half in (checkpoint.model.encoder, checkpoint.model.decoder):
         cell = TwoTensorCell(5, 7).requires_grad_(False)
-        for name in ("W", "U", "b"):
+        for name in ("W", "b"):
             getattr(cell, name).copy_(getattr(half.cell, name))
         half.cell = cell
     scorer, pairs = Scorer(checkpoint), random_pairs(100)

@@ -1,0 +1,30 @@
+# make test, make demo: each makes what it needs, in $(VENV); nothing is installed elsewhere.
+VENV ?= .venv
+BUILD ?= build
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: test lint demo docs clean
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+demo: $(VENV)/installed
+	examples/demo/run.sh $(VENV) $(BUILD)/demo
+
+docs: $(VENV)/installed
+	$(BIN)/python docs/make_cli_reference.py
+
+clean:
+	rm -rf $(VENV) $(BUILD) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""How good is a model? Measured on the pairs that its training held out, beside simple baselines and a control.
+
+usage: quality.py MODEL_DIR TABLE [--held-out 10000] [--sources 'save file,cancel']
+
+TABLE is the one phrase table that the model was trained on; --held-out as in its training (the split depends on nothing
+else). Prints negative log-likelihood per pair (nats, EOS included) and perplexity per word of the model, of a unigram and
+a bigram model of the target side, and of the model with other sources; how often the true target outranks 49 random
+ones of its length; the rank correlation with log φ(target|source); and the best and worst targets of some sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import numpy as np
+
+from phrase_rescore.checkpoint import load
+from phrase_rescore.fileio import open_input
+from phrase_rescore.pair_readers import read_pairs
+from phrase_rescore.pairs import DistinctPairs, EncodedPairs, Ragged
+from phrase_rescore.phrase_pair_task import with_other_sources
+from phrase_rescore.phrase_table import parse_row
+from phrase_rescore.runtime import prepare, usable_cores
+from phrase_rescore.scoring import Scorer
+from phrase_rescore.vocabulary import EOS, FIRST_WORD
+
+
+def transitions(targets: Ragged) -> tuple[np.ndarray, np.ndarray]:
+    """(previous, next) ids of all words, EOS at both ends."""
+    offsets = targets.offsets + np.arange(len(targets.offsets))
+    ids = np.full(offsets[-1] + 1, EOS, dtype=np.int64)
+    ids[np.arange(len(targets.ids)) + np.repeat(np.arange(len(targets)), targets.lengths) + 1] = targets.ids
+    return ids[:-1], ids[1:]
+
+
+class Bigram:
+    """Witten–Bell interpolation of bigram, unigram and uniform distribution."""
+
+    def __init__(self, targets: Ragged, size: int) -> None:
+        previous, following = transitions(targets)
+        counts = np.bincount(following, minlength=size)
+        seen = np.count_nonzero(counts)
+        self.unigram = (counts + seen / size) / (counts.sum() + seen)
+        self.size = size
+        self.keys, self.counts = np.unique(previous * size + following, return_counts=True)
+        self.total = np.bincount(previous, minlength=size)
+        self.types = np.bincount(self.keys // size, minlength=size)
+
+    def log_probs(self, targets: Ragged) -> tuple[float, float]:
+        """Total natural log-probability by unigram and by bigram."""
+        previous, following = transitions(targets)
+        keys = previous * self.size + following
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        count = np.where(self.keys[at] == keys, self.counts[at], 0)
+        total, types = self.total[previous], self.types[previous]
+        bigram = (count + types * self.unigram[following]) / np.maximum(total + types, 1)
+        bigram = np.where(total + types > 0, bigram, self.unigram[following])
+        return np.log(self.unigram[following]).sum(), np.log(bigram).sum()
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 0, ties sharing their mean."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts + 1) / 2)[which]
+
+
+def show(name: str, log_p: float, pairs: int, words: int) -> None:
+    print(f"{name:42s} {-log_p / pairs:8.3f} nats/pair   perplexity {math.exp(-log_p / words):8.2f}")
+
+
+def outranks(scorer: Scorer, held: EncodedPairs, pool: EncodedPairs, sources: int = 2000, rivals: int = 49) -> float:
+    """Share of held-out sources whose target scores above ``rivals`` random other targets of its length."""
+    rng = np.random.default_rng(0)
+    by_length = {int(n): np.flatnonzero(pool.tgt.lengths == n) for n in np.unique(held.tgt.lengths)}
+    rows = np.sort(rng.permutation(len(held))[:sources])
+    won = 0
+    for start in range(0, len(rows), 100):
+        part = rows[start : start + 100]
+        choice = [rng.choice(by_length[int(held.tgt.lengths[i])], rivals) for i in part]
+        own = scorer.log_probs(held.take(part))
+        others = EncodedPairs(held.src.take(np.repeat(part, rivals)), pool.tgt.take(np.concatenate(choice)))
+        won += int((own[:, None] > scorer.log_probs(others).reshape(-1, rivals)).all(1).sum())
+    return won / len(rows)
+
+
+def frequent_rows(table: str, least: int = 10) -> tuple[list[tuple[bytes, bytes]], np.ndarray]:
+    """Pairs whose joint count (third of the counts field) is at least ``least``, and their log φ(target|source)."""
+    pairs, log_phi = [], []
+    with open_input(table) as stream:
+        for line in stream:
+            row = parse_row(line.rstrip(b"\n"))
+            counts = row.fields[3].split(b"|||")[1].split() if len(row.fields) > 3 else []
+            if len(counts) > 2 and float(counts[2]) >= least:
+                pairs.append((b" ".join(row.src), b" ".join(row.tgt)))
+                log_phi.append(math.log(float(row.fields[2].split()[2])))
+    return pairs, np.array(log_phi)
+
+
+def show_targets(scorer: Scorer, distinct: DistinctPairs, source: bytes, most: int = 20) -> None:
+    targets = [tgt for src, tgt in distinct.pairs if src == source]
+    log_p = scorer.score([(source, target) for target in targets])
+    order = np.argsort(-log_p)
+    print(f"\n{source.decode()}: {len(targets)} targets")
+    for name, part in (("best", order[:most]), ("worst", order[most:][-most:])):
+        print(f"  {name}: " + " | ".join(f"{targets[i].decode()} {log_p[i]:.1f}" for i in part))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model_dir")
+    parser.add_argument("table")
+    parser.add_argument("--held-out", type=int, default=10_000)
+    parser.add_argument("--sources", default="", help="comma-separated; their best and worst targets are shown")
+    options = parser.parse_args()
+    prepare(usable_cores())
+
+    checkpoint = load(options.model_dir)
+    scorer = Scorer(checkpoint)
+    distinct = DistinctPairs.collect(read_pairs(options.table))
+    everything = distinct.encode(checkpoint.src_vocab, checkpoint.tgt_vocab)
+    out = distinct.held_out(options.held_out)
+    held, training = everything.take(np.flatnonzero(out)), everything.take(np.flatnonzero(~out))
+    words = len(held.tgt.ids) + len(held)
+    print(f"{len(training):,} training pairs, {len(held):,} held out, {words:,} words with EOS")
+
+    show("model", scorer.log_probs(held).sum(), len(held), words)
+    baseline = Bigram(training.tgt, FIRST_WORD + len(checkpoint.tgt_vocab.words))
+    for name, log_p in zip(("unigram of the target", "bigram of the target"), baseline.log_probs(held.tgt), strict=True):
+        show(name, log_p, len(held), words)
+    other = with_other_sources(held)
+    show("model, other sources of equal length", scorer.log_probs(other).sum(), len(other), len(other.tgt.ids) + len(other))
+    print(f"true target above 49 random ones of its length: {outranks(scorer, held, everything):.1%} of 2,000")
+
+    pairs, log_phi = frequent_rows(options.table)
+    if len(pairs) > 1:
+        a, b = ranks(scorer.score(pairs)), ranks(log_phi)
+        print(f"Spearman correlation with log φ(target|source), joint count ≥ 10: {np.corrcoef(a, b)[0, 1]:.3f} ({len(pairs):,} pairs)")
+    for source in filter(None, options.sources.split(",")):
+        show_targets(scorer, distinct, source.encode())
+
+
+if __name__ == "__main__":
+    main()
