@@ -136,7 +136,7 @@ def main() -> None:
     pairs, log_phi = frequent_rows(options.table)
     if len(pairs) > 1:
         a, b = ranks(scorer.score(pairs)), ranks(log_phi)
-        print(f"Spearman correlation with log φ(target|source), joint count ≥ 10: {np.corrcoef(a, b)[0, 1]:.3f} ({len(pairs):,} pairs)")
+        print(f"Spearman with log φ(target|source), joint count ≥ 10: {np.corrcoef(a, b)[0, 1]:.3f} ({len(pairs):,} pairs)")
     for source in filter(None, options.sources.split(",")):
         show_targets(scorer, distinct, source.encode())
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
-from typing import BinaryIO
 
 from phrase_rescore.annotator import FIT_ROWS, Annotator, Format, Statistics, scorer_of
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.fields import words
-from phrase_rescore.fileio import Block, atomic_output, count_rows, display_name, open_input, read_blocks
+from phrase_rescore.fileio import Block, SideFile, atomic_output, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.phrase_table import TableRow, parse_row
-from phrase_rescore.pipeline import BLOCK_ROWS, IncompleteOutput, gzip_level_of, in_order, table_output
+from phrase_rescore.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
 from phrase_rescore.vocabulary_fit import fit_warnings
 
-_FIRST_NUMBERS = 10  # line numbers of dropped rows that the summary names
 _JUDGED_ROWS = 1000  # rows looked at for columns that are ours already
 
 
@@ -53,8 +50,7 @@ class Summary:
     signature: str
     seconds: float
     warnings: list[str]
-    dropped_lines: list[int] = field(default_factory=list)  # the first few
-    dropped_path: str = ""
+    dropped: str  # how many rows, where they are kept, the first lines
 
     def lines(self) -> list[str]:
         """The closing report, line by line."""
@@ -79,14 +75,13 @@ class Summary:
                 "--fix-blanks writes single blanks)"
             )
         if s.dropped:
-            first = ", ".join(map(str, self.dropped_lines)) + (", …" if s.dropped > len(self.dropped_lines) else "")
-            lines.append(f"dropped: {s.dropped:,} rows, kept in {self.dropped_path}; lines {first}")
+            lines.append(self.dropped)
         return [*lines, *(f"warning: {warning}" for warning in self.warnings), f"model: {self.signature}"]
 
 
 def _looks_annotated(rows: list[TableRow]) -> bool:
     """Whether the last two columns of all rows are a probability and exp(a count), or their logarithms."""
-    pairs = [tuple(map(float, words(row.fields[2].strip())[-2:])) for row in rows if row.n_scores > 4]
+    pairs = [tuple(map(float, words(row.fields[2].strip())[-2:])) for row in rows if row.n_scores > 2]
 
     def is_count(x: float) -> bool:
         n = round(math.log(x)) if x >= 1 and math.isfinite(x) else -1
@@ -94,7 +89,8 @@ def _looks_annotated(rows: list[TableRow]) -> bool:
 
     as_exp = all(0 < p <= 1 and is_count(n) for p, n in pairs)
     as_log = all(p <= 0 and n >= 0 and n == int(n) for p, n in pairs)
-    return len(pairs) == len(rows) > 0 and (as_exp or as_log)
+    telling = rows[0].n_scores > 4 or any(n not in (0.0, 1.0) for _, n in pairs)  # four plain scores may all be 1
+    return len(pairs) == len(rows) > 0 and (as_exp or as_log) and telling
 
 
 def _valid_rows(block: Block, limit: int) -> Iterator[TableRow]:
@@ -153,16 +149,12 @@ class _Run:
     def __init__(self, files: Files, annotator: Annotator, strict: bool, warn: Callable[[str], None]) -> None:
         self.files, self.strict, self.warn = files, strict, warn
         self.scorer = scorer_of(annotator.model_dir)
-        self.statistics, self.warnings, self.dropped_lines = Statistics(), list[str](), list[int]()
+        self.statistics, self.warnings, self.dropped = Statistics(), list[str](), SideFile(files.dropped_path)
         self._fit_checked = False
-        self._dropped: BinaryIO | None = None
 
     def add(self, block: Statistics) -> None:
         for line, row in block.dropped_rows:
-            self.dropped_lines += [line] * (len(self.dropped_lines) < _FIRST_NUMBERS)
-            if self._dropped is None:
-                self._dropped = open(self.files.dropped_path, "wb")  # noqa: SIM115
-            self._dropped.write(row + b"\n")
+            self.dropped.add(f"line {line}", row)
         self.statistics += block
         if self.statistics.rows + self.statistics.dropped >= FIT_ROWS:
             self.check_fit()
@@ -178,10 +170,6 @@ class _Run:
         for warning in found:
             self.warnings.append(warning)
             self.warn(warning)
-
-    def close(self) -> None:
-        if self._dropped:
-            self._dropped.close()
 
 
 def expected_rows(value: str | None) -> int | None:
@@ -223,28 +211,16 @@ def annotate(
             message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
             run.warnings.append(message)
             warn(message)
-        try:
-            with table_output(files.out) as out:
-                for data, statistics in in_order(executor, annotator, blocks, in_flight=jobs + 2):
-                    out.write(data)
-                    run.add(statistics)
-                    on_block(run.statistics)
-                run.check_fit()
-                if expect_rows is not None and run.statistics.rows != expect_rows:
-                    raise RescoreError(
-                        f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected"
-                    )
-                if files.columns_path:
-                    with atomic_output(files.columns_path) as sidecar:
-                        sidecar.write(_columns(form, n_scores, signature).encode())
-        except BrokenPipeError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            if files.out == "-":
-                sys.stdout.buffer.flush()
-                raise IncompleteOutput(run.statistics.rows) from error
-            raise
-        finally:
-            run.close()
+        with table_output(files.out) as out, run.dropped:
+            for data, statistics in in_order(executor, annotator, blocks, in_flight=jobs + 2):
+                out.write(data, statistics.rows)
+                run.add(statistics)
+                on_block(run.statistics)
+            run.check_fit()
+            if expect_rows is not None and run.statistics.rows != expect_rows:
+                raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")
+        if files.columns_path:
+            with atomic_output(files.columns_path) as sidecar:
+                sidecar.write(_columns(form, n_scores, signature).encode())
     seconds = time.monotonic() - start
-    return Summary(run.statistics, signature, seconds, run.warnings, run.dropped_lines, files.dropped_path)
+    return Summary(run.statistics, signature, seconds, run.warnings, run.dropped.summary())

@@ -22,6 +22,11 @@ from torch import Tensor, nn
 State = tuple[Tensor, ...]
 
 
+def rows_of(state: State, index: Tensor) -> State:
+    """The state's rows of an index (m,): every tensor (n, …) becomes (m, …)."""
+    return tuple(part[index] for part in state)
+
+
 def _gates(parameter: Tensor, hidden: int, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:
     """The gates' parts of a stacked parameter, as views."""
     return zip(names, parameter.split(hidden), strict=True)

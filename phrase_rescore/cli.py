@@ -35,7 +35,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Tables are gzip or plain, '-' is standard input or output; progress and reports go to standard error.",
+    epilog="Input is plain, gzip, bzip2, xz or zstandard; '-' is standard input. Progress and reports go to standard error.",
 )
 @click.version_option(__version__, prog_name="phrase-rescore")
 def cli() -> None:

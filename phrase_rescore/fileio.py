@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
+from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import zstandard
@@ -21,7 +22,7 @@ from phrase_rescore.errors import InputError, OptionError
 
 CHUNK = 1 << 18
 _DAMAGED: tuple[type[Exception], ...] = (
-    EOFError,
+    OSError,
     zlib.error,
     cast(type[Exception], isal_zlib.error),
     lzma.LZMAError,
@@ -95,7 +96,7 @@ class _Checked(io.RawIOBase):
                 self._rest = memoryview(self._stream.read(len(room)))
             except EOFError:
                 raise InputError(self._path, "the compressed file is cut off", "make or copy it again") from None
-            except (*_DAMAGED, OSError) as error:
+            except _DAMAGED as error:
                 raise InputError(self._path, f"cannot be decompressed ({error})", "make or copy it again") from None
         n = min(len(room), len(self._rest))
         room[:n] = self._rest[:n]
@@ -209,3 +210,39 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+class SideFile:
+    """Rows that were left out, in a file that appears when the ``with`` block ends well, and only if there are any.
+
+    An older file of this name, from a run that left rows out, goes when this one leaves out none.
+    """
+
+    def __init__(self, path: str, named: int = 10) -> None:
+        self.path, self.rows, self._named = path, 0, named
+        self._where: list[str] = []
+        self._stream: BinaryIO | None = None
+
+    def __enter__(self) -> SideFile:
+        self._stack = contextlib.ExitStack()
+        return self
+
+    def add(self, where: str, row: bytes) -> None:
+        """Keeps a row (without newline); ``where`` it stood is remembered for the first few."""
+        if self._stream is None:
+            self._stream = self._stack.enter_context(atomic_output(self.path))
+        self._stream.write(row + b"\n")
+        self.rows += 1
+        if len(self._where) < self._named:
+            self._where.append(where)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if kind is None and not self.rows:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+
+    def summary(self) -> str:
+        """``dropped 2 rows, kept in FILE: 17, 40``."""
+        more = ", …" if self.rows > len(self._where) else ""
+        return f"dropped {self.rows:,} row{'s' * (self.rows != 1)}, kept in {self.path}: {', '.join(self._where)}{more}"

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from phrase_rescore.cells import DecoderCell, EncoderCell, State
+from phrase_rescore.cells import DecoderCell, EncoderCell, State, rows_of
 from phrase_rescore.pairs import EncodedPairs, Ragged
+from phrase_rescore.prefix_trees import prefix_levels
 from phrase_rescore.softmax import cross_entropy
 from phrase_rescore.vocabulary import EOS
 
@@ -105,6 +106,33 @@ class Encoder(nn.Module):
         ended.append(state)
         last: State = tuple(torch.cat(parts) for parts in zip(*reversed(ended), strict=True))
         return self.summary(last).index_select(0, torch.argsort(phrases.order))
+
+    def word_rows(self) -> Tensor:
+        """W e + b of every source word: (K, 3 H)."""
+        return self.cell.word_rows(self.embedding)
+
+    def summaries(self, sources: Ragged, word_rows: Tensor) -> Tensor:
+        """c of distinct phrases (without EOS), each prefix that they share read once: (n, H).
+
+        ``word_rows`` is what ``word_rows()`` returned. No gradient is meant to flow.
+        """
+        state = self.cell.initial(1)
+        place = np.zeros(1, dtype=np.int64)  # where the state of a node of the level above stands; ended ones have none
+        ended: list[State] = []
+        ended_rows: list[NDArray[np.int64]] = []
+        for level in prefix_levels(with_eos(sources)):
+            parents = torch.from_numpy(place[level.parents])
+            projected = self.cell.project(state)[parents]
+            state = self.cell.step(projected, rows_of(state, parents), word_rows[torch.from_numpy(level.words)])
+            ends = level.words == EOS
+            row_of = np.empty(len(level.words), dtype=np.int64)
+            row_of[level.nodes] = level.rows
+            ended.append(rows_of(state, torch.from_numpy(np.flatnonzero(ends))))
+            ended_rows.append(row_of[ends])
+            state = rows_of(state, torch.from_numpy(np.flatnonzero(~ends)))
+            place = np.cumsum(~ends) - 1
+        order = torch.from_numpy(np.argsort(np.concatenate(ended_rows)))
+        return self.summary(tuple(torch.cat(parts)[order] for parts in zip(*ended, strict=True)))
 
 
 class Decoder(nn.Module):

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, save
 from phrase_rescore.errors import OptionError, RowError
-from phrase_rescore.fileio import atomic_output, open_input
+from phrase_rescore.fileio import SideFile, display_name, open_input
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.pair_readers import read_pairs, refuse_by_name
 from phrase_rescore.pairs import DistinctPairs, EncodedPairs, unknown_share
@@ -23,8 +24,6 @@ from phrase_rescore.presets import PRESETS, Preset
 from phrase_rescore.runtime import prepare
 from phrase_rescore.training import Outcome, Recipe, train
 from phrase_rescore.vocabulary import EOS, Vocabulary, count_words, most_frequent, read_vocabulary
-
-_FIRST_NUMBERS = 10
 
 
 @dataclass(frozen=True)
@@ -77,24 +76,17 @@ def resolve_device(name: str) -> str:
 
 def _read(options: Options, observer: Observer) -> DistinctPairs:
     """The distinct pairs of all inputs; bad rows go to a side file, if they are to be dropped."""
-    dropped: list[tuple[str, int, bytes]] = []
+    with SideFile(f"{options.model_dir}.dropped") as dropped:
 
-    def everything() -> Iterator[tuple[list[bytes], list[bytes]]]:
-        for path in options.inputs:
+        def rows_of(path: str) -> Iterator[tuple[list[bytes], list[bytes]]]:
+            def drop(line: int, row: bytes, error: RowError) -> None:
+                dropped.add(f"{display_name(path)}:{line}", row)
 
-            def drop(line: int, row: bytes, error: RowError, path: str = path) -> None:
-                dropped.append((path, line, row))
+            return read_pairs(path, options.form, observer.on_read, drop if options.drop_bad_rows else None)
 
-            yield from read_pairs(path, options.form, observer.on_read, drop if options.drop_bad_rows else None)
-
-    pairs = DistinctPairs.collect(everything())
-    if dropped:
-        side_file = f"{options.model_dir}.dropped"
-        with atomic_output(side_file) as stream:
-            stream.writelines(row + b"\n" for _, _, row in dropped)
-        first = ", ".join(f"{path}:{line}" for path, line, _ in dropped[:_FIRST_NUMBERS])
-        more = ", …" if len(dropped) > _FIRST_NUMBERS else ""
-        observer.say(f"dropped {len(dropped):,} bad rows, kept in {side_file}: {first}{more}")
+        pairs = DistinctPairs.collect(chain.from_iterable(map(rows_of, options.inputs)))
+    if dropped.rows:
+        observer.say(f"warning: {dropped.summary()}")
     return pairs
 
 
@@ -149,6 +141,9 @@ def _summary(
         "objective": s.objective,
         "clip": s.clip,
         "decay": s.decay,
+        "warm_up": s.warm_up,
+        "paper_initialisation": s.paper_initialisation,
+        "shortlist": s.shortlist,
         "batch_size": s.batch_size,
         "seed": options.seed,
         "max_steps": max_steps,
@@ -204,7 +199,7 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
     task = PhrasePairTask(model, pairs, held_out, settings.batch_size, options.seed, device)
     with atomic_directory(options.model_dir, options.overwrite) as directory:
         with open(os.path.join(directory, LOG), "w", encoding="utf-8", newline="\n") as log_file:
-            say(f"log: {log_file.name}")
+            say(f"log, until it is done: {log_file.name}")
 
             def record(entry: dict[str, Any]) -> None:
                 log_file.write(json.dumps(entry) + "\n")

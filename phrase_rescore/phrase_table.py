@@ -11,7 +11,7 @@ from typing import NamedTuple
 from phrase_rescore.errors import RowError, shown
 from phrase_rescore.fields import BLANKS_AND_CR, SEPARATOR, replace_tail, split_fields, words
 
-NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+NUMBER = rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"  # one way to match: no backtracking over long rows
 _SCORES = re.compile(rb"[ \t]*" + NUMBER + rb"(?:[ \t]+" + NUMBER + rb")*[ \t\r]*")
 _NUMBER = re.compile(NUMBER)
 _IRREGULAR_BLANKS = re.compile(rb"\t|  ")

@@ -58,12 +58,33 @@ def gzip_level_of(out: str) -> int | None:
     return GZIP_LEVEL if out.endswith(".gz") else None
 
 
+class TableWriter:
+    """Counts the rows that it writes."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.rows = stream, 0
+
+    def write(self, data: bytes, rows: int) -> None:
+        self._stream.write(data)
+        self.rows += rows
+
+
 @contextlib.contextmanager
-def table_output(out: str) -> Iterator[BinaryIO]:
-    """Standard output for ``-``, else a file that takes its name at the end."""
-    if out == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    else:
+def table_output(out: str) -> Iterator[TableWriter]:
+    """Standard output for ``-``, else a file that takes its name when the ``with`` block ends well.
+
+    Raises IncompleteOutput, with the reason as its cause, when writing to standard output ends in an error.
+    """
+    if out != "-":
         with atomic_output(out) as stream:
-            yield stream
+            yield TableWriter(stream)
+        return
+    writer = TableWriter(sys.stdout.buffer)
+    try:
+        yield writer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        sys.stdout.buffer.flush()
+        raise IncompleteOutput(writer.rows) from error

@@ -12,22 +12,17 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from phrase_rescore.cells import State
+from phrase_rescore.cells import rows_of
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.fields import words
 from phrase_rescore.model import with_eos
 from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.prefix_trees import Indices, distinct_phrases, prefix_levels
+from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.softmax import log_normaliser
 from phrase_rescore.vocabulary import EOS
 
 BATCH = 1024  # pairs that share: more share more, but their states leave the cache
-
-
-def _rows(state: State, index: Tensor) -> State:
-    return tuple(part[index] for part in state)
 
 
 class Scorer:
@@ -41,38 +36,16 @@ class Scorer:
                 (self._decoder.embedding, self._decoder.embedding.new_zeros(1, self._decoder.embedding.shape[1]))
             )
             self._start = len(embedding) - 1  # the row of e(y_0) = 0
-            self._src_rows = self._encoder.cell.word_rows(self._encoder.embedding)  # W e + b
+            self._src_rows = self._encoder.word_rows()  # W e + b
             self._tgt_rows = self._decoder.cell.word_rows(embedding)  # W' e + b'
             self._out_rows = embedding @ self._decoder.O_y.T  # O_y e
-
-    @torch.inference_mode()
-    def _summaries(self, sources: Ragged) -> Tensor:
-        """c of distinct sources: (n, H), walking the prefix tree of their words and EOS."""
-        cell, state = self._encoder.cell, self._encoder.cell.initial(1)
-        ended: list[State] = []
-        ended_rows: list[Indices] = []
-        place = np.zeros(1, dtype=np.int64)  # where the state of a node of the level above stands; its EOS children have none
-        for level in prefix_levels(with_eos(sources)):
-            parents = torch.from_numpy(place[level.parents])
-            projected = cell.project(state)
-            state = cell.step(projected[parents], _rows(state, parents), self._src_rows[torch.from_numpy(level.words)])
-            ends = level.words == EOS
-            ended.append(_rows(state, torch.from_numpy(np.flatnonzero(ends))))
-            rows_of_nodes = np.empty(len(level.words), dtype=np.int64)
-            rows_of_nodes[level.nodes] = level.rows
-            ended_rows.append(rows_of_nodes[ends])
-            state = _rows(state, torch.from_numpy(np.flatnonzero(~ends)))
-            place = np.cumsum(~ends) - 1
-        order = torch.from_numpy(np.argsort(np.concatenate(ended_rows)))
-        last: State = tuple(torch.cat(parts)[order] for parts in zip(*ended, strict=True))
-        return self._encoder.summary(last)
 
     @torch.inference_mode()
     def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """log p of every target word and of EOS, on end: (Σ (length + 1),)."""
         decoder, cell = self._decoder, self._decoder.cell
         first, source_of = distinct_phrases(pairs.src)
-        c = self._summaries(pairs.src.take(first))
+        c = self._encoder.summaries(pairs.src.take(first), self._src_rows)
         context, out_context = cell.context(c), decoder.output_context(c)
         offsets = with_eos(pairs.tgt).offsets
         result = np.empty(int(offsets[-1]))
@@ -87,7 +60,7 @@ class Scorer:
         levels = prefix_levels(pairs.tgt, source_of)
         for t in range(len(levels) + 1):
             # The state of every prefix of t words, and what follows from it
-            state = cell.step(projected[parents], _rows(state, parents), self._tgt_rows[last_words])
+            state = cell.step(projected[parents], rows_of(state, parents), self._tgt_rows[last_words])
             g = decoder.low_rank(state, self._out_rows[last_words], out_context[torch.from_numpy(source)])
             log_z = log_normaliser(g, decoder.G_l, decoder.b_G)
             ends = lengths[rows] == t
@@ -104,7 +77,7 @@ class Scorer:
             # Only prefixes that go on are projected
             going_on, place = np.unique(level.parents, return_inverse=True)
             index = torch.from_numpy(going_on)
-            state, parents = _rows(state, index), torch.from_numpy(place)
+            state, parents = rows_of(state, index), torch.from_numpy(place)
             projected = cell.project(state, context[torch.from_numpy(source[going_on])])
             source = source[level.parents]
         return result

@@ -43,9 +43,7 @@ def strip(
 ) -> int:
     """Writes the table without its last ``columns`` scores and returns the number of rows."""
     stripper = Stripper(display_name(table), columns, gzip_level_of(out))
-    total = 0
     with open_input(table, on_read) as stream, table_output(out) as output:
         for data, rows in in_order(executor, stripper, read_blocks(stream, BLOCK_ROWS), in_flight=jobs + 2):
-            output.write(data)
-            total += rows
-    return total
+            output.write(data, rows)
+    return output.rows

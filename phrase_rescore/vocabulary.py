@@ -81,6 +81,8 @@ def read_vocabulary(path: str) -> Vocabulary:
             word, _, count = line.removesuffix(b"\n").partition(b"\t")
             if not word or b" " in word:
                 raise InputError(path, f"{shown(word)} is no word", "write one word, a tab and a count a line", line_number)
+            if line.endswith((b"\r", b"\r\n")):
+                raise InputError(path, "the line ends in CR LF", "convert it to LF line ends", line_number)
             if word in found:
                 raise InputError(path, f"{shown(word)} stands twice", "name every word once", line_number)
             if count and not count.isdigit():

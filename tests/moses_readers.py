@@ -229,9 +229,7 @@ def _words(field: bytes) -> tuple[bytes, ...]:
     return tuple(re.findall(rb"[^ \t]+", field))
 
 
-def _features(
-    tokens: Sequence[bytes], parse: Callable[[bytes], float], num_scores: int, effect: str
-) -> tuple[float, ...]:
+def _features(tokens: Sequence[bytes], parse: Callable[[bytes], float], num_scores: int, effect: str) -> tuple[float, ...]:
     if len(tokens) != num_scores:
         raise Refused(f"{effect}: {len(tokens)} scores instead of {num_scores}")
     return tuple(log_and_floor(parse(token)) for token in tokens)

@@ -11,7 +11,7 @@ from phrase_rescore.errors import ModelError, OptionError
 from phrase_rescore.scoring import Scorer
 
 
-@pytest.fixture()
+@pytest.fixture
 def model_dir(tmp_path):
     path = tmp_path / "model"
     path.mkdir()

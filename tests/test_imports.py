@@ -9,7 +9,7 @@ PACKAGE = Path(phrase_rescore.__file__).parent
 
 ORDER = [
     "__init__", "errors", "runtime", "presets", "fileio", "fields", "phrase_table", "pair_readers", "vocabulary", "pairs",
-    "cells", "softmax", "model", "checkpoint", "training", "phrase_pair_task", "model_training", "prefix_trees", "scoring",
+    "prefix_trees", "cells", "softmax", "model", "checkpoint", "training", "phrase_pair_task", "model_training", "scoring",
     "vocabulary_fit", "annotator", "pipeline", "annotation", "stripping", "commands", "cli", "__main__",
 ]  # fmt: skip
 

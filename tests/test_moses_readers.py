@@ -234,17 +234,13 @@ def test_a_separator_inside_a_word() -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
-    "space", [b"\xc2\xa0", b"\xc2\x85", b"\xe2\x80\xa8", b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\xff"]
-)
+@pytest.mark.parametrize("space", [b"\xc2\xa0", b"\xc2\x85", b"\xe2\x80\xa8", b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\xff"])
 def test_only_blank_and_tab_separate(read: Reader, space: bytes) -> None:
     reading = read(b"a%sb ||| c%sd ||| 1 ||| 0-0\n" % (space, space), 1, 4)
     assert (reading.source, reading.target) == ((b"a%sb" % space,), (b"c%sd" % space,))
 
 
-@pytest.mark.parametrize(
-    "line", [b"a ||| b ||| 1 ||| ||| 1 1 1\n", b"a ||| b ||| 1\n", b"a ||| b ||| 1 |||  ||| 1 1 1\n"]
-)
+@pytest.mark.parametrize("line", [b"a ||| b ||| 1 ||| ||| 1 1 1\n", b"a ||| b ||| 1\n", b"a ||| b ||| 1 |||  ||| 1 1 1\n"])
 def test_missing_alignment(line: bytes) -> None:
     assert "throws" in refusal(ALL_READERS[COMPACT], line, 1)
     for read in (read_loader_standard, read_probing, read_on_disk):

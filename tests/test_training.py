@@ -203,9 +203,7 @@ def test_the_control_exchanges_sources_of_equal_length():
 def test_messages_about_unk(tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(40)))
     said: list[str] = []
-    train_model(
-        Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1), Observer(say=said.append)
-    )
+    train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1), Observer(say=said.append))
     assert "source: 40 of 41 words are in the shortlist; the 1 rarest were left out so that UNK is learnt" in said
     for side in ("source", "target"):
         (tmp_path / f"{side}.vocab").write_text("x\n" + "".join(f"{side[0]}{i}\n" for i in range(40)))
@@ -238,7 +236,7 @@ def test_nothing_is_left_of_a_failed_training(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
 
 
-@pytest.mark.gpu()
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_training_on_a_gpu(tmp_path):
     write_language(tmp_path / "pairs.tsv")

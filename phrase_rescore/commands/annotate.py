@@ -20,7 +20,7 @@ from phrase_rescore.runtime import usable_cores
     "--scale", type=click.Choice(["exp", "log"]), default="exp", show_default=True,
     help="exp: p and exp(count), what Moses loads. log: plain log p and count, for people; Moses would drop the pairs.",
 )  # fmt: skip
-@click.option("--digits", type=click.IntRange(1, 17), default=7, show_default=True, help="Significant digits of the columns.")
+@click.option("--digits", type=click.IntRange(2, 17), default=7, show_default=True, help="Significant digits of the columns.")
 @click.option(
     "--unknown-side", type=click.Choice(["output", "input", "both"]), default="output", show_default=True,
     help="Whose unknown words are counted: the side that the model predicts, the one it reads, or both.",
@@ -28,7 +28,9 @@ from phrase_rescore.runtime import usable_cores
 @click.option("--replace", type=click.IntRange(min=0), default=0, metavar="K", help="Drop the last K score columns first.")
 @click.option("--fix-blanks", is_flag=True, help="Write single blanks between scores where there are tabs or doubled blanks.")
 @on_bad_row_option
-@click.option("--dropped", metavar="FILE", help="Where dropped rows are kept.  [default: OUT.dropped]")
+@click.option(
+    "--dropped", metavar="FILE", help="Where dropped rows are kept.  [default: OUT.dropped; without OUT, TABLE.dropped here]"
+)
 @click.option("--expect-rows", metavar="N|FILE", help="Fail unless N rows, or as many as FILE has, went through.")
 @click.option("--columns-json", metavar="FILE", help="What the columns mean.  [default: OUT.columns.json]")
 @click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model.")

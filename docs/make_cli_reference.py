@@ -1,0 +1,55 @@
+"""Writes docs/cli.md, the help of every command as click prints it 80 columns wide.
+
+Usage: python docs/make_cli_reference.py [--check]    (--check: write nothing, exit with 1 if docs/cli.md is stale)
+"""
+
+import sys
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from phrase_rescore.cli import cli
+
+PATH = Path(__file__).with_name("cli.md")
+HEAD = """\
+# Command line
+
+Written by `python docs/make_cli_reference.py` from the commands' own `--help`; do not edit it by hand. Formats and
+units are explained in [format.md](format.md), the model in [model.md](model.md).
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+
+def help_of(command: list[str]) -> str:
+    result = CliRunner().invoke(cli, [*command, "--help"], prog_name="phrase-rescore", terminal_width=80)
+    if result.exit_code:
+        raise RuntimeError(f"phrase-rescore {' '.join(command)} --help failed:\n{result.output}")
+    return "\n".join(line.rstrip() for line in result.output.strip().split("\n"))
+
+
+def reference() -> str:
+    sections = [HEAD]
+    for command in [[], *([name] for name in cli.list_commands(click.Context(cli)))]:
+        title = " ".join(["phrase-rescore", *command])
+        sections.append(f"## {title}\n\n```text\n{help_of(command)}\n```\n")
+    return "\n".join(sections)
+
+
+def main() -> int:
+    text = reference()
+    if sys.argv[1:] == ["--check"]:
+        if not PATH.exists() or PATH.read_text(encoding="utf-8") != text:
+            print(f"{PATH} is stale: run python docs/make_cli_reference.py", file=sys.stderr)
+            return 1
+    elif sys.argv[1:]:
+        print(__doc__, file=sys.stderr)
+        return 2
+    else:
+        PATH.write_text(text, encoding="utf-8", newline="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Shared by all tests: tiny models, the command line as a function, and real data where it lies beside the repository."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import settings
+
+from phrase_rescore.checkpoint import Checkpoint, save
+from phrase_rescore.cli import main
+from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.vocabulary import Vocabulary
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data" / "en-fr"
+
+# "the" and "das" are the most frequent; the last words are those that a careless reader would break
+SOURCE_WORDS = (b"the", b"house", b"is", b"small", b"old", b"don&apos;t", "café".encode(), b"UNK", b"a\xff", b"</s>")
+TARGET_WORDS = (b"das", b"haus", b"ist", b"klein", b"alt", b"l&apos;", "été".encode(), b"</s>", b"b\xfe", b"UNK")
+
+
+class Result(NamedTuple):
+    """What a command line did."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        return self.err.splitlines()[-1]
+
+
+Run = Callable[..., Result]
+MakeModel = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def denormal_numbers_count() -> Iterator[None]:
+    """Commands switch denormal numbers off for the whole process; the tests of Moses' floats need them."""
+    yield
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of the real English-French table."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"needs the real data in {SHARED_DATA}")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """``run("annotate", table, …, stdin=b"")`` in this process: exit status, bytes of stdout, text of stderr."""
+
+    def call(*args: object, stdin: bytes = b"") -> Result:
+        before = sys.stdin, sys.stdout, sys.stderr
+        out, err = io.BytesIO(), io.BytesIO()
+        streams = (
+            io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))),
+            io.TextIOWrapper(out, "utf-8"),
+            io.TextIOWrapper(err, "utf-8", "backslashreplace"),
+        )
+        sys.stdin, sys.stdout, sys.stderr = streams
+        try:
+            main([str(arg) for arg in args])
+            status = 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:  # as the interpreter would
+            traceback.print_exc()
+            status = 1
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = before
+            for stream in streams[1:]:
+                stream.flush()
+            torch.set_flush_denormal(False)
+        return Result(status, out.getvalue(), err.getvalue().decode())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def spawn() -> Run:
+    """The same in a process of its own, for what only a process shows."""
+
+    def call(*args: object, stdin: bytes = b"", cwd: str | os.PathLike[str] = ROOT) -> Result:
+        command = [sys.executable, "-m", "phrase_rescore", *map(str, args)]
+        done = subprocess.run(command, input=stdin, capture_output=True, cwd=cwd, check=False)
+        return Result(done.returncode, done.stdout, done.stderr.decode())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
+    """Writes a model directory with random weights, large enough for scores to differ; returns its path.
+
+    ``logits`` sets the bias of target words, so that they become as unlikely as a test needs.
+    """
+
+    def make(
+        source: Sequence[bytes] = SOURCE_WORDS,
+        target: Sequence[bytes] = TARGET_WORDS,
+        unk_shares: tuple[float, float] = (0.02, 0.02),
+        logits: Mapping[bytes, float] | None = None,
+    ) -> str:
+        vocabularies = [Vocabulary(tuple(side), tuple(range(len(side), 0, -1))) for side in (source, target)]
+        model = RNNEncoderDecoder(ModelConfig(*map(len, vocabularies), hidden=7, embedding=6, maxout=5, rank=4))
+        initialise(model, seed=3, paper=False)
+        generator = torch.Generator().manual_seed(4)
+        with torch.no_grad():
+            for _, weight in model.named_weights():
+                weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.5)
+            for word, logit in (logits or {}).items():
+                model.decoder.b_G[vocabularies[1].ids[word]] = logit
+        directory = str(tmp_path_factory.mktemp("model"))
+        save(Checkpoint(model, *vocabularies, unk_shares, {}), directory)
+        return directory
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def model_dir(make_model: MakeModel) -> str:
+    """A model that knows SOURCE_WORDS and TARGET_WORDS and has seen unknown words on both sides."""
+    return make_model()
