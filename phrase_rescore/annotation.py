@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -84,11 +85,11 @@ def _looks_annotated(rows: list[TableRow]) -> bool:
     pairs = [tuple(map(float, words(row.fields[2].strip())[-2:])) for row in rows if row.n_scores > 2]
 
     def is_count(x: float) -> bool:
-        n = round(math.log(x)) if x >= 1 and math.isfinite(x) else -1
-        return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-3)
+        n = round(math.log(x)) if 1 <= x < 1e39 else -1
+        return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is none of ours
 
     as_exp = all(0 < p <= 1 and is_count(n) for p, n in pairs)
-    as_log = all(p <= 0 and n >= 0 and n == int(n) for p, n in pairs)
+    as_log = all(p <= 0 and n >= 0 and n.is_integer() for p, n in pairs)
     telling = rows[0].n_scores > 4 or any(n not in (0.0, 1.0) for _, n in pairs)  # four plain scores may all be 1
     return len(pairs) == len(rows) > 0 and (as_exp or as_log) and telling
 
@@ -104,7 +105,7 @@ def _valid_rows(block: Block, limit: int) -> Iterator[TableRow]:
 def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list[TableRow], Iterator[Block]]:
     """The first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
 
-    Raises InputError when the first row (with ``drop_bad_rows``: every row) is bad, or there is none.
+    Raises InputError when the first row (with ``drop_bad_rows``: the first 100,000 rows) is bad, or there is none.
     """
     taken: list[Block] = []
     for block in blocks:
@@ -118,6 +119,8 @@ def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list
             return rows, chain(taken, blocks)
         if rows := list(_valid_rows(block, len(block.data))):
             return rows, chain(taken, blocks)
+        if block.first_row > FIT_ROWS:
+            break
     raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
 
 
@@ -143,13 +146,25 @@ def _columns(form: Format, n_scores: int, signature: str) -> str:
     return json.dumps({"format_version": 1, "columns": columns}, indent=2) + "\n"
 
 
+@contextlib.contextmanager
+def _sidecar(path: str | None, text: str) -> Iterator[None]:
+    """Writes ``text`` once the ``with`` block has ended well; a path that cannot be written is noticed before it begins."""
+    if path is None:
+        yield
+        return
+    with atomic_output(path) as stream:
+        yield
+        stream.write(text.encode())
+
+
 class _Run:
     """The state of one annotation while its blocks come back."""
 
     def __init__(self, files: Files, annotator: Annotator, strict: bool, warn: Callable[[str], None]) -> None:
         self.files, self.strict, self.warn = files, strict, warn
         self.scorer = scorer_of(annotator.model_dir)
-        self.statistics, self.warnings, self.dropped = Statistics(), list[str](), SideFile(files.dropped_path)
+        self.statistics, self.warnings = Statistics(), list[str]()
+        self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
         self._fit_checked = False
 
     def add(self, block: Statistics) -> None:
@@ -174,7 +189,7 @@ class _Run:
 
 def expected_rows(value: str | None) -> int | None:
     """``--expect-rows``: a number, or a file whose rows are counted."""
-    return None if value is None else int(value) if value.isdigit() else count_rows(value)
+    return None if value is None else int(value) if value.isascii() and value.isdigit() else count_rows(value)
 
 
 def annotate(
@@ -211,7 +226,8 @@ def annotate(
             message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
             run.warnings.append(message)
             warn(message)
-        with table_output(files.out) as out, run.dropped:
+        sidecar = _sidecar(files.columns_path, _columns(form, n_scores, signature))
+        with table_output(files.out) as out, sidecar, run.dropped:
             for data, statistics in in_order(executor, annotator, blocks, in_flight=jobs + 2):
                 out.write(data, statistics.rows)
                 run.add(statistics)
@@ -219,8 +235,5 @@ def annotate(
             run.check_fit()
             if expect_rows is not None and run.statistics.rows != expect_rows:
                 raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")
-        if files.columns_path:
-            with atomic_output(files.columns_path) as sidecar:
-                sidecar.write(_columns(form, n_scores, signature).encode())
     seconds = time.monotonic() - start
     return Summary(run.statistics, signature, seconds, run.warnings, run.dropped.summary())

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import threading
 from collections import Counter
 from dataclasses import dataclass, field, fields
 
-from phrase_rescore.checkpoint import load
+from phrase_rescore.checkpoint import CONFIG, load
 from phrase_rescore.errors import InputError, ModelError, RowError, shown
 from phrase_rescore.fileio import Block, gzip_member
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.phrase_table import TableRow, has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.runtime import one_thread
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.vocabulary import UNK
 
@@ -91,14 +93,19 @@ _loading = threading.Lock()
 
 
 @functools.lru_cache(maxsize=4)
-def _load(model_dir: str) -> Scorer:
+def _load(model_dir: str, identity: tuple[int, int] | None) -> Scorer:
     return Scorer(load(model_dir))
 
 
 def scorer_of(model_dir: str) -> Scorer:
-    """The scorer of a model directory, loaded once a process."""
+    """The scorer of a model directory, loaded once a process and again when another model has taken its place."""
+    try:
+        found = os.stat(os.path.join(model_dir, CONFIG))
+        identity = found.st_ino, found.st_mtime_ns
+    except OSError:
+        identity = None
     with _loading:
-        return _load(model_dir)
+        return _load(model_dir, identity)
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,7 @@ class Annotator:
     format: Format
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
+        one_thread()
         scorer = scorer_of(self.model_dir)
         if scorer.checkpoint.signature != self.signature:
             raise ModelError(f"{self.model_dir}: the model has changed since annotation began; start again")

@@ -55,6 +55,13 @@ def _say(message: str) -> None:
     click.echo(f"phrase-rescore: {message}", err=True)
 
 
+def _one_line(error: BaseException | None) -> str:
+    """The message of a failure; one of the system's names its file, if it has one."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 def main(args: list[str] | None = None) -> None:
     """Runs a command line and exits with its status."""
     from phrase_rescore.pipeline import IncompleteOutput
@@ -67,10 +74,10 @@ def main(args: list[str] | None = None) -> None:
     except IncompleteOutput as error:
         cause = error.__cause__
         interrupted = isinstance(cause, KeyboardInterrupt)
-        if not interrupted and not isinstance(cause, RescoreError):
-            sys.excepthook(type(cause), cause, cause.__traceback__) if cause else None
-        else:
-            _say("interrupted" if interrupted else f"error: {cause}")
+        if interrupted or isinstance(cause, RescoreError | OSError):
+            _say("interrupted" if interrupted else f"error: {_one_line(cause)}")
+        elif cause:
+            sys.excepthook(type(cause), cause, cause.__traceback__)
         _say(str(error))
         status = 130 if interrupted else 1
     except OptionError as error:
@@ -79,10 +86,13 @@ def main(args: list[str] | None = None) -> None:
     except RescoreError as error:
         _say(f"error: {error}")
         status = 1
-    except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
-        status = 130
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet too
         status = 1
+    except OSError as error:
+        _say(f"error: {_one_line(error)}")
+        status = 1
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        status = 130
     sys.exit(status if isinstance(status, int) else 0)

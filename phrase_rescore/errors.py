@@ -27,7 +27,7 @@ class InputError(RescoreError):
 
     def __str__(self) -> str:
         where = self.path if self.line is None else f"{self.path}:{self.line}"
-        return f"{where}: {self.found}" + (f"; {self.hint}" if self.hint else "")
+        return f"{where}: {self.found}".replace("\n", "\\n") + (f"; {self.hint}" if self.hint else "")
 
 
 class RowError(RescoreError):

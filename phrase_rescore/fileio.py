@@ -7,6 +7,7 @@ import contextlib
 import io
 import lzma
 import os
+import re
 import sys
 import tempfile
 import zlib
@@ -21,6 +22,8 @@ from isal import igzip, isal_zlib
 from phrase_rescore.errors import InputError, OptionError
 
 CHUNK = 1 << 18
+_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or the end at once
+_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable one as pzstd writes first (RFC 8878)
 _DAMAGED: tuple[type[Exception], ...] = (
     OSError,
     zlib.error,
@@ -56,26 +59,40 @@ class _Counted(io.RawIOBase):
         super().close()
 
 
-class _ZstdFrames:
-    """Zstandard frames one after the other. (``stream_reader`` takes a cut-off frame for the end of the file.)"""
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._frame, self._rest = stream, zstandard.ZstdDecompressor().decompressobj(), b""
-        self._open = False
+
+class _Streams:
+    """Compressed streams one after the other, to the file's very end.
+
+    (BZ2File and LZMAFile take whatever begins no stream for the end of the file, zstandard's stream_reader a cut-off frame.)
+    """
+
+    def __init__(self, stream: BinaryIO, make: Callable[[], _Decompressor], padding: bytes = b"") -> None:
+        self._stream, self._make, self._padding = stream, make, padding
+        self._decompressor: _Decompressor | None = None  # None between two streams
+        self._rest = b""
 
     def read(self, size: int = -1, /) -> bytes:
         while True:
             data = self._rest or self._stream.read(CHUNK)
             self._rest = b""
-            if not data:
-                if self._open:
-                    raise EOFError("the last frame is cut off")
-                return b""
-            out = self._frame.decompress(data)
-            self._open = not self._frame.eof
-            if self._frame.eof:
-                self._rest = self._frame.unused_data
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            if self._decompressor is None:
+                data = data.lstrip(self._padding) if self._padding else data
+                if not data and not self._stream.peek(1):  # type: ignore[attr-defined]
+                    return b""
+                self._decompressor = self._make()
+            elif not data:
+                raise EOFError
+            out = self._decompressor.decompress(data)
+            if self._decompressor.eof:
+                self._rest = self._decompressor.unused_data
+                self._decompressor = None
             if out:
                 return out
 
@@ -125,28 +142,33 @@ def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.
 
     Raises InputError when the file cannot be opened and, while reading, when it is cut off or damaged.
     """
-    try:
-        raw = cast(BinaryIO, sys.stdin.buffer) if path == "-" else open(path, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise InputError(path, error.strerror or str(error)) from None
+    raw = cast(BinaryIO, sys.stdin.buffer if path == "-" else open_plain(path))
     counted = io.BufferedReader(_Counted(raw, on_read), CHUNK)
     name = display_name(path)
     try:
-        magic = counted.peek(6)[:6]
+        magic = counted.peek(10)[:10]
     except OSError as error:
         raise InputError(name, error.strerror or str(error)) from None
     stream: _Readable
-    if magic.startswith(b"\x1f\x8b"):
+    if magic.startswith(b"\x1f\x8b\x08"):
         stream = igzip.IGzipFile(fileobj=counted, mode="rb")
-    elif magic.startswith(b"BZh"):
-        stream = bz2.BZ2File(counted)
+    elif _BZIP2.match(magic):
+        stream = _Streams(counted, bz2.BZ2Decompressor)
     elif magic.startswith(b"\xfd7zXZ\x00"):
-        stream = lzma.LZMAFile(counted)  # noqa: SIM115
-    elif magic.startswith(b"\x28\xb5\x2f\xfd"):
-        stream = _ZstdFrames(counted)
+        stream = _Streams(counted, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padding=b"\0")
+    elif _ZSTD.match(magic):
+        stream = _Streams(counted, lambda: zstandard.ZstdDecompressor().decompressobj())
     else:
         stream = counted
     return io.BufferedReader(_Checked(stream, name, counted), CHUNK)
+
+
+def open_plain(path: str) -> io.BufferedReader:
+    """Opens a file for reading the bytes that it has. Raises InputError when it cannot be opened."""
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error)) from None
 
 
 class Block(NamedTuple):
@@ -189,11 +211,21 @@ def gzip_member(data: bytes, level: int) -> bytes:
 
 @contextlib.contextmanager
 def atomic_output(path: str) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it."""
-    directory, name = os.path.split(os.path.abspath(path))
+    """A file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
+
+    A link stays and its target is replaced. What is no regular file (a device, a named pipe) is written to as it is.
+
+    Raises OptionError if there is no writing there.
+    """
     if os.path.isdir(path):
         raise OptionError(f"{path} is a directory; name a file to write")
+    target = os.path.realpath(path)
     try:
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "wb") as stream:
+                yield stream
+            return
+        directory, name = os.path.split(target)
         handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
     except OSError as error:
         raise OptionError(f"cannot write {path}: {error.strerror}") from None
@@ -205,7 +237,7 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -215,11 +247,12 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
 class SideFile:
     """Rows that were left out, in a file that appears when the ``with`` block ends well, and only if there are any.
 
-    An older file of this name, from a run that left rows out, goes when this one leaves out none.
+    With ``expected`` false no row will be left out and nothing is touched. Otherwise an older file of this name, from a run
+    that left rows out, goes when this one leaves out none.
     """
 
-    def __init__(self, path: str, named: int = 10) -> None:
-        self.path, self.rows, self._named = path, 0, named
+    def __init__(self, path: str, expected: bool, named: int = 10) -> None:
+        self.path, self.rows, self._expected, self._named = path, 0, expected, named
         self._where: list[str] = []
         self._stream: BinaryIO | None = None
 
@@ -238,9 +271,8 @@ class SideFile:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.__exit__(kind, error, trace)
-        if kind is None and not self.rows:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.path)
+        if kind is None and self._expected and not self.rows and os.path.isfile(self.path):
+            os.unlink(self.path)
 
     def summary(self) -> str:
         """``dropped 2 rows, kept in FILE: 17, 40``."""

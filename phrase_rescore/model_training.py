@@ -76,7 +76,7 @@ def resolve_device(name: str) -> str:
 
 def _read(options: Options, observer: Observer) -> DistinctPairs:
     """The distinct pairs of all inputs; bad rows go to a side file, if they are to be dropped."""
-    with SideFile(f"{options.model_dir}.dropped") as dropped:
+    with SideFile(f"{options.model_dir}.dropped", options.drop_bad_rows) as dropped:
 
         def rows_of(path: str) -> Iterator[tuple[list[bytes], list[bytes]]]:
             def drop(line: int, row: bytes, error: RowError) -> None:

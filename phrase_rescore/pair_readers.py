@@ -22,14 +22,21 @@ _SNIFFED_ROWS = 100
 # Files that stand beside the right one in a Moses model folder, and what to pass instead.
 _REFUSED_NAMES = (
     (re.compile(r"\bhalf\.(f2e|e2f)\b|\.half\b"), "a half table", "pass the consolidated phrase-table.gz"),
-    (re.compile(r"\bextract[^/]*\.o\b"), "a reordering extract file", "pass extract.sorted.gz"),
+    (re.compile(r"extract.*\.o(\.|$)"), "a reordering extract file", "pass extract.sorted.gz"),
     (re.compile(r"\.inv\b"), "an inverted file (target first)", "pass the file without '.inv' in its name"),
 )
 
 
-def _table_pair(row: bytes) -> tuple[Phrase, Phrase]:
-    parsed = parse_row(row)
-    return parsed.src, parsed.tgt
+def _table_reader() -> RowReader:
+    n_scores: int | None = None
+
+    def pair(row: bytes) -> tuple[Phrase, Phrase]:
+        nonlocal n_scores
+        parsed = parse_row(row, n_scores)
+        n_scores = parsed.n_scores
+        return parsed.src, parsed.tgt
+
+    return pair
 
 
 def _extract_pair(row: bytes) -> tuple[Phrase, Phrase]:
@@ -49,7 +56,12 @@ def _tsv_pair(row: bytes) -> tuple[Phrase, Phrase]:
     return phrase_words(columns[0], "source"), phrase_words(columns[1], "target")
 
 
-READERS: dict[str, RowReader] = {"table": _table_pair, "extract": _extract_pair, "tsv": _tsv_pair}
+# What makes a reader of one file's rows
+READERS: dict[str, Callable[[], RowReader]] = {
+    "table": _table_reader,
+    "extract": lambda: _extract_pair,
+    "tsv": lambda: _tsv_pair,
+}
 
 
 def _row_format(row: bytes) -> str | None:
@@ -101,7 +113,7 @@ def read_pairs(
     name = display_name(path)
     with open_input(path, on_read) as stream:
         first = list(islice(stream, _SNIFFED_ROWS))
-        reader = READERS[form or detect_format(name, first)]
+        reader = READERS[form or detect_format(name, first)]()
         line = 0
         for rows in (first, stream):
             for row in rows:

@@ -86,5 +86,6 @@ def table_output(out: str) -> Iterator[TableWriter]:
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as error:
-        sys.stdout.buffer.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.buffer.flush()
         raise IncompleteOutput(writer.rows) from error

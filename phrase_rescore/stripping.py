@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from phrase_rescore.errors import RowError
+from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.fileio import Block, display_name, gzip_member, open_input, read_blocks
 from phrase_rescore.phrase_table import parse_row, with_scores
 from phrase_rescore.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
@@ -46,4 +46,6 @@ def strip(
     with open_input(table, on_read) as stream, table_output(out) as output:
         for data, rows in in_order(executor, stripper, read_blocks(stream, BLOCK_ROWS), in_flight=jobs + 2):
             output.write(data, rows)
+        if not output.rows:
+            raise InputError(stripper.table, "is empty", "pass a phrase table")
     return output.rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.fields import words
-from phrase_rescore.fileio import open_input
+from phrase_rescore.fileio import open_plain
 
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
@@ -76,7 +76,7 @@ def read_vocabulary(path: str) -> Vocabulary:
     Raises InputError for an empty or repeated word, a blank inside a word, or a count that is no number.
     """
     found: dict[bytes, int] = {}
-    with open_input(path) as stream:
+    with open_plain(path) as stream:
         for line_number, line in enumerate(stream, 1):
             word, _, count = line.removesuffix(b"\n").partition(b"\t")
             if not word or b" " in word:

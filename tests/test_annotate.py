@@ -1,0 +1,980 @@
+"""``annotate`` and ``strip`` from the outside: bytes in, bytes out, what Moses reads from them, and every way to fail."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel, Result, Run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from moses_readers import ALL_READERS, field_count, mert_accepts
+from oracle import log_prob
+from safetensors.numpy import load_file
+
+ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
+TABLE = (
+    b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"
+    + ROW
+    + b"the house ||| haus unbekannt neu ||| 1 1 .5 2.718 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
+    b"the unknown ||| das ||| 1 0.1 1E-5 +1 ||| 0-0 ||| 1 1 1 ||| |||\n"
+)
+READERS = tuple(ALL_READERS.values())
+COLUMNS = re.compile(rb" (\S+) (\S+)")
+
+
+def seen_words(path: Path) -> list[bytes]:
+    """The words of a vocabulary file, read with nothing of ours."""
+    return [line.partition(b"\t")[0] for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+class Oracle:
+    """log p and unknown words of a row, from the files of a model and the equations alone."""
+
+    def __init__(self, model_dir: str) -> None:
+        folder = Path(model_dir)
+        self._weights = load_file(folder / "model-00001-of-00001.safetensors")
+        self._src, self._tgt = (
+            {word: i for i, word in enumerate(seen_words(folder / f"{side}.vocab"), 2)} for side in ("source", "target")
+        )
+
+    def ids(self, row: bytes) -> tuple[list[int], list[int]]:
+        src, tgt, *_ = row.split(b"|||")
+        return [self._src.get(w, 1) for w in src.split(b" ") if w], [self._tgt.get(w, 1) for w in tgt.split(b" ") if w]
+
+    def log_p(self, row: bytes) -> float:
+        return float(log_prob(self._weights, *self.ids(row)))
+
+    def unknown(self, row: bytes) -> tuple[int, int]:
+        src, tgt = self.ids(row)
+        return src.count(1), tgt.count(1)
+
+
+@pytest.fixture(scope="module")
+def oracle(model_dir: str) -> Oracle:
+    return Oracle(model_dir)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "table"
+    path.write_bytes(TABLE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For property tests, which write the same files again and again."""
+    return tmp_path_factory.mktemp("annotate")
+
+
+def columns_of(before: bytes, after: bytes) -> list[tuple[bytes, bytes]]:
+    """The two columns appended to the score field (the third) of every row; nothing else may differ."""
+    result = []
+    for old, new in zip(before.split(b"\n"), after.split(b"\n"), strict=True):
+        if not old:
+            assert not new
+            continue
+        src, tgt, scores, *rest = old.split(b"|||", 3)
+        body = re.sub(rb"[ \t\r]+\Z", b"", scores)
+        head = b"|||".join((src, tgt, body))
+        tail = b"|||".join((scores[len(body) :], *rest))
+        assert new.startswith(head)
+        assert new.endswith(tail)
+        match = COLUMNS.fullmatch(new[len(head) : len(new) - len(tail)])
+        assert match, new
+        result.append((match[1], match[2]))
+    return result
+
+
+def features(columns: list[tuple[bytes, bytes]]) -> list[tuple[float, float]]:
+    """What MERT tunes."""
+    return [(math.log(float(p)), math.log(float(n))) for p, n in columns]
+
+
+def listing(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir())
+
+
+# Bytes in, bytes out
+
+ODD = [b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x1c", b"\x00", b"\xff", b"a|b", b"\r", b"&#124;", "é".encode()]
+WORD = st.one_of(st.sampled_from([*SOURCE_WORDS, *TARGET_WORDS]), st.sampled_from(ODD))
+NUMBER = st.sampled_from([b"0.5", b"1", b"6.1e-05", b"1E-5", b"+1", b".5", b"5.", b"0.00151137", b"2.718", b"-2", b"0"])
+BLANK = st.text(" \t", min_size=1, max_size=2).map(str.encode)
+EDGE = st.text(" \t", max_size=2).map(str.encode)
+REST = st.sampled_from(
+    [b"", b"\r", b" \r", b"||| 0-0 ||| 1 1 1 ||| |||", b" ||| ||| 1 1 1", b"|||  |||  |||", b"|||0-0\r", b"\t||| \xff ||| {{x"]
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> bytes:
+    """Valid tables with every freedom of blanks, line ends, bytes and empty fields."""
+    n_scores = draw(st.integers(1, 6))
+    rows = []
+    for _ in range(draw(st.integers(1, 5))):
+        src, tgt = (draw(BLANK).join(draw(st.lists(WORD, min_size=1, max_size=4))) for _ in range(2))
+        scores = draw(BLANK).join(draw(st.lists(NUMBER, min_size=n_scores, max_size=n_scores)))
+        fields = [draw(EDGE) + src + draw(BLANK), draw(BLANK) + tgt + draw(BLANK), draw(EDGE) + scores + draw(EDGE)]
+        rows.append(b"|||".join(fields) + draw(REST))
+    return b"\n".join(rows) + draw(st.sampled_from([b"\n", b""]))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(content=tables(), block_size=st.integers(1, 6))
+def test_output_less_our_columns_is_the_input_byte_for_byte(
+    run: Run, model_dir: str, folder: Path, content: bytes, block_size: int
+) -> None:
+    plain, packed, out, stripped = (folder / name for name in ("table", "table.gz", "out.gz", "stripped"))
+    plain.write_bytes(content)
+    packed.write_bytes(gzip.compress(content))
+    to = "-m", model_dir, "--block-size", block_size
+
+    first = run("annotate", plain, *to)
+    assert first.status == 0, first.err
+    assert len(columns_of(content, first.out)) == len(content.removesuffix(b"\n").split(b"\n"))
+    assert run("annotate", packed, *to).out == first.out
+    assert run("annotate", "-", *to, stdin=content).out == first.out
+    assert run("annotate", packed, *to, "-o", out).status == 0
+    assert gzip.decompress(out.read_bytes()) == first.out
+
+    assert run("strip", out, "--columns", 2, "-o", stripped).status == 0
+    assert stripped.read_bytes() == content
+
+
+MOSES_WORD = st.sampled_from([*SOURCE_WORDS, *TARGET_WORDS, b"zzz", b"\xc2\xa0", b"x\xe2\x80\xa8y", b"&#91;", b"\xfe"])
+PROBABILITY = NUMBER.filter(lambda number: float(number) > 0)
+
+
+@st.composite
+def moses_tables(draw: st.DrawFn) -> bytes:
+    """Tables as consolidate writes them, which all five programs take."""
+    n_scores = draw(st.integers(1, 5))
+    rows = []
+    for _ in range(draw(st.integers(1, 5))):
+        src, tgt = (b" ".join(draw(st.lists(MOSES_WORD, min_size=1, max_size=4))) for _ in range(2))
+        scores = b" ".join(draw(st.lists(PROBABILITY, min_size=n_scores, max_size=n_scores)))
+        rows.append(b"%b ||| %b ||| %b ||| 0-0 ||| 3 2 1 ||| |||\n" % (src, tgt, scores))
+    return b"".join(rows)
+
+
+def check_what_moses_reads(before: bytes, after: bytes, expected: list[tuple[float, float]]) -> None:
+    """All five programs take every row, keep its earlier features and find the expected two."""
+    rows = list(zip(before.splitlines(keepends=True), after.splitlines(keepends=True), strict=True))
+    for (old, new), (log_p, count) in zip(rows, expected, strict=True):
+        n_scores = len(old.split(b"|||")[2].split())
+        for name, read in ALL_READERS.items():
+            earlier, reading = read(old, n_scores, field_count(old)), read(new, n_scores + 2, field_count(old))
+            assert (reading.source, reading.target) == (earlier.source, earlier.target), name
+            assert reading.scores[:n_scores] == earlier.scores, name
+            assert reading.scores[-2:] == pytest.approx((log_p, count), abs=1e-4), name
+            assert all(map(mert_accepts, reading.scores[-2:])), name
+
+
+def split_rows(data: bytes) -> list[bytes]:
+    return data.removesuffix(b"\n").split(b"\n")
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(content=moses_tables())
+def test_moses_reads_log_p_and_the_count(run: Run, model_dir: str, oracle: Oracle, content: bytes) -> None:
+    expected = [(oracle.log_p(row), oracle.unknown(row)[1]) for row in split_rows(content)]
+    exp = run("annotate", "-", "-m", model_dir, stdin=content)
+    assert exp.status == 0
+    check_what_moses_reads(content, exp.out, expected)
+
+    log = run("annotate", "-", "-m", model_dir, "--scale", "log", stdin=content)
+    plain = [(float(p), float(n)) for p, n in columns_of(content, log.out)]
+    assert plain == [pytest.approx(pair, abs=1e-4) for pair in expected]
+    assert features(columns_of(content, exp.out)) == [pytest.approx(pair, abs=1e-4) for pair in plain]
+    assert all(re.fullmatch(rb"\d+", n) for _, n in columns_of(content, log.out))
+
+
+def test_scores_differ_between_rows(run: Run, model_dir: str, table: Path) -> None:
+    """Or the tests above would say little."""
+    found = [p for p, _ in features(columns_of(TABLE, run("annotate", table, "-m", model_dir).out))]
+    assert len({round(p, 2) for p in found}) == len(found)
+
+
+@pytest.mark.parametrize("data", [ROW, ROW[:-1], b"the|||das|||1", b"the|||das|||1\r\n", b"x ||| y ||| 1 "])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_table_of_a_single_row(run: Run, model_dir: str, data: bytes, compress: Callable[[bytes], bytes]) -> None:
+    result = run("annotate", "-", "-m", model_dir, stdin=compress(data))
+    assert result.status == 0
+    assert len(columns_of(data, result.out)) == 1
+
+
+def test_insertion_point_is_after_the_last_score(run: Run, model_dir: str) -> None:
+    rows = [b"the ||| das ||| 0.5\t1 \t\r", b"the ||| das |||0.5 1||| 0-0", b"the ||| das ||| 0.5 1  ||| ||| 1 1 1"]
+    out = split_rows(run("annotate", "-", "-m", model_dir, stdin=b"\n".join(rows)).out)
+    p, n = columns_of(rows[0], out[0])[0]
+    assert out == [
+        b"the ||| das ||| 0.5\t1 %b %b \t\r" % (p, n),
+        b"the ||| das |||0.5 1 %b %b||| 0-0" % (p, n),
+        b"the ||| das ||| 0.5 1 %b %b  ||| ||| 1 1 1" % (p, n),
+    ]
+
+
+def test_jobs_and_kinds_of_input_make_no_difference(run: Run, model_dir: str, tmp_path: Path) -> None:
+    words = [*SOURCE_WORDS, b"zzz"]
+    rows = [
+        b"%b %b ||| %b ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % (a, b, c) for a, b, c in itertools.product(words, words, TARGET_WORDS)
+    ]
+    content = b"".join(rows)
+    plain, packed = tmp_path / "table", tmp_path / "table.gz"
+    plain.write_bytes(content)
+    packed.write_bytes(gzip.compress(content[:5000]) + gzip.compress(content[5000:]))
+    to = "-m", model_dir, "--block-size", 100
+    outputs = {
+        run("annotate", plain, *to, "--jobs", 1).out,
+        run("annotate", plain, *to, "--jobs", 2).out,
+        run("annotate", packed, *to, "--jobs", 2).out,
+        run("annotate", "-", *to, stdin=content).out,
+        run("annotate", "-", *to, stdin=packed.read_bytes()).out,
+    }
+    assert len(outputs) == 1
+    assert len(columns_of(content, outputs.pop())) == len(rows)
+
+    for jobs in (1, 2):
+        assert run("annotate", plain, *to, "--jobs", jobs, "-o", tmp_path / f"out{jobs}.gz").status == 0
+    assert (tmp_path / "out1.gz").read_bytes() == (tmp_path / "out2.gz").read_bytes()
+
+    other = run("annotate", plain, "-m", model_dir, "--block-size", 7)
+    expected = features(columns_of(content, run("annotate", plain, *to).out))
+    assert features(columns_of(content, other.out)) == [pytest.approx(pair, abs=1e-4) for pair in expected]
+
+
+def test_gzip_output_is_members_of_a_fixed_number_of_rows(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    assert run("annotate", table, "-m", model_dir, "--block-size", 3, "-o", tmp_path / "out.gz").status == 0
+    data = (tmp_path / "out.gz").read_bytes()
+    second = data.index(b"\x1f\x8b\x08\x00\x00\x00\x00\x00", 1)  # no name, mtime 0
+    assert gzip.decompress(data[:second]).count(b"\n") == 3
+    assert gzip.decompress(data[second:]).count(b"\n") == 1
+
+
+# The real table
+
+
+@pytest.fixture(scope="module")
+def real_table(shared_data: Path) -> Path:
+    return shared_data / "phrase-table.20k.gz"
+
+
+@pytest.fixture(scope="module")
+def real_rows(real_table: Path) -> bytes:
+    return gzip.decompress(real_table.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def real_model(make_model: MakeModel, real_rows: bytes) -> str:
+    """Knows the first 300 words of each side."""
+    rows = [row.split(b" ||| ") for row in split_rows(real_rows)]
+    sides = [list(dict.fromkeys(word for row in rows for word in row[side].split(b" ")))[:300] for side in (0, 1)]
+    return make_model(*sides)
+
+
+def test_real_table_annotated_and_stripped_is_the_same(
+    run: Run, real_model: str, real_table: Path, real_rows: bytes, tmp_path: Path
+) -> None:
+    out, stripped = tmp_path / "out.gz", tmp_path / "stripped"
+    result = run("annotate", real_table, "-m", real_model, "-o", out, "--expect-rows", real_table)
+    assert result.status == 0
+    assert run("strip", out, "--columns", 2, "-o", stripped).status == 0
+    assert stripped.read_bytes() == real_rows
+
+    # The unknown words of the target, counted over the file of known ones
+    known = set(seen_words(Path(real_model) / "target.vocab"))
+    rows = split_rows(real_rows)
+    unknown = [sum(word not in known for word in row.split(b" ||| ")[1].split(b" ")) for row in rows]
+    assert f"unknown words: {sum(unknown):,} of the target" in result.err
+    sources = len({row.split(b" ||| ")[0] for row in rows})
+    assert f"phrase-rescore: 20,000 rows of {sources:,} sources in " in result.err
+
+    annotated = gzip.decompress(out.read_bytes())
+    columns = columns_of(real_rows, annotated)
+    assert [round(math.log(float(n))) for _, n in columns] == unknown
+
+    oracle = Oracle(real_model)
+    for i in range(0, 20_000, 200):
+        assert math.log(float(columns[i][0])) == pytest.approx(oracle.log_p(rows[i]), abs=1e-4)
+    check_what_moses_reads(real_rows, annotated, features(columns))
+
+
+# Bad rows
+
+SHAPE = "a phrase-table row is 'source ||| target ||| scores …'"
+BAD_ROWS = {
+    "blank line": (b"", f"1 field in ''; {SHAPE}"),
+    "two fields": (b"the ||| das", f"2 fields in 'the ||| das'; {SHAPE}"),
+    "empty source": (b" ||| das ||| 1 1 1 1", "the source phrase is empty; every row needs both phrases"),
+    "empty target": (b"the ||| \t||| 1 1 1 1", "the target phrase is empty; every row needs both phrases"),
+    "no scores": (
+        b"the ||| das ||| ||| 0-0", "the score field is empty; every row needs the same number of scores, at least one"
+    ),
+    "nan": (b"the ||| das ||| 1 nan 1 1", "score 'nan'; scores are plain decimal numbers such as 0.25 or 6.1e-05"),
+    "odd blank": (
+        b"the ||| das ||| 1 1 1\xc2\xa01", r"score '1\xa01'; scores are plain decimal numbers such as 0.25 or 6.1e-05"
+    ),
+    "too few scores": (
+        b"the ||| das ||| 1 1 1", "3 scores where the first row has 4; Moses needs the same number on every row"
+    ),
+    "too many scores": (
+        b"the ||| das ||| 1 1 1 1 1", "5 scores where the first row has 4; Moses needs the same number on every row"
+    ),
+    "hierarchical": (
+        b"the [X] ||| das [X] ||| 1 1 1 1",
+        "non-terminal '[X]' in the source; "
+        "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;",
+    ),
+}  # fmt: skip
+bad_rows = pytest.mark.parametrize(("bad", "text"), BAD_ROWS.values(), ids=BAD_ROWS)
+
+
+@bad_rows
+def test_bad_row_names_file_line_what_and_remedy_and_leaves_out_untouched(
+    run: Run, model_dir: str, tmp_path: Path, bad: bytes, text: str
+) -> None:
+    table, out = tmp_path / "table", tmp_path / "out.gz"
+    table.write_bytes(ROW * 6 + bad + b"\n" + ROW)
+    out.write_bytes(b"earlier")
+    result = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 2)
+    assert result == (1, b"", f"phrase-rescore: error: {table}:7: {text}\n")
+    assert out.read_bytes() == b"earlier"
+    assert listing(tmp_path) == ["out.gz", "table"]
+
+
+@bad_rows
+def test_bad_first_row(run: Run, model_dir: str, tmp_path: Path, bad: bytes, text: str) -> None:
+    if "first row has" in text:
+        return  # it would be the one that counts
+    result = run("annotate", "-", "-m", model_dir, "-o", tmp_path / "out", stdin=bad + b"\n" + ROW)
+    assert result == (1, b"", f"phrase-rescore: error: <stdin>:1: {text}\n")
+    assert listing(tmp_path) == []
+
+
+@bad_rows
+def test_bad_row_on_standard_output(run: Run, model_dir: str, bad: bytes, text: str) -> None:
+    content = ROW * 6 + bad + b"\n" + ROW
+    result = run("annotate", "-", "-m", model_dir, "--block-size", 2, "--jobs", 1, stdin=content)
+    assert result.status == 1
+    assert result.out.count(b"\n") == 6
+    columns_of(ROW * 6, result.out)
+    assert result.err == f"phrase-rescore: error: <stdin>:7: {text}\nphrase-rescore: OUTPUT IS INCOMPLETE: 6 rows\n"
+
+
+@bad_rows
+@pytest.mark.parametrize("end", [b"\n", b""])
+@pytest.mark.parametrize("block_size", [1, 3, 100])
+def test_bad_rows_dropped(run: Run, model_dir: str, tmp_path: Path, bad: bytes, text: str, end: bytes, block_size: int) -> None:
+    if not bad and not end:
+        return  # a blank last line without newline is no line
+    table, out = tmp_path / "table", tmp_path / "out"
+    table.write_bytes(ROW + bad + b"\n" + ROW * 2 + bad + end)
+    to = "-m", model_dir, "-o", out, "--on-bad-row", "drop", "--block-size", block_size
+    result = run("annotate", table, *to, "--expect-rows", 3)
+    assert result.status == 0
+    assert len(columns_of(ROW * 3, out.read_bytes())) == 3
+    assert (tmp_path / "out.dropped").read_bytes() == (bad + b"\n") * 2
+    assert f"phrase-rescore: dropped 2 rows, kept in {out}.dropped: line 2, line 5\n" in result.err
+    assert "phrase-rescore: 3 rows of 1 sources in " in result.err
+
+
+def test_missing_newline_stays_missing_when_others_are_dropped(run: Run, model_dir: str, tmp_path: Path) -> None:
+    to = "-m", model_dir, "--on-bad-row", "drop", "--dropped", tmp_path / "side"
+    assert not run("annotate", "-", *to, stdin=b"bad\n" + ROW + b"bad\n" + ROW[:-1]).out.endswith(b"\n")
+
+
+def test_first_row_bad_and_dropped(run: Run, model_dir: str, tmp_path: Path) -> None:
+    """The first row that can be used says how many scores the others have."""
+    dropped = tmp_path / "side"
+    to = "-m", model_dir, "--on-bad-row", "drop", "--dropped", dropped, "--block-size", 1
+    result = run("annotate", "-", *to, stdin=b"bad\n\nthe ||| das ||| 1\n" + ROW + b"the ||| das ||| .5\n")
+    assert result.status == 0
+    assert len(columns_of(b"the ||| das ||| 1\nthe ||| das ||| .5\n", result.out)) == 2
+    assert dropped.read_bytes() == b"bad\n\n" + ROW
+
+
+def test_first_ten_line_numbers_of_dropped_rows(run: Run, model_dir: str, tmp_path: Path) -> None:
+    to = "-m", model_dir, "--on-bad-row", "drop", "-o", tmp_path / "out", "--block-size", 4
+    result = run("annotate", "-", *to, stdin=(ROW + b"bad\n") * 11)
+    numbers = ", ".join(f"line {n}" for n in range(2, 22, 2))
+    assert f"dropped 11 rows, kept in {tmp_path}/out.dropped: {numbers}, …\n" in result.err
+    result = run("annotate", "-", *to, stdin=(ROW + b"bad\n") * 10)
+    assert f"dropped 10 rows, kept in {tmp_path}/out.dropped: {numbers}\n" in result.err
+
+
+def test_dropped_rows_of_standard_output_lie_in_this_folder(
+    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "table.gz").write_bytes(gzip.compress(ROW + b"bad\n"))
+    monkeypatch.chdir(tmp_path / "here")
+    assert run("annotate", "../table.gz", "-m", model_dir, "--on-bad-row", "drop").status == 0
+    assert run("annotate", "-", "-m", model_dir, "--on-bad-row", "drop", stdin=ROW + b"worse").status == 0
+    assert listing(tmp_path / "here") == ["stdin.dropped", "table.gz.dropped"]
+    assert Path("table.gz.dropped").read_bytes() == b"bad\n"
+    assert Path("stdin.dropped").read_bytes() == b"worse\n"
+
+
+def test_nothing_is_dropped_without_a_side_file(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop")
+    assert "dropped" not in result.err
+    assert listing(tmp_path) == ["out", "out.columns.json", "table"]
+
+
+def test_no_other_file_goes_where_nothing_is_dropped(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    """A side file may be given any name, even of something that is no file of ours."""
+    out, pipe = tmp_path / "out", tmp_path / "pipe"
+    (tmp_path / "out.dropped").write_bytes(b"of an earlier run")
+    os.mkfifo(pipe)
+    assert run("annotate", table, "-m", model_dir, "-o", out).status == 0
+    assert (tmp_path / "out.dropped").read_bytes() == b"of an earlier run", "nobody asked for rows to be dropped"
+    run("annotate", table, "-m", model_dir, "-o", out, "--on-bad-row", "drop", "--dropped", pipe)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("content", "drop", "found"),
+    [(b"", "fail", "is empty"), (b"", "drop", "is empty"), (b"bad\nworse\n", "drop", "no valid row in it")],
+)
+def test_tables_without_a_row(run: Run, model_dir: str, tmp_path: Path, content: bytes, drop: str, found: str) -> None:
+    for data in (content, gzip.compress(content)):
+        result = run("annotate", "-", "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", drop, stdin=data)
+        assert result == (1, b"", f"phrase-rescore: error: <stdin>: {found}; pass a phrase table\n")
+    assert listing(tmp_path) == []
+
+
+def test_side_file_that_cannot_be_written_is_one_line(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    table.write_bytes(ROW * 4 + b"bad\n")
+    missing = tmp_path / "none" / "side"
+    result = run(
+        "annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--dropped", missing
+    )  # fmt: skip
+    assert result.status in (1, 2)
+    assert result.err.count("\n") == 1, result.err
+    assert "No such file or directory" in result.err
+    assert str(missing) in result.err
+    assert listing(tmp_path) == ["table"]
+
+
+# Rows expected, failures, outputs
+
+
+def test_damaged_input_leaves_out_untouched(run: Run, model_dir: str, tmp_path: Path) -> None:
+    scores = random.Random(1)
+    whole = gzip.compress(b"".join(ROW.replace(b"0.5", b"%.15f" % scores.random()) for _ in range(20_000)))
+    table = tmp_path / "table.gz"
+    table.write_bytes(whole[: len(whole) // 2])
+    result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--block-size", 100)
+    assert result == (1, b"", f"phrase-rescore: error: {table}: the compressed file is cut off; make or copy it again\n")
+    assert listing(tmp_path) == ["table.gz"]
+
+    result = run("annotate", table, "-m", model_dir, "--block-size", 100)
+    assert result.status == 1
+    assert result.last_line == f"phrase-rescore: OUTPUT IS INCOMPLETE: {result.out.count(ROW[:10])} rows"
+    assert result.out.count(ROW[:10]) > 0
+
+
+def test_failing_command_keeps_the_reports_of_an_earlier_one(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("annotate", table, "-m", model_dir, "-o", out).status == 0
+    earlier = {name: (tmp_path / name).read_bytes() for name in listing(tmp_path)}
+    result = run("annotate", table, "-m", model_dir, "-o", out, "--scale", "log", "--expect-rows", 5)
+    assert result.status == 1
+    assert {name: (tmp_path / name).read_bytes() for name in listing(tmp_path)} == earlier
+
+
+@pytest.mark.parametrize(("expected", "said"), [(3, "3"), (5, "5"), (1234567, "1,234,567"), (0, "0")])
+def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path, expected: int, said: str) -> None:
+    table.write_bytes(ROW * 4)
+    text = f"phrase-rescore: error: {table}: 4 rows went through where {said} were expected\n"
+    to = "annotate", table, "-m", model_dir, "--expect-rows", expected
+    assert run(*to, "-o", tmp_path / "out") == (1, b"", text)
+    assert listing(tmp_path) == ["table"]
+    result = run(*to)
+    assert (result.status, result.err) == (1, text + "phrase-rescore: OUTPUT IS INCOMPLETE: 4 rows\n")
+    assert run("annotate", table, "-m", model_dir, "--expect-rows", 4).status == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [(b"1\n2\n3\n4\n", 0), (b"1\n2\n3\n4", 0), (gzip.compress(b"\n\n\n\n"), 0), (b"1\n2\n3\n", 1), (b"\n\n\n\nx", 1), (b"", 1)],
+)
+def test_expect_as_many_rows_as_a_file_has(
+    run: Run, model_dir: str, table: Path, tmp_path: Path, content: bytes, status: int
+) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(content)
+    assert run("annotate", table, "-m", model_dir, "--expect-rows", other).status == status
+
+
+@pytest.mark.parametrize("value", ["none", "-4", "4.0", "²"])
+def test_expect_rows_of_what_is_neither_number_nor_file(run: Run, model_dir: str, table: Path, value: str) -> None:
+    result = run("annotate", table, "-m", model_dir, f"--expect-rows={value}")
+    assert result == (1, b"", f"phrase-rescore: error: {value}: No such file or directory\n")
+
+
+def test_dropped_rows_do_not_count_as_expected(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    table.write_bytes(ROW * 4 + b"bad\n")
+    to = "annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--expect-rows", table
+    assert run(*to) == (1, b"", f"phrase-rescore: error: {table}: 4 rows went through where 5 were expected\n")
+
+
+def test_nobody_reads_the_output_any_more(spawn: Run, model_dir: str, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    table.write_bytes(TABLE * 6000)
+    command = f"'{sys.executable}' -m phrase_rescore annotate '{table}' -m '{model_dir}' --block-size 500 | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert done.stdout == spawn("annotate", "-", "-m", model_dir, stdin=TABLE).out.splitlines(keepends=True)[0]
+    assert done.stderr == b""
+
+
+def test_nobody_reads_a_short_output(table: Path, model_dir: str) -> None:
+    """What fits into the buffer fails when it is flushed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "phrase_rescore", "annotate", str(table), "-m", model_dir, "-q"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode != 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_standard_output_without_room(table: Path, model_dir: str) -> None:
+    command = [sys.executable, "-m", "phrase_rescore", "annotate", str(table), "-m", model_dir, "-q"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1
+    assert "No space left on device" in lines[0]
+    assert re.fullmatch(r"phrase-rescore: OUTPUT IS INCOMPLETE: \d+ rows", lines[-1])
+    assert len(lines) == 2, lines
+
+
+def test_columns_json_that_cannot_be_written_is_noticed_before_the_work(
+    run: Run, model_dir: str, table: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / "none" / "columns"
+    table.write_bytes(ROW)
+    result = run("annotate", table, "-m", model_dir, "--columns-json", missing)
+    assert result == (2, b"", f"phrase-rescore: error: cannot write {missing}: No such file or directory\n")
+
+
+# Columns
+
+
+def described(path: Path) -> list[dict[str, Any]]:
+    content = json.loads(path.read_bytes())
+    assert content["format_version"] == 1
+    return content["columns"]
+
+
+@pytest.mark.parametrize("scale", ["exp", "log"])
+def test_columns_are_described(run: Run, model_dir: str, table: Path, tmp_path: Path, scale: str) -> None:
+    out = tmp_path / "out.gz"
+    result = run("annotate", table, "-m", model_dir, "-o", out, "--scale", scale)
+    signature = result.last_line.removeprefix("phrase-rescore: model: ")
+    score, count = described(tmp_path / "out.gz.columns.json")
+    assert (score["column"], count["column"]) == (5, 6)
+    assert (score["feature"], count["feature"]) == ("log_prob", "unknown_words")
+    assert score["model"] == count["model"] == signature
+    assert re.search(r"\|model:[0-9a-f]{16}\|version:", signature)
+    assert score["unit"].startswith("probability" if scale == "exp" else "natural log p(target | source)")
+    assert count["unit"] == ("exp of the " if scale == "exp" else "") + "number of target words unknown to the model"
+
+
+def test_columns_json_goes_where_it_is_told(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    assert run("annotate", table, "-m", model_dir, "--columns-json", tmp_path / "c", "--unknown-side", "both").status == 0
+    assert described(tmp_path / "c")[1]["unit"] == "exp of the number of source and target words unknown to the model"
+    to = "-o", tmp_path / "out", "--columns-json", tmp_path / "d", "--replace", 3, "--unknown-side", "input"
+    assert run("annotate", table, "-m", model_dir, *to).status == 0
+    assert [column["column"] for column in described(tmp_path / "d")] == [2, 3]
+    assert described(tmp_path / "d")[1]["unit"] == "exp of the number of source words unknown to the model"
+    assert listing(tmp_path) == ["c", "d", "out", "table"]
+
+
+def test_standard_output_has_no_sidecar(
+    run: Run, model_dir: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("annotate", table, "-m", model_dir).status == 0
+    assert listing(tmp_path) == ["table"]
+
+
+@pytest.mark.parametrize(
+    ("side", "pick"), [("output", lambda s, t: t), ("input", lambda s, t: s), ("both", lambda s, t: s + t)]
+)
+def test_whose_unknown_words_are_counted(
+    run: Run, model_dir: str, table: Path, oracle: Oracle, side: str, pick: Callable[[int, int], int]
+) -> None:
+    to = "annotate", table, "-m", model_dir
+    result = run(*to, "--unknown-side", side, "--scale", "log")
+    expected = [pick(*oracle.unknown(row)) for row in split_rows(TABLE)]
+    assert [int(n) for _, n in columns_of(TABLE, result.out)] == expected
+    assert sum(expected) == {"output": 2, "input": 1, "both": 3}[side]
+    assert run(*to, "--unknown-side", "output").out == run(*to).out
+    assert "unknown words: 2 of the target (28.57%), 1 of the source (12.50%)\n" in result.err
+
+
+def test_no_unknown_word_is_written_as_1(run: Run, model_dir: str, table: Path) -> None:
+    """Its logarithm is exactly 0; a written 0 would be -100."""
+    assert [n for _, n in columns_of(TABLE, run("annotate", table, "-m", model_dir).out)] == [b"1", b"1", b"7.389056", b"1"]
+
+
+@pytest.mark.parametrize("digits", [2, 6, 7, 9, 17])
+@pytest.mark.parametrize("scale", ["exp", "log"])
+def test_digits(run: Run, model_dir: str, table: Path, digits: int, scale: str) -> None:
+    to = "-m", model_dir, "--scale", scale
+    full = columns_of(TABLE, run("annotate", table, *to, "--digits", 17).out)
+    rounded = columns_of(TABLE, run("annotate", table, *to, "--digits", digits).out)
+    assert [p for p, _ in rounded] == [b"%.*g" % (digits, float(p)) for p, _ in full]
+    if scale == "exp":
+        assert [n for _, n in rounded] == [b"%.*g" % (digits, float(n)) for _, n in full]
+    default = columns_of(TABLE, run("annotate", table, *to).out)
+    assert default == columns_of(TABLE, run("annotate", table, *to, "--digits", 7).out)
+
+
+@pytest.fixture(scope="module")
+def harsh_model(make_model: MakeModel) -> str:
+    """Finds "klein" all but impossible: e^-60 a time."""
+    return make_model(logits={b"klein": -60.0})
+
+
+@pytest.mark.parametrize("digits", [2, 7, 17])
+def test_clamped_scores(run: Run, harsh_model: str, tmp_path: Path, digits: int) -> None:
+    content = b"".join(b"the ||| das%b ||| 1 ||| 0-0 ||| 1 1 1 ||| |||\n" % (b" klein" * n) for n in range(5))
+    oracle = Oracle(harsh_model)
+    expected = [oracle.log_p(row) for row in split_rows(content)]
+    assert expected[1] > -87 > expected[2]
+    result = run("annotate", "-", "-m", harsh_model, "--digits", digits, stdin=content)
+    written = [float(p) for p, _ in columns_of(content, result.out)]
+    assert min(written) >= 1.2e-38 * (1 - 1e-12)
+    assert written[2:] == [pytest.approx(1.2e-38, rel=0.1)] * 3
+    if digits >= 7:
+        check_what_moses_reads(content, result.out, [(max(log_p, math.log(1.2e-38)), 0) for log_p in expected])
+    assert "clamped: 3 scores below 1.2e-38 (log -87.3)\n" in result.err
+
+    plain = run("annotate", "-", "-m", harsh_model, "--scale", "log", stdin=content)
+    assert [float(p) for p, _ in columns_of(content, plain.out)] == pytest.approx(expected, rel=1e-6)
+    assert "clamped" not in plain.err
+
+
+@pytest.mark.parametrize("digits", [2, 7, 17])
+def test_clamped_counts(run: Run, model_dir: str, tmp_path: Path, digits: int) -> None:
+    content = b"".join(b"the ||| %b ||| 1 ||| 0-0 ||| 1 1 1 ||| |||\n" % b" ".join([b"zzz"] * n) for n in (88, 89, 300))
+    result = run("annotate", "-", "-m", model_dir, "--digits", digits, stdin=content)
+    counts = [float(n) for _, n in columns_of(content, result.out)]
+    assert counts == [pytest.approx(math.exp(88), rel=10.0 ** (1 - digits) + 1e-9)] * 3
+    assert max(counts) < 3.4e38, "a finite 32-bit float"
+    for row in split_rows(result.out):
+        assert all(read(row + b"\n", 3, 7).scores[2] == pytest.approx(88, abs=10.0 ** (1 - digits) + 1e-4) for read in READERS)
+    assert "clamped: 2 unknown-word counts above 88\n" in result.err
+
+    plain = run("annotate", "-", "-m", model_dir, "--scale", "log", stdin=content)
+    assert [n for _, n in columns_of(content, plain.out)] == [b"88", b"89", b"300"]
+    assert "clamped" not in plain.err
+
+
+@pytest.mark.parametrize("scale", ["exp", "log"])
+def test_replacing_writes_the_columns_anew(run: Run, model_dir: str, table: Path, tmp_path: Path, scale: str) -> None:
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    assert run("annotate", table, "-m", model_dir, "-o", once, "--scale", scale).status == 0
+    result = run("annotate", once, "-m", model_dir, "-o", twice, "--replace", 2, "--scale", scale)
+    assert result.status == 0
+    assert "look like ours" not in result.err
+    assert twice.read_bytes() == once.read_bytes()
+
+
+def test_replacing_drops_exactly_so_many(run: Run, model_dir: str, table: Path) -> None:
+    for k in range(4):
+        shorter = run("strip", table, "--columns", k).out if k else TABLE
+        expected = run("annotate", "-", "-m", model_dir, stdin=shorter).out
+        assert run("annotate", table, "-m", model_dir, "--replace", k).out == expected
+
+
+@pytest.mark.parametrize("k", [4, 5, 100])
+def test_at_least_one_score_stays(run: Run, model_dir: str, table: Path, tmp_path: Path, k: int) -> None:
+    text = f"phrase-rescore: error: --replace {k}: {table} has only 4 scores, and at least one must stay\n"
+    assert run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--replace", k) == (2, b"", text)
+    assert run("annotate", table, "-m", model_dir, "--replace", k) == (2, b"", text)
+    assert listing(tmp_path) == ["table"]
+
+
+OURS = "phrase-rescore: warning: the last two columns look like ours already; --replace 2 writes new ones in their place\n"
+
+
+@pytest.mark.parametrize("to", [(), ("--scale", "log"), ("--digits", 4), ("--unknown-side", "both")])
+@pytest.mark.parametrize("columns", [0, 1, 3])
+def test_annotating_twice_warns(run: Run, model_dir: str, table: Path, columns: int, to: tuple[object, ...]) -> None:
+    """Whatever number of scores the table came with."""
+    content = run("strip", table, "--columns", columns).out if columns else TABLE
+    once = run("annotate", "-", "-m", model_dir, *to, stdin=content)
+    assert OURS not in once.err
+    twice = run("annotate", "-", "-m", model_dir, *to, stdin=once.out)
+    assert twice.status == 0
+    assert twice.err.count(OURS) == 2, "at once and in the summary"
+    assert len(columns_of(once.out, twice.out)) == 4
+
+
+@pytest.mark.parametrize("last", [b"0.5 1e999", b"0 1e999", b"0.5 1.7e308", b"-1 1e400", b"1e999 1e999", b"0 -1e999"])
+def test_scores_beyond_all_floats_do_not_confuse(run: Run, model_dir: str, last: bytes) -> None:
+    content = b"the ||| das ||| 1 1 1 1 %b ||| 0-0\n" % last
+    result = run("annotate", "-", "-m", model_dir, stdin=content)
+    assert result.status == 0, result.err
+    assert len(columns_of(content, result.out)) == 1
+    assert OURS not in result.err
+
+
+IRREGULAR = (
+    b"the ||| das ||| 1  0.5 ||| 0-0 ||| 1 1 1 ||| |||\n"
+    b"the ||| das ||| 1 0.5 ||| 0-0 ||| 1 1  1 ||| |||\n"
+    b"the  is ||| das\tist ||| 1 0.5 |||  ||| 1 1 1 ||| |||\n"
+    b"the ||| das |||\t1 0.5\t||| 0-0 ||| 1 1 1 ||| |||\n"
+    b"the ||| das ||| 1\t0.5 ||| 0-0 ||| 1 1 1 ||| |||\n"
+)
+REGULAR = IRREGULAR.replace(b"1  0.5", b"1 0.5").replace(b"|||\t1 0.5\t|||", b"||| 1 0.5 |||").replace(b"1\t0.5", b"1 0.5")
+
+
+def test_doubled_blanks_and_tabs_are_counted_and_named(run: Run, model_dir: str) -> None:
+    result = run("annotate", "-", "-m", model_dir, stdin=IRREGULAR)
+    assert len(columns_of(IRREGULAR, result.out)) == 5
+    said = "doubled blanks or tabs in the scores of 3 rows (CreateProbingPT misreads them; --fix-blanks writes single blanks)"
+    assert f"phrase-rescore: {said}\n" in result.err
+    assert "blanks" not in run("annotate", "-", "-m", model_dir, stdin=REGULAR).err
+
+
+def test_fix_blanks_touches_the_score_field_alone(run: Run, model_dir: str) -> None:
+    fixed = run("annotate", "-", "-m", model_dir, "--fix-blanks", stdin=IRREGULAR)
+    assert fixed.out == run("annotate", "-", "-m", model_dir, stdin=REGULAR).out
+    for row in split_rows(fixed.out):
+        assert len(ALL_READERS["CreateProbingPT"](row, 4, 7).scores) == 4
+    assert run("annotate", "-", "-m", model_dir, "--fix-blanks", stdin=REGULAR).out == fixed.out
+    crlf = b"the ||| das ||| 1\t0.5 \r\n"
+    result = run("annotate", "-", "-m", model_dir, "--fix-blanks", stdin=crlf)
+    assert len(columns_of(crlf.replace(b"\t", b" "), result.out)) == 1
+
+
+# Model and table
+
+
+@pytest.mark.parametrize(
+    ("shares", "line", "phrase", "side"),
+    [((0.0, 0.1), 4, "the unknown", "source"), ((0.1, 0.0), 3, "haus unbekannt neu", "target"),
+     ((0.0, 0.0), 4, "the unknown", "source")],
+)  # fmt: skip
+def test_untrained_unk_is_refused(
+    run: Run, make_model: MakeModel, table: Path, tmp_path: Path, shares: tuple[float, float], line: int, phrase: str, side: str
+) -> None:
+    untrained = make_model(unk_shares=shares)
+    text = (
+        f"phrase-rescore: error: {table}:{line}: '{phrase}' has a {side} word that the model does not know, and its UNK was "
+        "never trained; train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk\n"
+    )
+    out = tmp_path / "out"
+    if shares == (0.0, 0.0):  # both sides: either may be named, a block at a time
+        table.write_bytes(TABLE.replace(b"unbekannt neu", b"das"))
+        line = 4
+    assert run("annotate", table, "-m", untrained, "-o", out) == (1, b"", text)
+    assert listing(tmp_path) == ["table"]
+
+    result = run("annotate", table, "-m", untrained, "-o", out, "--allow-untrained-unk")
+    assert result.status == 0
+    assert len(columns_of(table.read_bytes(), out.read_bytes())) == 4
+
+
+def test_untrained_unk_that_nothing_needs(run: Run, make_model: MakeModel) -> None:
+    assert run("annotate", "-", "-m", make_model(unk_shares=(0.0, 0.0)), stdin=ROW).status == 0
+
+
+def known_rows(change: Callable[[bytes], bytes] = bytes, side: int = 0) -> bytes:
+    """Rows over all known words, those of one side changed."""
+    rows = []
+    for pair in zip(SOURCE_WORDS, TARGET_WORDS, strict=True):
+        changed = [change(word) if i == side else word for i, word in enumerate(pair)]
+        rows.append(b"%b ||| %b ||| 0.5 1 ||| 0-0 ||| 1 1 1 ||| |||\n" % tuple(changed))
+    return b"".join(rows)
+
+
+def fit_warnings(result: Result) -> list[str]:
+    """Without those that the summary repeats."""
+    lines = [line for line in result.err.splitlines() if " words are unknown to the model, " in line]
+    assert lines[: len(lines) // 2] == lines[len(lines) // 2 :], "at once and in the summary"
+    return lines[: len(lines) // 2]
+
+
+CASE = "; likely cause: they differ from known words in letter case only (100% of them)"
+TABLE_ESCAPES = "the table escapes special characters (&apos;) and the model's text did not (100% of them)"
+MODEL_ESCAPED = "the model's text escaped special characters (&apos;) and the table does not (100% of them)"
+
+
+@pytest.mark.parametrize(("side", "name"), [(0, "source"), (1, "target")])
+def test_letter_case_is_noticed(run: Run, model_dir: str, side: int, name: str) -> None:
+    content = known_rows(lambda word: b"Haus" if word == b"haus" else b"Old" if word == b"old" else word, side)
+    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=content))
+    word = ["Old", "Haus"][side]
+    start = f"phrase-rescore: warning: 10.0% of the {name} words are unknown to the model, 2.0% in its training; "
+    assert found == [f"{start}commonest: '{word}' 1{CASE}"]
+
+
+def test_letter_case_beyond_ascii_is_noticed(run: Run, model_dir: str) -> None:
+    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin="CAFÉ ||| das ||| 1\n".encode()))
+    assert len(found) == 1
+    assert found[0].endswith(f"commonest: 'CAFÉ' 1{CASE}")
+
+
+def test_escapes_are_noticed(run: Run, make_model: MakeModel, model_dir: str) -> None:
+    plain = known_rows(lambda word: word.replace(b"&apos;", b"'"))
+    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=plain))
+    assert [line.partition("; likely cause: ")[2] for line in found] == [MODEL_ESCAPED]
+    assert "commonest: 'don't' 1;" in found[0]
+
+    unescaped = make_model(source=[word.replace(b"&apos;", b"'") for word in SOURCE_WORDS])
+    found = fit_warnings(run("annotate", "-", "-m", unescaped, stdin=known_rows()))
+    assert [line.partition("; likely cause: ")[2] for line in found] == [TABLE_ESCAPES]
+
+
+def test_inverse_table_is_noticed(run: Run, model_dir: str) -> None:
+    content = b"das haus ||| the house ||| 1 1 1 1\nist alt ||| is old ||| 1 1 1 1\n"
+    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=content))
+    cause = "; likely cause: the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?"
+    assert [line.endswith(cause) for line in found] == [True, True]
+    assert "100.0% of the source words" in found[0]
+    assert "100.0% of the target words" in found[1]
+
+
+def test_ten_commonest_unknown_words_and_no_cause(run: Run, model_dir: str) -> None:
+    words = [b"w%02d" % i for i in range(12) for _ in range(12 - i)]
+    content = b"".join(b"%b ||| das ||| 1\n" % word for word in words)
+    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=content))
+    assert len(found) == 1
+    assert found[0].endswith("commonest: " + ", ".join(f"'w{i:02}' {12 - i}" for i in range(10)))
+
+
+@pytest.mark.parametrize(
+    ("unknown", "share", "warns"),
+    [(5, 0.0001, False), (6, 0.0001, True), (6, 0.03, False), (7, 0.03, True), (30, 0.15, False), (31, 0.15, True)],
+)
+def test_more_than_5_percent_and_twice_the_share_of_training(
+    run: Run, make_model: MakeModel, unknown: int, share: float, warns: bool
+) -> None:
+    content = b"the ||| das ||| 1\n" * (100 - unknown) + b"zzz ||| das ||| 1\n" * unknown
+    result = run("annotate", "-", "-m", make_model(unk_shares=(share, share)), stdin=content)
+    assert bool(fit_warnings(result)) is warns
+
+
+def test_a_table_that_fits_is_not_warned_about(run: Run, model_dir: str) -> None:
+    assert "warning" not in run("annotate", "-", "-m", model_dir, "--strict", stdin=known_rows()).err
+
+
+def test_strict_makes_it_an_error(run: Run, model_dir: str, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    table.write_bytes(b"THE ||| das ||| 1\n" * 3)
+    text = (
+        f"phrase-rescore: error: {table}: 100.0% of the source words are unknown to the model, 2.0% in its training; "
+        f"commonest: 'THE' 3{CASE} (--strict)\n"
+    )
+    assert run("annotate", table, "-m", model_dir, "--strict", "-o", tmp_path / "out") == (1, b"", text)
+    assert listing(tmp_path) == ["table"]
+    result = run("annotate", table, "-m", model_dir, "--strict")
+    assert (result.status, result.err) == (1, text + "phrase-rescore: OUTPUT IS INCOMPLETE: 3 rows\n")
+
+
+@pytest.fixture
+def four_rows_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of 100,000."""
+    monkeypatch.setattr("phrase_rescore.annotator.FIT_ROWS", 4)
+    monkeypatch.setattr("phrase_rescore.annotation.FIT_ROWS", 4)
+
+
+@pytest.mark.usefixtures("four_rows_judged")
+@pytest.mark.parametrize("block_size", [1, 2, 3, 100])
+def test_only_the_first_rows_are_judged(run: Run, model_dir: str, block_size: int) -> None:
+    to = "-", "-m", model_dir, "--block-size", block_size
+    assert not fit_warnings(run("annotate", *to, stdin=ROW * 4 + b"THE ||| das ||| 1 1 1 1\n" * 9))
+    found = fit_warnings(run("annotate", *to, stdin=ROW * 3 + b"THE OLD ||| das ||| 1 1 1 1\n" * 9))
+    assert len(found) == 1
+    assert "25.0% of the source words are unknown" in found[0]
+
+
+@pytest.mark.usefixtures("four_rows_judged")
+def test_the_warning_does_not_wait_for_the_end(run: Run, model_dir: str) -> None:
+    content = b"THE ||| das ||| 1\n" * 8 + b"bad\n"
+    lines = run("annotate", "-", "-m", model_dir, "--block-size", 2, "--jobs", 1, stdin=content).err.splitlines()
+    assert len(lines) == 3
+    assert "letter case only" in lines[0]
+    assert lines[1].startswith("phrase-rescore: error: <stdin>:9: ")
+
+
+# The closing report
+
+
+def test_report(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out")
+    lines = [line.removeprefix("phrase-rescore: ") for line in result.err.splitlines()]
+    assert [line for line in lines if re.fullmatch(r"4 rows of 3 sources in [\d.]+ s, [\d,]+ rows/s", line)]
+    assert "unknown words: 2 of the target (28.57%), 1 of the source (12.50%)" in lines
+    assert lines[-1].startswith("model: rnn-encoder-decoder|p(target|source)|hidden:7|embedding:6|maxout:5|rank:4|words:10/10|")
+    assert result.out == b""
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3])
+def test_sources_are_counted_across_blocks(run: Run, model_dir: str, block_size: int) -> None:
+    content = b"the ||| das ||| 1\nthe ||| alt ||| 1\nthe  ||| ist ||| 1\nold ||| alt ||| 1\nthe ||| das ||| 1\n"
+    result = run("annotate", "-", "-m", model_dir, "--block-size", block_size, stdin=content)
+    assert "phrase-rescore: 5 rows of 3 sources in " in result.err
+
+
+def test_quiet_leaves_warnings_alone(run: Run, model_dir: str) -> None:
+    assert run("annotate", "-", "-m", model_dir, "-q", stdin=ROW).err == ""
+    assert run("annotate", "-", "-m", model_dir, "-q", stdin=b"THE ||| das ||| 1\n").err.count("\n") == 1
+
+
+# strip
+
+
+def test_strip_errors(run: Run, tmp_path: Path) -> None:
+    table, out = tmp_path / "table", tmp_path / "out"
+    table.write_bytes(ROW * 2 + b"bad\n")
+    result = run("strip", table, "--columns", 2, "-o", out)
+    assert result == (1, b"", f"phrase-rescore: error: {table}:3: 1 field in 'bad'; {SHAPE}\n")
+    result = run("strip", table, "--columns", 4, "-o", out)
+    cannot = "4 scores, of which 4 cannot go; at least one must stay"
+    assert result == (1, b"", f"phrase-rescore: error: {table}:1: {cannot}\n")
+    assert listing(tmp_path) == ["table"]
+
+
+def test_strip_reports_rows(run: Run, table: Path) -> None:
+    result = run("strip", table, "--columns", 3)
+    assert result.err == "phrase-rescore: 4 rows without their last 3 columns\n"
+    assert split_rows(result.out)[1] == b"the house ||| das haus ||| 0.5 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
+    assert run("strip", table, "--columns", 3, "-q").err == ""
+
+
+def test_strip_that_fails_on_standard_output_says_so(run: Run) -> None:
+    """As annotate does: rows already written cannot be taken back."""
+    result = run("strip", "-", "--columns", 1, stdin=ROW * 9000 + b"bad\n")
+    assert result.status == 1
+    written = result.out.count(b"\n")
+    assert result.last_line == f"phrase-rescore: OUTPUT IS INCOMPLETE: {written} rows"
+
+
+def test_stripped_gzip_of_nothing_is_gzip(run: Run, tmp_path: Path) -> None:
+    result = run("strip", "-", "--columns", 1, "-o", tmp_path / "out.gz", stdin=b"")
+    if result.status == 0:
+        assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b""
+        assert (tmp_path / "out.gz").stat().st_size > 0
+    else:
+        assert result.err.count("\n") == 1

@@ -1,0 +1,278 @@
+"""Compressed input by content, damage that never passes for a shorter file, output that is complete or not there."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import random
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.fileio import (
+    atomic_output,
+    count_rows,
+    display_name,
+    gzip_member,
+    input_size,
+    open_input,
+    read_blocks,
+)
+
+
+def zst(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compress(data)
+
+
+class Codec(NamedTuple):
+    compress: Callable[[bytes], bytes]
+    magic: int  # bytes that tell the format; without them nobody can know that the file is compressed
+
+
+CODECS = {
+    "gz": Codec(lambda data: gzip.compress(data, mtime=0), 3),
+    "bz2": Codec(bz2.compress, 10),
+    "xz": Codec(lambda data: lzma.compress(data), 6),
+    "zst": Codec(zst, 4),
+}
+ROWS = b"a b ||| c ||| 0.5 0.25 ||| 0-0 1-0 ||| 3 1 1 ||| |||\nlast one \xff"
+codecs = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+
+
+def read_all(path: Path) -> bytes:
+    with open_input(str(path)) as stream:
+        return stream.read()
+
+
+def written(tmp_path: Path, data: bytes, name: str = "table") -> Path:
+    path = tmp_path / name
+    path.write_bytes(data)
+    return path
+
+
+@codecs
+def test_format_is_told_by_content_not_by_name(tmp_path: Path, codec: Codec) -> None:
+    assert read_all(written(tmp_path, codec.compress(ROWS), "table.txt")) == ROWS
+    assert read_all(written(tmp_path, ROWS, "plain.gz")) == ROWS
+
+
+@codecs
+def test_members_on_end_are_one_file(tmp_path: Path, codec: Codec) -> None:
+    parts = [ROWS, b"", b"second\n", b"", random.Random(1).randbytes(700_000), b"end"]
+    assert read_all(written(tmp_path, b"".join(map(codec.compress, parts)))) == b"".join(parts)
+
+
+def test_zstandard_file_that_begins_with_a_skippable_frame(tmp_path: Path) -> None:
+    """As pzstd writes it: RFC 8878, section 3.1.2."""
+    skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
+    assert read_all(written(tmp_path, skippable + zst(ROWS) + skippable + zst(b"second"))) == ROWS + b"second"
+
+
+@codecs
+def test_empty_content(tmp_path: Path, codec: Codec) -> None:
+    path = written(tmp_path, codec.compress(b""))
+    assert read_all(path) == b""
+    assert count_rows(str(path)) == 0
+
+
+@codecs
+def test_cut_off_anywhere_is_an_error_that_names_the_file(tmp_path: Path, codec: Codec) -> None:
+    whole = codec.compress(ROWS)
+    for end in range(codec.magic, len(whole)):
+        path = written(tmp_path, whole[:end])
+        with pytest.raises(InputError) as caught:
+            read_all(path)
+        assert str(caught.value) == f"{path}: the compressed file is cut off; make or copy it again", end
+
+
+@codecs
+def test_last_member_cut_off_anywhere_is_an_error(tmp_path: Path, codec: Codec) -> None:
+    first, second = codec.compress(ROWS), codec.compress(ROWS)
+    for end in range(1, len(second)):
+        path = written(tmp_path, first + second[:end])
+        with pytest.raises(InputError) as caught:
+            read_all(path)
+        assert caught.value.path == str(path), end
+
+
+@codecs
+def test_long_file_cut_off_is_an_error_after_its_good_part(tmp_path: Path, codec: Codec) -> None:
+    data = random.Random(2).randbytes(3_000_000)
+    path = written(tmp_path, codec.compress(data)[:-1_000_000])
+    with open_input(str(path)) as stream:
+        assert stream.read(1000) == data[:1000]
+        with pytest.raises(InputError, match=r"the compressed file is cut off; make or copy it again$"):
+            stream.read()
+
+
+@codecs
+def test_no_damaged_byte_changes_or_shortens_the_content(tmp_path: Path, codec: Codec) -> None:
+    """A flipped byte is an error that names the file, or does not matter (a time stamp), in either of two members."""
+    whole = bytearray(codec.compress(ROWS) + codec.compress(b"second\n" + ROWS))
+    errors, silent = 0, []
+    for position in range(codec.magic, len(whole)):
+        damaged = bytes(whole[:position]) + bytes([whole[position] ^ 0xFF]) + bytes(whole[position + 1 :])
+        path = written(tmp_path, damaged)
+        try:
+            if read_all(path) != ROWS + b"second\n" + ROWS:
+                silent.append(position)
+        except InputError as error:
+            errors += error.path == str(path) and error.hint == "make or copy it again"
+    assert silent == [], f"bytes of {len(whole)} whose damage went unnoticed"
+    assert errors > 0.7 * len(whole)
+
+
+@codecs
+def test_what_follows_the_compressed_data_is_not_ignored(tmp_path: Path, codec: Codec) -> None:
+    path = written(tmp_path, codec.compress(ROWS) + b"a ||| b ||| 1\n")
+    with pytest.raises(InputError) as caught:
+        read_all(path)
+    assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("start", [b"BZhang ||| B Zhang ||| 0.5\n", b"\xfd7z", b"\x1f", b"BZ"])
+def test_text_that_begins_like_a_compressed_file(tmp_path: Path, start: bytes) -> None:
+    assert read_all(written(tmp_path, start)) == start
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        open_input(str(tmp_path / "none"))
+    assert str(caught.value) == f"{tmp_path / 'none'}: No such file or directory"
+    with pytest.raises(InputError) as caught:
+        open_input(str(tmp_path))
+    assert str(caught.value) == f"{tmp_path}: Is a directory"
+
+
+@pytest.mark.parametrize("compress", [bytes, *[codec.compress for codec in CODECS.values()]])
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]) -> None:
+    raw = io.BufferedReader(io.BytesIO(compress(ROWS)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(raw))
+    with open_input("-") as stream:
+        assert stream.read() == ROWS
+    assert not raw.closed
+
+
+def test_damaged_standard_input_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(gzip.compress(ROWS)[:-3]))))
+    with open_input("-") as stream, pytest.raises(InputError) as caught:
+        stream.read()
+    assert str(caught.value) == "<stdin>: the compressed file is cut off; make or copy it again"
+    assert display_name("-") == "<stdin>"
+    assert input_size("-") is None
+
+
+@codecs
+def test_progress_is_in_bytes_of_the_file(tmp_path: Path, codec: Codec) -> None:
+    path = written(tmp_path, codec.compress(random.Random(3).randbytes(600_000)))
+    taken: list[int] = []
+    with open_input(str(path), taken.append) as stream:
+        stream.read()
+    assert sum(taken) == os.path.getsize(path) == input_size(str(path))
+    assert len(taken) > 2
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"\n", 1), (b"a\n\nb", 3), (b"a\r\nb\x0bc\xe2\x80\xa8\n", 2)]
+)
+def test_count_rows(tmp_path: Path, data: bytes, rows: int) -> None:
+    assert count_rows(str(written(tmp_path, data))) == rows
+    assert count_rows(str(written(tmp_path, gzip.compress(data)))) == rows
+
+
+def test_count_rows_over_many_chunks(tmp_path: Path) -> None:
+    data = b"row\n" * 300_000
+    assert count_rows(str(written(tmp_path, data))) == 300_000
+    assert count_rows(str(written(tmp_path, data + b"x"))) == 300_001
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8"])).map(b"".join), st.integers(1, 4))
+def test_blocks_are_cut_at_fixed_row_numbers(data: bytes, size: int) -> None:
+    blocks = list(read_blocks(io.BufferedReader(io.BytesIO(data)), size))
+    assert b"".join(block.data for block in blocks) == data
+    assert [(block.number, block.first_row) for block in blocks] == [(i, i * size + 1) for i in range(len(blocks))]
+    rows = data.split(b"\n")
+    assert [row for block in blocks for row in block.rows()] == (rows if rows[-1] else rows[:-1])
+    assert all(len(block.rows()) == size for block in blocks[:-1])
+
+
+@pytest.mark.parametrize("data", [b"", ROWS, ROWS * 1000])
+def test_gzip_member_is_the_same_whenever_it_is_made(data: bytes) -> None:
+    member = gzip_member(data, 6)
+    assert gzip.decompress(member) == data
+    assert member == gzip_member(data, 6)
+    assert member[:4] == b"\x1f\x8b\x08\x00", "no flags: no file name, no comment"
+    assert member[4:8] == bytes(4), "mtime 0"
+    assert gzip.decompress(member + gzip_member(b"x", 1)) == data + b"x"
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_output_appears_when_complete(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    previous = os.umask(0o027)
+    try:
+        with atomic_output(str(path)) as stream:
+            stream.write(b"rows")
+            stream.flush()
+            assert not path.exists()
+    finally:
+        os.umask(previous)
+    assert path.read_bytes() == b"rows"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert listing(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
+def test_failure_leaves_nothing(tmp_path: Path, failure: type[BaseException]) -> None:
+    with pytest.raises(failure), atomic_output(str(tmp_path / "out")) as stream:
+        stream.write(b"half")
+        raise failure
+    assert listing(tmp_path) == []
+
+
+def test_failure_leaves_the_earlier_file(tmp_path: Path) -> None:
+    path = written(tmp_path, b"earlier", "out")
+    with pytest.raises(ValueError), atomic_output(str(path)) as stream:
+        stream.write(b"half")
+        raise ValueError
+    assert path.read_bytes() == b"earlier"
+    assert listing(tmp_path) == ["out"]
+
+
+def test_names_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OptionError) as caught, atomic_output(str(tmp_path)):
+        pass
+    assert str(caught.value) == f"{tmp_path} is a directory; name a file to write"
+    missing = tmp_path / "none" / "out"
+    with pytest.raises(OptionError) as caught, atomic_output(str(missing)):
+        pass
+    assert str(caught.value) == f"cannot write {missing}: No such file or directory"
+
+
+def test_a_device_or_pipe_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    """``-o /dev/null`` by a user who may write in /dev must not remove /dev/null."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with atomic_output(str(pipe)) as stream:
+            stream.write(b"rows")
+    except OptionError:
+        pass  # refusing is as good as writing into it
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)

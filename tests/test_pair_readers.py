@@ -1,0 +1,187 @@
+"""Phrase pairs from tables, extract files and TSV: told apart by content, refused by name, errors with line numbers."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.pair_readers import detect_format, read_pairs, refuse_by_name
+
+TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
+EXTRACT = b"the house ||| das haus ||| 0-0 1-1\n"
+TSV = b"the house\tdas haus\n"
+PAIR = ([b"the", b"house"], [b"das", b"haus"])
+
+
+def written(tmp_path: Path, data: bytes, name: str = "pairs") -> str:
+    path = tmp_path / name
+    path.write_bytes(data)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "form"),
+    [
+        (TABLE, "table"),
+        (b"a ||| b ||| 0.5\n", "table"),
+        (b"a ||| b ||| 1 ||| ||| 1 1 1\r\n", "table"),
+        (b"3 ||| 3 ||| 1\n", "table"),
+        (EXTRACT, "extract"),
+        (b"a ||| b ||| 0-0\r\n", "extract"),
+        (b"a ||| b ||| 0-0 ||| 17\n", "extract"),
+        (b"a ||| b ||| 0-0 ||| 17 ||| 0.5\n", "extract"),
+        (b"1-1 ||| 0.5 ||| 0-0\n", "extract"),
+        (TSV, "tsv"),
+        (b"0-0\t0.5\r\n", "tsv"),
+        (b"a || b\tc\n", "tsv"),
+    ],
+)
+def test_told_apart_by_content(rows: bytes, form: str) -> None:
+    assert detect_format("x", [rows]) == form
+
+
+def test_the_majority_of_the_first_rows_decides() -> None:
+    assert detect_format("x", [b"rubbish\n", TSV, TABLE, TABLE, b"\n"]) == "table"
+    assert detect_format("x", [EXTRACT, TSV, TSV]) == "tsv"
+
+
+@pytest.mark.parametrize("data", [TABLE, EXTRACT, TSV, TSV.replace(b"\n", b"\r\n"), EXTRACT.replace(b"\n", b"\r\n")])
+def test_pairs_are_the_same_in_every_format(tmp_path: Path, data: bytes) -> None:
+    assert list(read_pairs(written(tmp_path, data * 2))) == [PAIR] * 2
+    assert list(read_pairs(written(tmp_path, gzip.compress(data * 250 + data.rstrip(b"\r\n"))))) == [PAIR] * 251
+
+
+@pytest.mark.parametrize("odd", [b"\xc2\xa0", b"\xe2\x80\xa8", b"\x0b", b"\x85", b"\xff"])
+@pytest.mark.parametrize("row", [b"a%b c ||| %b ||| 0.5\n", b"a%b c ||| %b ||| 0-0\n", b"a%b c\t%b\n"])
+def test_only_ascii_blanks_separate_words(tmp_path: Path, row: bytes, odd: bytes) -> None:
+    assert list(read_pairs(written(tmp_path, row % (odd, odd)))) == [([b"a" + odd, b"c"], [odd])]
+
+
+def test_format_given(tmp_path: Path) -> None:
+    ambiguous = written(tmp_path, b"a ||| b ||| 0-0\n")
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(ambiguous, "table"))
+    assert str(caught.value) == f"{ambiguous}:1: score '0-0'; scores are plain decimal numbers such as 0.25 or 6.1e-05"
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(EXTRACT * 3 + b"a ||| b\n"))))
+    reader = read_pairs("-")
+    assert [next(reader) for _ in range(3)] == [PAIR] * 3
+    with pytest.raises(InputError) as caught:
+        next(reader)
+    shape = "an extract row is 'source ||| target ||| 0-0 1-1 …'"
+    assert str(caught.value) == f"<stdin>:4: 2 fields in 'a ||| b'; {shape}"
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "hint"),
+    [
+        ("phrase-table.half.f2e.gz", "a half table", "pass the consolidated phrase-table.gz"),
+        ("phrase-table.half.e2f", "a half table", "pass the consolidated phrase-table.gz"),
+        ("table.half.gz", "a half table", "pass the consolidated phrase-table.gz"),
+        ("extract.o.sorted.gz", "a reordering extract file", "pass extract.sorted.gz"),
+        ("extract.0-0.o.sorted.gz", "a reordering extract file", "pass extract.sorted.gz"),
+        ("extract.o", "a reordering extract file", "pass extract.sorted.gz"),
+        ("extract.inv.sorted.gz", "an inverted file (target first)", "pass the file without '.inv' in its name"),
+        ("phrase-table.inv", "an inverted file (target first)", "pass the file without '.inv' in its name"),
+    ],
+)
+def test_refused_by_name(tmp_path: Path, name: str, found: str, hint: str) -> None:
+    path = written(tmp_path, EXTRACT, name)
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(path))
+    assert str(caught.value) == f"{path}: is by its name {found}; {hint}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["-", "phrase-table.gz", "extract.sorted.gz", "extract.100k.gz", "extract.old.gz", "extract.invoices", "half.gz",
+     "model.inv.d/extract.sorted.gz", "extract.o.d/table.gz", "invented.txt"],
+)  # fmt: skip
+def test_names_that_are_fine(name: str) -> None:
+    refuse_by_name(name)
+
+
+def test_half_table_under_another_name(tmp_path: Path) -> None:
+    path = written(tmp_path, b"a ||| b ||| 0-0 ||| 0.5 0.25 ||| 2 1\n" * 3)
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(path))
+    remedy = "pass the consolidated phrase-table.gz"
+    assert str(caught.value) == f"{path}: looks like a half table (alignment before the scores); {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", "an empty file"),
+        (b"only text\nmore\n", "'only text'"),
+        (b"a ||| b\n", "'a ||| b'"),
+        (b"a\tb\tc\n", r"'a\tb\tc'"),
+        (b"a ||| b ||| x y\n", "'a ||| b ||| x y'"),
+        (b"\n\n", "''"),
+    ],
+)
+def test_files_of_no_known_format(tmp_path: Path, data: bytes, found: str) -> None:
+    path = written(tmp_path, data)
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(path))
+    what = "begins no phrase table, extract file or two-column TSV"
+    assert str(caught.value) == f"{path}:1: {found} {what}; say which by --format"
+
+
+BAD_ROWS = [
+    (TSV, b"a\tb\tc\n", r"3 columns in 'a\tb\tc'; write source, tab, target"),
+    (TSV, b"a b\r\n", r"1 column in 'a b\r'; write source, tab, target"),
+    (TSV, b"a\t \r\n", "the target phrase is empty; every row needs both phrases"),
+    (TSV, b"\tb\n", "the source phrase is empty; every row needs both phrases"),
+    (EXTRACT, b"a ||| b ||| 0-x\n", "alignment '0-x'; points are such as 0-0"),
+    (EXTRACT, b"a ||| b ||| 0-0 1\n", "alignment '0-0 1'; points are such as 0-0"),
+    (EXTRACT, b"a ||| ||| 0-0\n", "the target phrase is empty; every row needs both phrases"),
+    (TABLE, b"a ||| b ||| 0.5 nan\n", "score 'nan'; scores are plain decimal numbers such as 0.25 or 6.1e-05"),
+    (TABLE, b"\n", "1 field in ''; a phrase-table row is 'source ||| target ||| scores …'"),
+]
+
+
+@pytest.mark.parametrize("before", [1, 99, 100, 101, 250])
+@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
+def test_errors_name_file_and_line(tmp_path: Path, good: bytes, bad: bytes, text: str, before: int) -> None:
+    path = written(tmp_path, good * before + bad + good)
+    reader = read_pairs(path)
+    assert [next(reader) for _ in range(before)] == [PAIR] * before
+    with pytest.raises(InputError) as caught:
+        next(reader)
+    assert str(caught.value) == f"{path}:{before + 1}: {text}"
+
+
+@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
+def test_bad_rows_can_be_left_out(tmp_path: Path, good: bytes, bad: bytes, text: str) -> None:
+    dropped: list[tuple[int, bytes, str]] = []
+
+    def on_bad_row(line: int, row: bytes, error: RowError) -> None:
+        dropped.append((line, row, str(error)))
+
+    path = written(tmp_path, good + bad + good * 120 + bad + good)
+    assert list(read_pairs(path, on_bad_row=on_bad_row)) == [PAIR] * 122
+    row = bad.removesuffix(b"\n")
+    assert dropped == [(2, row, text), (123, row, text)]
+
+
+def test_tables_need_the_same_number_of_scores_on_every_row(tmp_path: Path) -> None:
+    path = written(tmp_path, TABLE + b"a ||| b ||| 0.5 0.25 1 ||| 0-0\n")
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(path))
+    text = "3 scores where the first row has 4; Moses needs the same number on every row"
+    assert str(caught.value) == f"{path}:2: {text}"
+
+
+def test_damaged_file(tmp_path: Path) -> None:
+    path = written(tmp_path, gzip.compress(TABLE)[:-5])
+    with pytest.raises(InputError) as caught:
+        list(read_pairs(path))
+    assert str(caught.value) == f"{path}: the compressed file is cut off; make or copy it again"

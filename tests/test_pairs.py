@@ -1,0 +1,133 @@
+"""Distinct pairs: the same whatever the input's order, repetition, scores or format; held out by whole sources."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.fileio import open_input
+from phrase_rescore.pair_readers import read_pairs
+from phrase_rescore.pairs import DistinctPairs, EncodedPairs, Ragged, unknown_share
+from phrase_rescore.vocabulary import Vocabulary
+
+PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0"]), min_size=1, max_size=2)
+Pair = tuple[list[bytes], list[bytes]]
+
+
+def many_pairs(sources: int, targets: int = 1) -> DistinctPairs:
+    return DistinctPairs.collect(([b"s%d" % i], [b"t%d" % j]) for i in range(sources) for j in range(1 + i % targets))
+
+
+@given(st.lists(st.tuples(PHRASE, PHRASE)), st.randoms())
+def test_distinct_as_bytes_whatever_the_order_and_repetition(pairs: list[Pair], shuffler: random.Random) -> None:
+    collected = DistinctPairs.collect(pairs)
+    expected = {(b" ".join(src), b" ".join(tgt)) for src, tgt in pairs}
+    assert set(collected.pairs) == expected
+    assert len(collected.pairs) == len(expected)
+    again = pairs * 2
+    shuffler.shuffle(again)
+    assert DistinctPairs.collect(again).pairs == collected.pairs
+
+
+def test_distinct_before_words_become_unknown() -> None:
+    pairs = DistinctPairs.collect([([b"x"], [b"y"]), ([b"z"], [b"y"])])
+    encoded = pairs.encode(Vocabulary((b"a",), (1,)), Vocabulary((b"y",), (1,)))
+    assert len(encoded) == 2
+    assert encoded.src.ids.tolist() == [1, 1]
+    assert encoded.tgt.ids.tolist() == [2, 2]
+
+
+def test_scores_counts_and_blanks_make_no_other_pair(tmp_path: Path) -> None:
+    rows = [b"a b ||| c ||| 0.5 ||| 0-0 ||| 1 1 1", b"a\tb|||c  |||0.25|||1-0", b"  a  b ||| c ||| 1\r", b"a b ||| C ||| 1"]
+    path = tmp_path / "table"
+    path.write_bytes(b"\n".join(rows))
+    assert DistinctPairs.collect(read_pairs(str(path))).pairs == [(b"a b", b"C"), (b"a b", b"c")]
+
+
+def test_words_are_counted_over_the_distinct_pairs() -> None:
+    pairs = [([b"a", b"a"], [b"x"]), ([b"a", b"a"], [b"x"]), ([b"a"], [b"x", b"y"])]
+    assert DistinctPairs.collect(pairs).word_counts() == ({b"a": 3}, {b"x": 2, b"y": 1})
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 7, 10, 10_000])
+@pytest.mark.parametrize(("sources", "targets"), [(1, 1), (199, 1), (200, 1), (2000, 1), (2000, 9)])
+def test_held_out_limits(sources: int, targets: int, most: int) -> None:
+    pairs = many_pairs(sources, targets)
+    held = pairs.held_out(most)
+    kept_apart = {source for (source, _), out in zip(pairs.pairs, held, strict=True) if out}
+    assert held.dtype == np.bool_
+    assert held.shape == (len(pairs.pairs),)
+    assert held.sum() <= most
+    assert len(kept_apart) <= 0.005 * sources
+    assert kept_apart.isdisjoint(source for (source, _), out in zip(pairs.pairs, held, strict=True) if not out)
+    if targets == 1:
+        assert held.sum() == min(most, sources // 200), "as many as the limits allow"
+
+
+def test_held_out_nothing_of_nothing() -> None:
+    assert DistinctPairs([]).held_out(10).tolist() == []
+
+
+def test_held_out_depends_on_the_sources_alone() -> None:
+    """Other targets move the threshold at most; they never bring in another source before one of a smaller hash."""
+    few, many = many_pairs(2000), many_pairs(2000, 9)
+    held = [{p[0] for p, out in zip(d.pairs, d.held_out(5), strict=True) if out} for d in (few, many)]
+    assert len(held[0]) == 5
+    assert held[1] <= held[0]
+    everything = {p[0] for p, out in zip(many.pairs, many.held_out(10_000), strict=True) if out}
+    assert everything == {p[0] for p, out in zip(few.pairs, few.held_out(10_000), strict=True) if out}
+    assert len(everything) == 10
+
+
+def test_held_out_sources_are_scattered() -> None:
+    held = np.flatnonzero(many_pairs(20_000).held_out(10_000))
+    assert len(held) == 100
+    assert held[0] < 2000
+    assert held[-1] > 18_000
+    assert len(set(np.diff(held))) > 20
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3)), st.lists(st.integers(0, 99)))
+def test_ragged_rows(sequences: list[list[int]], picks: list[int]) -> None:
+    ragged = Ragged.of(sequences)
+    rows = np.array([pick % len(sequences) for pick in picks] if sequences else [], dtype=np.int64)
+    taken = ragged.take(rows)
+    assert [taken.ids[a:b].tolist() for a, b in zip(taken.offsets, taken.offsets[1:], strict=False)] == [
+        sequences[row] for row in rows
+    ]
+    assert ragged.lengths.tolist() == [len(sequence) for sequence in sequences]
+    assert len(EncodedPairs(ragged, ragged).take(rows)) == len(rows)
+
+
+def test_unknown_share() -> None:
+    assert unknown_share(Ragged.of([[1, 2], [1, 5]])) == 0.5
+    assert unknown_share(Ragged.of([])) == 0
+
+
+def test_extract_file_and_table_give_the_same_pairs(shared_data: Path, tmp_path: Path) -> None:
+    """Restricted to the sources strictly between the first and the last of the extract file, which may be incomplete."""
+    extract = DistinctPairs.collect(read_pairs(str(shared_data / "extract.100k.gz")))
+    with open_input(str(shared_data / "extract.100k.gz")) as stream:
+        rows = stream.readlines()
+    first, last = (rows[i].partition(b" ||| ")[0] for i in (0, -1))
+    between = [pair for pair in extract.pairs if pair[0] not in (first, last)]
+    assert len({source for source, _ in between}) == 31_447
+
+    # The table is sorted like the extract file, by the bytes of "source ||| "
+    part = tmp_path / "part"
+    with open_input(str(shared_data / "phrase-table.gz")) as table, part.open("wb") as out:
+        for row in table:
+            key = row[: row.index(b" ||| ") + 5]
+            if key >= last + b" ||| ":
+                break
+            if key > first + b" ||| ":
+                out.write(row)
+    assert DistinctPairs.collect(read_pairs(str(part))).pairs == between
+    reordered = list(read_pairs(str(part)))
+    random.Random(1).shuffle(reordered)
+    assert DistinctPairs.collect(reordered).pairs == between

@@ -1,0 +1,195 @@
+"""Rows of a phrase table: which are valid, what is found wrong, and that appending then dropping is the identity."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.errors import RowError, shown
+from phrase_rescore.phrase_table import (
+    has_irregular_blanks,
+    parse_row,
+    phrase_words,
+    with_scores,
+    with_single_blanks,
+)
+from phrase_rescore.stripping import Stripper, strip
+
+ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
+ODD = st.sampled_from([b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x1c", b"\x00", b"\r", b"[", b"]", b"&#91;"])
+WORD = (
+    st.lists(st.one_of(ANY_BYTE, ODD), min_size=1, max_size=4)
+    .map(b"".join)
+    .filter(lambda w: not re.fullmatch(rb"\[.*\]", w, re.DOTALL))
+)
+BLANK = st.text(" \t", min_size=1, max_size=3).map(str.encode)
+EDGE = st.text(" \t", max_size=2).map(str.encode)
+NUMBER = st.from_regex(rb"[+-]?([0-9]{1,3}\.?[0-9]{0,3}|\.[0-9]{1,3})([eE][+-]?[0-9]{1,2})?", fullmatch=True)
+END = st.text(" \t\r", max_size=3).map(str.encode)
+REST = st.one_of(
+    st.just(b""),
+    st.sampled_from([b"||| 0-0 ||| 1 1 1 ||| |||", b"||| ||| 1 1 1", b"|||  |||  |||", b"|||0-0", b"|||\r"]),
+    st.binary(max_size=10).map(lambda data: b"|||" + data.replace(b"\n", b"")),
+)
+
+
+@st.composite
+def phrases(draw: st.DrawFn) -> tuple[list[bytes], bytes]:
+    """Words and a field that holds them."""
+    chosen = draw(st.lists(WORD, min_size=1, max_size=3))
+    return chosen, draw(EDGE) + draw(BLANK).join(chosen) + draw(EDGE)
+
+
+@st.composite
+def table_rows(draw: st.DrawFn) -> tuple[bytes, bytes, list[bytes], list[bytes], list[bytes]]:
+    """The row up to its last score, the row from there, source, target, scores."""
+    (src, src_field), (tgt, tgt_field) = draw(phrases()), draw(phrases())
+    scores = draw(st.lists(NUMBER, min_size=1, max_size=4))
+    head = src_field + b"|||" + tgt_field + b"|||" + draw(EDGE) + draw(BLANK).join(scores)
+    return head, draw(END) + draw(REST), src, tgt, scores
+
+
+@given(table_rows())
+def test_valid_rows_are_read_as_they_are(row: tuple[bytes, bytes, list[bytes], list[bytes], list[bytes]]) -> None:
+    head, tail, src, tgt, scores = row
+    parsed = parse_row(head + tail)
+    assert (parsed.src, parsed.tgt, parsed.n_scores) == (src, tgt, len(scores))
+    assert b"|||".join(parsed.fields) == head + tail
+    assert parse_row(head + tail, len(scores)) == parsed
+
+
+@given(table_rows(), st.lists(NUMBER, min_size=1, max_size=3))
+def test_parse_append_strip_is_the_identity(
+    row: tuple[bytes, bytes, list[bytes], list[bytes], list[bytes]], added: list[bytes]
+) -> None:
+    head, tail, _, _, scores = row
+    columns = b"".join(b" " + number for number in added)
+    longer = with_scores(parse_row(head + tail).fields, 0, columns)
+    assert longer == head + columns + tail
+    again = parse_row(longer, len(scores) + len(added))
+    assert with_scores(again.fields, len(added), b"") == head + tail
+
+
+@given(st.lists(table_rows(), min_size=1, max_size=5), st.booleans())
+def test_stripping_a_block_is_the_identity(
+    rows: list[tuple[bytes, bytes, list[bytes], list[bytes], list[bytes]]], last_newline: bool
+) -> None:
+    """Missing final newlines stay missing."""
+    end = b"\n" * last_newline
+    annotated = b"\n".join(head + b" 0.25 1" + tail for head, tail, *_ in rows) + end
+    plain = b"\n".join(head + tail for head, tail, *_ in rows) + end
+    assert Stripper("t", 2, None)(0, 1, annotated) == (plain, len(rows))
+
+
+@pytest.mark.parametrize("odd", ["\u00a0", "\u2028", "\u0085", "\x0b", "\x0c", "\x1d"])
+def test_odd_blanks_do_not_separate(odd: str) -> None:
+    word = f"a{odd}b".encode()
+    parsed = parse_row(word + b" c ||| " + word + b" ||| 0.5 1 ||| 0-0")
+    assert (parsed.src, parsed.tgt, parsed.n_scores) == ([word, b"c"], [word], 2)
+    with pytest.raises(RowError, match=re.escape("scores are plain decimal numbers such as 0.25 or 6.1e-05")):
+        parse_row(b"a ||| b ||| 0.5" + odd.encode() + b"1")
+
+
+@pytest.mark.parametrize("score", ["0", "1", "0.25", "6.1e-05", "1E-5", "+1", "-1", ".5", "5.", "5.e3", "1e999", "007"])
+def test_plain_numbers_are_scores(score: str) -> None:
+    assert parse_row(f"a ||| b ||| {score} 1".encode()).n_scores == 2
+
+
+@pytest.mark.parametrize(
+    "score", ["nan", "inf", "1e", "1e+", ".", "+", "e5", "0x1p3", "1_000", "0,5", "1.2.3", "--1", "1f", "٣", "0.5\x00"]
+)
+def test_other_scores_are_refused(score: str) -> None:
+    with pytest.raises(RowError) as caught:
+        parse_row(f"a ||| b ||| 1 {score} 1 ||| 0-0".encode())
+    assert caught.value.found == f"score {shown(score.encode())}"
+    assert caught.value.hint == "scores are plain decimal numbers such as 0.25 or 6.1e-05"
+
+
+SHAPE = "a phrase-table row is 'source ||| target ||| scores …'"
+BOTH = "every row needs both phrases"
+HIERARCHICAL = "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;"
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (b"", f"1 field in ''; {SHAPE}"),
+        (b"a || b || 1", f"1 field in 'a || b || 1'; {SHAPE}"),
+        (b"a ||| b", f"2 fields in 'a ||| b'; {SHAPE}"),
+        (b" ||| b ||| 1", f"the source phrase is empty; {BOTH}"),
+        (b"||| ||| 1", f"the source phrase is empty; {BOTH}"),
+        (b"a |||\t||| 1", f"the target phrase is empty; {BOTH}"),
+        (b"a ||| b |||", "the score field is empty; every row needs the same number of scores, at least one"),
+        (b"a ||| b ||| \r", "the score field is empty; every row needs the same number of scores, at least one"),
+        (b"a ||| b ||| ||| 0-0", "the score field is empty; every row needs the same number of scores, at least one"),
+        (b"a [X] ||| b ||| 1", f"non-terminal '[X]' in the source; {HIERARCHICAL}"),
+        (b"a ||| [X][X] b ||| 1", f"non-terminal '[X][X]' in the target; {HIERARCHICAL}"),
+        (b"a ||| [] ||| 1", f"non-terminal '[]' in the target; {HIERARCHICAL}"),
+    ],
+)
+def test_what_is_found_and_what_to_do(row: bytes, text: str) -> None:
+    with pytest.raises(RowError) as caught:
+        parse_row(row)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("word", [b"[", b"]", b"[a", b"a]", b"&#91;X&#93;", b"a[X]", b"[X]a"])
+def test_brackets_that_are_no_non_terminal(word: bytes) -> None:
+    assert phrase_words(word + b" " + word, "source") == [word, word]
+
+
+def test_every_row_has_as_many_scores_as_the_first() -> None:
+    with pytest.raises(RowError) as caught:
+        parse_row(b"a ||| b ||| 1", 4)
+    assert str(caught.value) == "1 score where the first row has 4; Moses needs the same number on every row"
+    with pytest.raises(RowError) as caught:
+        parse_row(b"a ||| b ||| 1 2\t3 ||| 0-0", 4)
+    assert str(caught.value) == "3 scores where the first row has 4; Moses needs the same number on every row"
+
+
+def test_bad_score_after_many_whole_numbers_does_not_hang() -> None:
+    """A pattern that can match the digits of a whole number in several ways tries all combinations of them."""
+    code = (
+        "from phrase_rescore.phrase_table import parse_row\n"
+        "try: parse_row(b'a ||| b ||| ' + b'1234567 ' * 24 + b'x')\n"
+        "except ValueError: raise\n"
+        "except Exception as error: print(error.found)\n"
+    )
+    guard = 20  # seconds; not a measurement: trying all combinations takes longer than the age of the universe
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=guard, check=True)
+    assert done.stdout == b"score 'x'\n"
+
+
+@pytest.mark.parametrize(
+    ("scores", "irregular", "single"),
+    [
+        (b" 0.5 0.25 ", False, b" 0.5 0.25 "),
+        (b"0.5", False, b"0.5"),
+        (b" 0.5  0.25 ", True, b" 0.5 0.25 "),
+        (b" 0.5\t0.25 ", True, b" 0.5 0.25 "),
+        (b"\t0.5 0.25\t", True, b" 0.5 0.25 "),
+        (b"  0.5 0.25  \r", True, b" 0.5 0.25 \r"),
+        (b" 0.5 \t 0.25\r", True, b" 0.5 0.25\r"),
+        (b" 0.5 0.25 \r", False, b" 0.5 0.25 \r"),
+    ],
+)
+def test_doubled_blanks_and_tabs(scores: bytes, irregular: bool, single: bytes) -> None:
+    assert has_irregular_blanks(scores) is irregular
+    assert with_single_blanks(scores) == single
+    assert not has_irregular_blanks(single)
+
+
+def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    table.write_bytes(b"a ||| b ||| 1 2 3\na ||| b ||| 1 2\n")
+    with ThreadPoolExecutor(1) as executor, pytest.raises(Exception, match="cannot go") as caught:
+        strip(str(table), str(tmp_path / "out"), 2, executor, 1)
+    assert str(caught.value) == f"{table}:2: 2 scores, of which 2 cannot go; at least one must stay"
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]

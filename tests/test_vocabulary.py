@@ -1,0 +1,142 @@
+"""Shortlists: deterministic, some words left for UNK, special words by position only, files of raw bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.errors import InputError
+from phrase_rescore.vocabulary import (
+    EOS,
+    UNK,
+    Vocabulary,
+    count_words,
+    format_vocabulary,
+    most_frequent,
+    read_vocabulary,
+)
+
+WORD = st.binary(min_size=1, max_size=4).filter(lambda word: not set(word) & set(b" \t\n"))
+
+
+def test_eos_and_unk_are_0_and_1() -> None:
+    assert (EOS, UNK) == (0, 1)
+    vocabulary = Vocabulary((b"b", b"a"), (2, 1))
+    assert vocabulary.encode([b"a", b"b", b"c", b"a"]) == [3, 2, 1, 3]
+    assert len(vocabulary) == 4
+
+
+@pytest.mark.parametrize("spelling", [b"UNK", b"<unk>", b"</s>", b"EOS", b"<s>"])
+def test_special_spellings_are_words_like_any_other(spelling: bytes) -> None:
+    assert Vocabulary((b"a",), (1,)).encode([spelling]) == [UNK]
+    assert Vocabulary((b"a", spelling), (2, 1)).encode([spelling]) == [3]
+    kept, _ = most_frequent(Counter({spelling: 3, b"a": 2, b"b": 1}), 2)
+    assert kept.words == (spelling, b"a")
+
+
+@given(st.dictionaries(WORD, st.integers(1, 3), min_size=1, max_size=12), st.integers(1, 12), st.randoms())
+def test_most_frequent_first_ties_in_byte_order_whatever_the_order_of_counting(counts, shortlist, random) -> None:
+    shuffled = list(counts.items())
+    random.shuffle(shuffled)
+    vocabulary, left_out = most_frequent(Counter(dict(shuffled)), shortlist)
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    assert vocabulary.words == tuple(ranked[: len(vocabulary.words)])
+    assert vocabulary.counts == tuple(counts[word] for word in vocabulary.words)
+    assert len(vocabulary.words) <= shortlist
+    if len(counts) > shortlist:
+        assert (len(vocabulary.words), left_out) == (shortlist, 0)
+    else:
+        assert len(vocabulary.words) + left_out == len(counts)
+
+
+@pytest.mark.parametrize(
+    ("types", "shortlist", "kept", "left_out"),
+    [
+        (1000, 15_000, 990, 10),
+        (1001, 1001, 990, 11),  # at least 1 %
+        (1001, 1000, 1000, 0),  # one word is unknown already
+        (99, 99, 98, 1),
+        (2, 2, 1, 1),
+        (1, 10, 1, 0),  # a side of a single type keeps it
+        (0, 10, 0, 0),
+    ],
+)
+def test_the_rarest_hundredth_teaches_unk(types: int, shortlist: int, kept: int, left_out: int) -> None:
+    counts = Counter({b"%d" % i: 1 + i for i in range(types)})
+    vocabulary, n = most_frequent(counts, shortlist)
+    assert (len(vocabulary.words), n) == (kept, left_out)
+    assert set(vocabulary.words) == {b"%d" % i for i in range(types - kept, types)}, "the most frequent are kept"
+
+
+def test_corpus_is_counted_by_ascii_blanks() -> None:
+    lines = [b"a b\tb\r\n", b"\n", b" c\xc2\xa0d  a", b"\x85 \xe2\x80\xa8"]
+    assert count_words(lines) == {b"a": 2, b"b": 2, b"c\xc2\xa0d": 1, b"\x85": 1, b"\xe2\x80\xa8": 1}
+
+
+@given(st.dictionaries(WORD, st.integers(0, 10**12)))
+def test_format_and_read_are_inverse_for_all_bytes(tmp_path_factory: pytest.TempPathFactory, words: dict[bytes, int]) -> None:
+    vocabulary = Vocabulary(tuple(words), tuple(words.values()))
+    path = tmp_path_factory.getbasetemp() / "side.vocab"
+    path.write_bytes(format_vocabulary(vocabulary))
+    assert read_vocabulary(str(path)) == vocabulary
+
+
+@pytest.mark.parametrize(
+    "word", [b"UNK", b"</s>", b"\xff\xfe", b"\xc2\xa0", b"\xe2\x80\xa8", b"\x85", b"\r", b"a\r", b"|||", b"\0"]
+)
+def test_odd_words_survive_the_file(tmp_path: Path, word: bytes) -> None:
+    vocabulary = Vocabulary((word, b"x"), (7, 5))
+    path = tmp_path / "side.vocab"
+    path.write_bytes(format_vocabulary(vocabulary))
+    assert path.read_bytes() == word + b"\t7\nx\t5\n"
+    assert read_vocabulary(str(path)) == vocabulary
+
+
+@pytest.mark.parametrize("word", [b"BZhang", b"BZh9", b"\x1f\x8b", b"\xfd7zXZ", b"(\xb5/\xfd"])
+def test_first_word_that_looks_like_the_start_of_a_compressed_file(tmp_path: Path, word: bytes) -> None:
+    vocabulary = Vocabulary((word, b"x"), (7, 5))
+    path = tmp_path / "side.vocab"
+    path.write_bytes(format_vocabulary(vocabulary))
+    assert read_vocabulary(str(path)) == vocabulary
+
+
+def test_words_without_counts_and_without_last_newline(tmp_path: Path) -> None:
+    path = tmp_path / "side.vocab"
+    path.write_bytes(b"a\nb\t3\nc")
+    assert read_vocabulary(str(path)) == Vocabulary((b"a", b"b", b"c"), (0, 3, 0))
+
+
+LAYOUT = "write one word, a tab and a count a line"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"a\t1\n\nb\t1\n", f"2: '' is no word; {LAYOUT}"),
+        (b"a\t1\n\t3\n", f"2: '' is no word; {LAYOUT}"),
+        (b"a b\t1\n", f"1: 'a b' is no word; {LAYOUT}"),
+        (b"a\t2\nb\t1\na\t1\n", "3: 'a' stands twice; name every word once"),
+        (b"a\tmany\n", f"1: count 'many'; {LAYOUT}"),
+        (b"a\t-1\n", f"1: count '-1'; {LAYOUT}"),
+        (b"a\t1\t2\n", rf"1: count '1\t2'; {LAYOUT}"),
+        (b"a\t1\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
+        (b"a\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
+        (b"a\t\xd9\xa3\n", f"1: count '٣'; {LAYOUT}"),
+    ],
+)
+def test_bad_files(tmp_path: Path, data: bytes, text: str) -> None:
+    path = tmp_path / "side.vocab"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read_vocabulary(str(path))
+    assert str(caught.value) == f"{path}:{text}"
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_vocabulary(str(tmp_path / "none"))
+    assert str(caught.value) == f"{tmp_path / 'none'}: No such file or directory"
