@@ -86,6 +86,8 @@ def table_output(out: str) -> Iterator[TableWriter]:
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as error:
+        if not writer.rows and isinstance(error, OptionError):
+            raise
         with contextlib.suppress(OSError):
             sys.stdout.buffer.flush()
         raise IncompleteOutput(writer.rows) from error

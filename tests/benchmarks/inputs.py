@@ -1,0 +1,55 @@
+"""What the benchmarks run on: the real table when it lies beside the repository, else the demo's, and models of any size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.fileio import open_input
+from phrase_rescore.model import PAPER_SIZES, ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.pairs import EncodedPairs, Ragged
+from phrase_rescore.phrase_table import parse_row
+from phrase_rescore.vocabulary import most_frequent
+
+ROOT = Path(__file__).resolve().parents[2]
+REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"
+DEMO = ROOT / "build" / "demo" / "phrase-table.gz"
+
+
+def table() -> Path:
+    path = REAL if REAL.exists() else DEMO
+    if not path.exists():
+        raise SystemExit("no table to measure on: run `make demo` first")
+    return path
+
+
+def middle_rows(path: Path, rows: int, total: int = 3_330_185) -> list[bytes]:
+    """Consecutive rows from the middle of the real table; the first ones of another."""
+    start = (total - rows) // 2 if path == REAL else 0
+    with open_input(str(path)) as stream:
+        return [line.rstrip(b"\n") for line in islice(stream, start, start + rows)]
+
+
+def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint:
+    """A model with random weights and a shortlist counted over every tenth row: speed does not depend on training."""
+    src: Counter[bytes] = Counter()
+    tgt: Counter[bytes] = Counter()
+    with open_input(str(path)) as stream:
+        for line in islice(stream, 0, None, 10):
+            row = parse_row(line.rstrip(b"\n"))
+            src.update(row.src)
+            tgt.update(row.tgt)
+    src_vocab, tgt_vocab = (most_frequent(counts, shortlist)[0] for counts in (src, tgt))
+    model = RNNEncoderDecoder(ModelConfig(len(src_vocab), len(tgt_vocab), **{**PAPER_SIZES, **sizes}))
+    initialise(model, 1, paper=False)
+    return Checkpoint(model.requires_grad_(False), src_vocab, tgt_vocab, (0.1, 0.1), {}, "benchmark")
+
+
+def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
+    parsed = [parse_row(row) for row in rows]
+    return EncodedPairs(
+        Ragged.of(checkpoint.src_vocab.encode(row.src) for row in parsed),
+        Ragged.of(checkpoint.tgt_vocab.encode(row.tgt) for row in parsed),
+    )
