@@ -75,9 +75,8 @@ def main() -> None:
     }
     config, n = checkpoint.model.config, len(pairs)
     macs = {"plain": unshared(config, pairs), "plain, sorted": unshared(config, pairs), "ours": shared(config, pairs)}
-    print(
-        f"{path.name}: {n:,} rows; minimal count {macs['ours'] / n / 1e6:.1f} M a pair, unshared {macs['plain'] / n / 1e6:.1f} M"
-    )
+    counts = f"minimal count {macs['ours'] / n / 1e6:.1f} M a pair, unshared {macs['plain'] / n / 1e6:.1f} M"
+    print(f"{path.name}: {n:,} rows; {counts}")
     plain.log_probs(pairs.take(np.arange(min(n, 1024))))  # warm up
     peaks, seconds, scores = [], {name: [] for name in runs}, {}
     for _ in range(options.rounds):
