@@ -24,7 +24,7 @@ State = tuple[Tensor, ...]
 
 def rows_of(state: State, index: Tensor) -> State:
     """The state's rows of an index (m,): every tensor (n, …) becomes (m, …)."""
-    return tuple(part[index] for part in state)
+    return tuple(part.index_select(0, index) for part in state)
 
 
 def _gates(parameter: Tensor, hidden: int, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:

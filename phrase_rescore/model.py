@@ -122,8 +122,8 @@ class Encoder(nn.Module):
         ended_rows: list[NDArray[np.int64]] = []
         for level in prefix_levels(with_eos(sources)):
             parents = torch.from_numpy(place[level.parents])
-            projected = self.cell.project(state)[parents]
-            state = self.cell.step(projected, rows_of(state, parents), word_rows[torch.from_numpy(level.words)])
+            projected = self.cell.project(state).index_select(0, parents)
+            state = self.cell.step(projected, rows_of(state, parents), word_rows.index_select(0, torch.from_numpy(level.words)))
             ends = level.words == EOS
             row_of = np.empty(len(level.words), dtype=np.int64)
             row_of[level.nodes] = level.rows

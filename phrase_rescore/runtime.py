@@ -28,18 +28,26 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def keep_freed_memory(keep: bool = True) -> None:
+    """Whether glibc keeps freed blocks; by default it gives large ones back to the kernel at once.
+
+    Then mapping and clearing the pages of every large temporary takes as long as the arithmetic on it.
+    """
+    size = 1 << 30 if keep else 128 << 10  # glibc's own thresholds
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, size)
+        mallopt(_M_TRIM_THRESHOLD, size)
+
+
 def prepare(threads: int) -> None:
-    """Readies torch for heavy work; call it before anything is computed.
+    """Readies torch for heavy work on ``threads`` cores; call it before anything is computed.
 
     Denormal numbers (the running averages of rarely seen words, softmax tails) count as 0: they would cost a hundred times
-    a normal number. glibc keeps freed blocks and does not give them back to the kernel at once: otherwise mapping and clearing
-    the pages of every large temporary takes as long as the arithmetic on it.
+    a normal number.
     """
     import torch
 
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, 1 << 30)
-        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
+    keep_freed_memory()

@@ -60,8 +60,12 @@ class Scorer:
         levels = prefix_levels(pairs.tgt, source_of)
         for t in range(len(levels) + 1):
             # The state of every prefix of t words, and what follows from it
-            state = cell.step(projected[parents], rows_of(state, parents), self._tgt_rows[last_words])
-            g = decoder.low_rank(state, self._out_rows[last_words], out_context[torch.from_numpy(source)])
+            state = cell.step(
+                projected.index_select(0, parents), rows_of(state, parents), self._tgt_rows.index_select(0, last_words)
+            )
+            g = decoder.low_rank(
+                state, self._out_rows.index_select(0, last_words), out_context.index_select(0, torch.from_numpy(source))
+            )
             log_z = log_normaliser(g, decoder.G_l, decoder.b_G)
             ends = lengths[rows] == t
             eos = ((g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - log_z).double().numpy()
@@ -78,7 +82,7 @@ class Scorer:
             going_on, place = np.unique(level.parents, return_inverse=True)
             index = torch.from_numpy(going_on)
             state, parents = rows_of(state, index), torch.from_numpy(place)
-            projected = cell.project(state, context[torch.from_numpy(source[going_on])])
+            projected = cell.project(state, context.index_select(0, torch.from_numpy(source[going_on])))
             source = source[level.parents]
         return result
 

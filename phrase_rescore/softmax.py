@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 ROWS = 128  # rows at a time: their logits (7.5 MB at K = 15,002) should stay in the last-level cache
+TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 _SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither overflowed nor lost a term that matters
 
 
@@ -76,10 +77,23 @@ def cross_entropy(g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor) -> Tensor:
 
 
 def log_normaliser(g: Tensor, G_l: Tensor, b: Tensor) -> Tensor:
-    """log Σ_k exp(G_l g + b)_k for every row of g (n, R): (n,), natural log."""
+    """log Σ_k exp(G_l g + b)_k for every row of g (n, R): (n,), natural log. No gradient.
+
+    Accumulated over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, so that no block's logits are ever
+    written to memory.
+    """
     out = g.new_empty(len(g))
-    for start in range(0, len(g), ROWS):
-        rows = slice(start, start + ROWS)
-        _, mass, shift = _exponentials(g[rows], G_l, b)
-        out[rows] = mass.log_().add_(shift)
+    tile = g.new_empty(TILE_SYMBOLS * min(TILE_ROWS, len(g)))
+    for start in range(0, len(g), TILE_ROWS):
+        rows = g[start : start + TILE_ROWS]
+        mass = g.new_zeros(len(rows))
+        for k in range(0, len(G_l), TILE_SYMBOLS):
+            symbols = slice(k, k + TILE_SYMBOLS)
+            e = tile[: len(G_l[symbols]) * len(rows)].view(-1, len(rows))
+            torch.mm(G_l[symbols], rows.T, out=e)
+            mass += e.add_(b[symbols].unsqueeze(1)).exp_().sum(0)
+        log_z = out[start : start + TILE_ROWS]
+        torch.log(mass, out=log_z)
+        if not ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():  # logits so far out need their largest taken off first
+            torch.logsumexp(torch.addmm(b, rows, G_l.T), 1, out=log_z)
     return out

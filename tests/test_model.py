@@ -133,3 +133,28 @@ def test_initialisation_of_the_paper():
             assert not weight.any(), name
         else:
             assert 0.008 < weight.std().item() < 0.012, name
+
+
+def test_logits_far_out_are_normalised_without_overflow():
+    """exp would overflow at 88 and vanish at -88; the sums must not."""
+    generator = torch.Generator().manual_seed(0)
+    g = torch.randn(5, 3, generator=generator)
+    G_l, targets = torch.randn(40, 3, generator=generator), torch.arange(5)
+    for offset in (-500.0, 500.0):
+        b = torch.full((40,), offset)
+        b[7] += 200.0
+        expected = torch.logsumexp((g @ G_l.T).double() + b.double(), 1)
+        assert torch.allclose(log_normaliser(g, G_l, b).double(), expected, rtol=1e-6)
+        leaf = g.clone().requires_grad_(True)
+        loss = cross_entropy(leaf, G_l, b, targets)
+        plain = torch.nn.functional.cross_entropy((g @ G_l.T + b).double(), targets, reduction="sum")
+        assert loss.item() == pytest.approx(plain.item(), rel=1e-5)
+        loss.backward()
+        assert torch.isfinite(leaf.grad).all()
+
+
+def test_the_normaliser_over_several_tiles():
+    generator = torch.Generator().manual_seed(0)
+    g = torch.randn(1100, 4, generator=generator, dtype=torch.float64)
+    G_l, b = (torch.randn(2500, *shape, generator=generator, dtype=torch.float64) for shape in ((4,), ()))
+    assert torch.allclose(log_normaliser(g, G_l, b), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from phrase_rescore.model import RNNEncoderDecoder
 from phrase_rescore.pairs import EncodedPairs, Ragged
@@ -65,7 +66,7 @@ class PlainScorer:
             h = z * h + (1 - z) * torch.tanh(words[:, t, 2 * H :] + r * shared[:, 2 * H :])
             deep = h @ w["output.O_h"].T + e[:, t] @ w["output.O_y"].T + out
             s = torch.maximum(deep[:, 0::2], deep[:, 1::2])
-            logits = s @ w["output.G_r"].T @ w["output.G_l"].T + w["output.b_G"]
+            logits = linear(s @ w["output.G_r"].T, w["output.G_l"], w["output.b_G"])
             log_p = torch.log_softmax(logits, 1).gather(1, ids[:, t, None]).squeeze(1)
             total += torch.where(mask[:, t], log_p, 0.0)
         return total
