@@ -1,10 +1,10 @@
-# make test, make demo: each makes what it needs, in $(VENV); nothing is installed elsewhere.
+# make test, make demo, make bench: each makes what it needs, in $(VENV); nothing is installed elsewhere.
 VENV ?= .venv
 BUILD ?= build
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: test lint demo docs clean
+.PHONY: test lint demo bench docs clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,11 @@ test: lint
 
 demo: $(VENV)/installed
 	examples/demo/run.sh $(VENV) $(BUILD)/demo
+
+bench: $(VENV)/installed
+	mkdir -p $(BUILD)/bench
+	$(BIN)/python tests/benchmarks/bench_scoring.py --json $(BUILD)/bench/scoring.json
+	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py

@@ -17,7 +17,8 @@ from phrase_rescore.errors import InputError, OptionError, RescoreError, RowErro
 from phrase_rescore.fields import words
 from phrase_rescore.fileio import Block, SideFile, atomic_output, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.phrase_table import TableRow, parse_row
-from phrase_rescore.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
+from phrase_rescore.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order, table_output
+from phrase_rescore.runtime import no_cycle_collection
 from phrase_rescore.vocabulary_fit import fit_warnings
 
 _JUDGED_ROWS = 1000  # rows looked at for columns that are ours already
@@ -201,6 +202,7 @@ def annotate(
     strict: bool = False,
     expect_rows: int | None = None,
     block_rows: int = BLOCK_ROWS,
+    gzip_level: str = GZIP_LEVEL,
     on_read: Callable[[int], object] | None = None,
     on_block: Callable[[Statistics], None] = lambda statistics: None,
     warn: Callable[[str], None] = lambda message: None,
@@ -211,7 +213,7 @@ def annotate(
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output. A file
     appears under its name only when all is well.
     """
-    form = Format(**{**form.__dict__, "gzip_level": gzip_level_of(files.out)})
+    form = Format(**{**form.__dict__, "gzip_level": gzip_level_of(files.out, gzip_level)})
     start = time.monotonic()
     signature = scorer_of(files.model_dir).checkpoint.signature
     table = display_name(files.table)
@@ -227,7 +229,7 @@ def annotate(
             run.warnings.append(message)
             warn(message)
         sidecar = _sidecar(files.columns_path, _columns(form, n_scores, signature))
-        with table_output(files.out) as out, sidecar, run.dropped:
+        with no_cycle_collection(), table_output(files.out) as out, sidecar, run.dropped:
             for data, statistics in in_order(executor, annotator, blocks, in_flight=jobs + 2):
                 out.write(data, statistics.rows)
                 run.add(statistics)

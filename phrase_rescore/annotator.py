@@ -11,13 +11,19 @@ import math
 import os
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain, count, pairwise
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import CONFIG, load
 from phrase_rescore.errors import InputError, ModelError, RowError, shown
 from phrase_rescore.fileio import Block, gzip_member
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.phrase_table import TableRow, has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.pairs import EncodedPairs
+from phrase_rescore.phrase_table import TableRow, has_irregular_blanks, parse_rows, with_all_scores, with_single_blanks
 from phrase_rescore.runtime import one_thread
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.vocabulary import UNK
@@ -39,16 +45,7 @@ class Format:
     fix_blanks: bool = False
     drop_bad_rows: bool = False
     allow_untrained_unk: bool = False
-    gzip_level: int | None = None  # None: plain bytes
-
-    def score(self, log_p: float) -> bytes:
-        """The score column of a natural log-probability.
-
-        >>> Format().score(-3.25), Format().score(-1000.0), Format(scale="log").score(-3.25)
-        (b'0.03877421', b'1.2e-38', b'-3.25')
-        """
-        value = log_p if self.scale == "log" else math.exp(min(0.0, max(log_p, MIN_LOG_P)))
-        return b"%.*g" % (self.digits, value)
+    gzip_level: str | None = None  # None: plain bytes
 
     def count(self, n: int) -> bytes:
         """The column of a number of unknown words.
@@ -57,6 +54,17 @@ class Format:
         (b'1', b'7.389056', b'2')
         """
         return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
+
+    def columns(self, log_p: NDArray[np.float64], unknown: Sequence[int]) -> list[bytes]:
+        """Both columns of every row, each with the blank before it, from natural log-probabilities (n,).
+
+        >>> Format().columns(np.array([-3.25, -1000.0]), [0, 1]), Format(scale="log").columns(np.array([-3.25]), [2])
+        ([b' 0.03877421 1', b' 1.2e-38 2.718282'], [b' -3.25 2'])
+        """
+        values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
+        counts = {n: self.count(n) for n in set(unknown)}
+        digits = self.digits
+        return [b" %.*g %b" % (digits, x, counts[n]) for x, n in zip(values.tolist(), unknown, strict=True)]
 
 
 @dataclass
@@ -127,77 +135,71 @@ class Annotator:
         if scorer.checkpoint.signature != self.signature:
             raise ModelError(f"{self.model_dir}: the model has changed since annotation began; start again")
         statistics = Statistics()
-        rows = self._parse(Block(number, first_row, data), statistics)
-        src_vocab, tgt_vocab = scorer.checkpoint.src_vocab, scorer.checkpoint.tgt_vocab
-        src = [src_vocab.encode(row.src) for _, row in rows]
-        tgt = [tgt_vocab.encode(row.tgt) for _, row in rows]
-        unknown = self._count_words(rows, src, tgt, scorer.checkpoint.unk_shares, statistics)
-        log_p = scorer.log_probs(EncodedPairs(Ragged.of(src), Ragged.of(tgt))).tolist()
+        lines, rows = self._parse(first_row, data, statistics)
+        pairs = scorer.encode_words([row.src for row in rows], [row.tgt for row in rows])
+        unknown = self._count_words(lines, rows, pairs, scorer.checkpoint.unk_shares, statistics)
+        log_p = scorer.log_probs(pairs)
         if self.format.scale == "exp":
-            statistics.clamped_scores = sum(x < MIN_LOG_P for x in log_p)
+            statistics.clamped_scores = int((log_p < MIN_LOG_P).sum())
             statistics.clamped_counts = sum(n > MAX_COUNT for n in unknown)
-        out = b"\n".join(
-            with_scores(row.fields, self.format.replace, b" %b %b" % (self.format.score(x), self.format.count(n)))
-            for (_, row), x, n in zip(rows, log_p, unknown, strict=True)
-        )
-        last_kept = bool(rows) and rows[-1][0] == first_row + statistics.rows + statistics.dropped - 1
+        out = b"\n".join(with_all_scores(rows, self.format.replace, self.format.columns(log_p, unknown)))
+        last_kept = bool(rows) and lines[-1] == first_row + statistics.rows + statistics.dropped - 1
         if rows and (data.endswith(b"\n") or not last_kept):
             out += b"\n"
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
-    def _parse(self, block: Block, statistics: Statistics) -> list[tuple[int, TableRow]]:
-        """The block's valid rows with their numbers."""
-        rows = []
-        for line, data in enumerate(block.rows(), block.first_row):
-            try:
-                row = parse_row(data, self.n_scores)
-            except RowError as error:
-                if not self.format.drop_bad_rows:
-                    raise error.at(self.table, line) from None
-                statistics.dropped += 1
-                statistics.dropped_rows.append((line, data))
-                continue
-            if has_irregular_blanks(row.fields[2]):
-                statistics.irregular_blanks += 1
-                if self.format.fix_blanks:
-                    row.fields[2] = with_single_blanks(row.fields[2])
-            rows.append((line, row))
-        return rows
+    def _parse(self, first_row: int, data: bytes, statistics: Statistics) -> tuple[list[int], list[TableRow]]:
+        """The block's valid rows and, beside them, their numbers."""
+        parsed = list(parse_rows(data, self.n_scores))
+        lines, rows = list(range(first_row, first_row + len(parsed))), cast(list[TableRow], parsed)
+        if any(isinstance(row, RowError) for row in parsed):
+            lines, rows = [], []
+            for line, row, raw in zip(count(first_row), parsed, Block(0, first_row, data).rows(), strict=False):
+                if isinstance(row, TableRow):
+                    lines.append(line)
+                    rows.append(row)
+                elif not self.format.drop_bad_rows:
+                    raise row.at(self.table, line)
+                else:
+                    statistics.dropped_rows.append((line, raw))
+            statistics.dropped = len(statistics.dropped_rows)
+        if has_irregular_blanks(data):  # somewhere; in which scores?
+            for row in rows:
+                if has_irregular_blanks(row.fields[2]):
+                    statistics.irregular_blanks += 1
+                    if self.format.fix_blanks:
+                        row.fields[2] = with_single_blanks(row.fields[2])
+        return lines, rows
 
     def _count_words(
         self,
-        rows: list[tuple[int, TableRow]],
-        src: list[list[int]],
-        tgt: list[list[int]],
+        lines: list[int],
+        rows: list[TableRow],
+        pairs: EncodedPairs,
         unk_shares: tuple[float, float],
         statistics: Statistics,
     ) -> list[int]:
-        """Fills in the counts of words and sources; returns the number of unknown words that each row's column shows."""
+        """Fills in the counts of words and sources; returns the unknown words that each row's column shows."""
         statistics.rows = len(rows)
-        src_unknown, tgt_unknown = [ids.count(UNK) for ids in src], [ids.count(UNK) for ids in tgt]
-        statistics.src_words, statistics.tgt_words = sum(map(len, src)), sum(map(len, tgt))
-        statistics.src_unknown, statistics.tgt_unknown = sum(src_unknown), sum(tgt_unknown)
+        src_unknown, tgt_unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
+        statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
+        statistics.src_unknown, statistics.tgt_unknown = int(src_unknown.sum()), int(tgt_unknown.sum())
         for side, share, counts in (("source", unk_shares[0], src_unknown), ("target", unk_shares[1], tgt_unknown)):
-            if share == 0 and not self.format.allow_untrained_unk and any(counts):
-                line, row = next(item for item, n in zip(rows, counts, strict=True) if n)
+            if share == 0 and not self.format.allow_untrained_unk and counts.any():
+                place = int((counts > 0).argmax())
+                phrase = rows[place].src if side == "source" else rows[place].tgt
                 raise InputError(
                     self.table,
-                    f"{shown(b' '.join(row.src if side == 'source' else row.tgt))} has a {side} word that the model does not "
-                    "know, and its UNK was never trained",
+                    f"{shown(b' '.join(phrase))} has a {side} word that the model does not know, and its UNK was never trained",
                     "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk",
-                    line,
+                    lines[place],
                 )
-        for line, row in rows:
-            if line > FIT_ROWS:
-                break
-            statistics.src_seen.update(row.src)
-            statistics.tgt_seen.update(row.tgt)
-        previous: list[bytes] | None = None
-        for _, row in rows:
-            statistics.sources += row.src != previous
-            previous = row.src
+        if lines and lines[0] <= FIT_ROWS:
+            looked_at = rows[: FIT_ROWS + 1 - lines[0]]
+            statistics.src_seen.update(chain.from_iterable(row.src for row in looked_at))
+            statistics.tgt_seen.update(chain.from_iterable(row.tgt for row in looked_at))
+        statistics.sources = sum(a.src != b.src for a, b in pairwise(rows)) + bool(rows)
         if rows:
-            statistics.first_source, statistics.last_source = b" ".join(rows[0][1].src), b" ".join(rows[-1][1].src)
-        if self.format.unknown_side == "both":
-            return [a + b for a, b in zip(src_unknown, tgt_unknown, strict=True)]
-        return src_unknown if self.format.unknown_side == "input" else tgt_unknown
+            statistics.first_source, statistics.last_source = b" ".join(rows[0].src), b" ".join(rows[-1].src)
+        shown_unknown = {"output": tgt_unknown, "input": src_unknown, "both": src_unknown + tgt_unknown}
+        return cast(list[int], shown_unknown[self.format.unknown_side].tolist())

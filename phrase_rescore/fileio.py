@@ -203,10 +203,17 @@ def count_rows(path: str) -> int:
     return newlines + (last != b"\n")
 
 
-def gzip_member(data: bytes, level: int) -> bytes:
-    """One whole gzip member: no file name, mtime 0, so the same bytes whenever and wherever it is made."""
-    compressor = zlib.compressobj(level, zlib.DEFLATED, 31)
-    return compressor.compress(data) + compressor.flush()
+GZIP_LEVELS = ("fast", *"123456789")
+
+
+def gzip_member(data: bytes, level: str) -> bytes:
+    """One whole gzip member: no file name, mtime 0, so the same bytes whenever and wherever it is made.
+
+    ``level`` is one of GZIP_LEVELS: zlib's, or ``fast``, ISA-L's level 1: a tenth of the time of 6, files a quarter larger.
+    """
+    codec, number = (isal_zlib, 1) if level == "fast" else (zlib, int(level))
+    compressor = codec.compressobj(number, zlib.DEFLATED, 31)
+    return bytes(compressor.compress(data) + compressor.flush())
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,26 @@ class Ragged:
         return Ragged(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets)
 
     @classmethod
-    def of(cls, sequences: Iterable[Sequence[int]]) -> Ragged:
-        listed = list(sequences)
-        offsets = np.concatenate(([0], np.cumsum([len(s) for s in listed], dtype=np.int64)))
-        ids = np.fromiter((id for s in listed for id in s), np.int32, int(offsets[-1]))
-        return cls(ids, offsets.astype(np.int64))
+    def of(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
+        """Sequences of word ids."""
+        return cls._flat(sequences, chain.from_iterable(sequences))
+
+    @classmethod
+    def of_words(cls, phrases: Sequence[Sequence[bytes]], vocabulary: Vocabulary) -> Ragged:
+        """The ids of phrases given as words."""
+        return cls._flat(phrases, map(vocabulary.ids.__getitem__, chain.from_iterable(phrases)))
+
+    @classmethod
+    def _flat(cls, sequences: Sequence[Sequence[object]], ids: Iterable[int]) -> Ragged:
+        offsets = np.zeros(len(sequences) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, sequences), np.int64, len(sequences)), out=offsets[1:])
+        return cls(np.fromiter(ids, np.int32, int(offsets[-1])), offsets)
+
+    def counts_of(self, id: int) -> NDArray[np.int64]:
+        """How often an id stands in each sequence: (sequences,)."""
+        running = np.zeros(len(self.ids) + 1, dtype=np.int64)
+        np.cumsum(self.ids == id, out=running[1:])
+        return running[self.offsets[1:]] - running[self.offsets[:-1]]
 
 
 @dataclass(frozen=True)
@@ -84,8 +99,8 @@ class DistinctPairs:
 
     def encode(self, src: Vocabulary, tgt: Vocabulary) -> EncodedPairs:
         return EncodedPairs(
-            Ragged.of(src.encode(a.split(b" ")) for a, _ in self.pairs),
-            Ragged.of(tgt.encode(b.split(b" ")) for _, b in self.pairs),
+            Ragged.of_words([a.split(b" ") for a, _ in self.pairs], src),
+            Ragged.of_words([b.split(b" ") for _, b in self.pairs], tgt),
         )
 
     def held_out(self, most: int) -> NDArray[np.bool_]:

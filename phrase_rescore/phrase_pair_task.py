@@ -30,7 +30,7 @@ def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
         if len(group) > 1:
             other.update((group[a], group[b]) for a, b in zip(order, np.roll(order, 1), strict=True))
     rows = np.array([i for i, source in enumerate(sources) if source in other], dtype=np.int64)
-    return EncodedPairs(Ragged.of(other[sources[i]] for i in rows), pairs.tgt.take(rows))
+    return EncodedPairs(Ragged.of([other[sources[i]] for i in rows]), pairs.tgt.take(rows))
 
 
 @torch.no_grad()

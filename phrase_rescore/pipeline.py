@@ -12,7 +12,7 @@ from typing import BinaryIO, TypeVar
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.fileio import Block, atomic_output
 
-GZIP_LEVEL = 6
+GZIP_LEVEL = "6"
 BLOCK_ROWS = 8192  # rows of a block, and of a gzip member
 
 Result = TypeVar("Result")
@@ -48,14 +48,14 @@ def in_order(executor: Executor, function: BlockFunction[Result], blocks: Iterab
             future.cancel()
 
 
-def gzip_level_of(out: str) -> int | None:
+def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
     """The gzip level for an output of this name: None (plain) unless it ends in ``.gz``, as Moses decides by the name.
 
     Raises OptionError for names of formats that Moses does not read.
     """
     if out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
         raise OptionError(f"cannot write {out}: Moses loads plain tables and .gz")
-    return GZIP_LEVEL if out.endswith(".gz") else None
+    return level if out.endswith(".gz") else None
 
 
 class TableWriter:

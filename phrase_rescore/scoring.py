@@ -7,7 +7,7 @@ Scores are exact: they are those of the pairs scored one by one, up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -100,8 +100,12 @@ class Scorer:
     def encode(self, pairs: Iterable[tuple[bytes, bytes]]) -> EncodedPairs:
         """Phrases as bytes, words between ASCII blanks, to word ids."""
         listed = [(words(src), words(tgt)) for src, tgt in pairs]
-        src, tgt = self.checkpoint.src_vocab, self.checkpoint.tgt_vocab
-        return EncodedPairs(Ragged.of(src.encode(a) for a, _ in listed), Ragged.of(tgt.encode(b) for _, b in listed))
+        return self.encode_words([src for src, _ in listed], [tgt for _, tgt in listed])
+
+    def encode_words(self, src: Sequence[Sequence[bytes]], tgt: Sequence[Sequence[bytes]]) -> EncodedPairs:
+        """The same for phrases that are words already."""
+        known = self.checkpoint
+        return EncodedPairs(Ragged.of_words(src, known.src_vocab), Ragged.of_words(tgt, known.tgt_vocab))
 
     def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:
         """Natural log p(target | source), EOS included, of (source, target) phrases given as tokenized bytes: (n,).

@@ -10,6 +10,7 @@ from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.fileio import Block, display_name, gzip_member, open_input, read_blocks
 from phrase_rescore.phrase_table import parse_row, with_scores
 from phrase_rescore.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
+from phrase_rescore.runtime import no_cycle_collection
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Stripper:
 
     table: str
     columns: int
-    gzip_level: int | None
+    gzip_level: str | None
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, int]:
         rows = Block(number, first_row, data).rows()
@@ -43,7 +44,7 @@ def strip(
 ) -> int:
     """Writes the table without its last ``columns`` scores and returns the number of rows."""
     stripper = Stripper(display_name(table), columns, gzip_level_of(out))
-    with open_input(table, on_read) as stream, table_output(out) as output:
+    with no_cycle_collection(), open_input(table, on_read) as stream, table_output(out) as output:
         for data, rows in in_order(executor, stripper, read_blocks(stream, BLOCK_ROWS), in_flight=jobs + 2):
             output.write(data, rows)
         if not output.rows:

@@ -18,6 +18,13 @@ FIRST_WORD = 2
 UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK can be learnt, if the shortlist would hold all
 
 
+class _Ids(dict[bytes, int]):
+    """Word to id; whatever is not in it is UNK."""
+
+    def __missing__(self, word: bytes) -> int:
+        return UNK
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The words of one side with ids from 2 on; EOS and UNK are ids 0 and 1 by position, not by any spelling.
@@ -30,7 +37,7 @@ class Vocabulary:
     ids: Mapping[bytes, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ids", {word: id for id, word in enumerate(self.words, FIRST_WORD)})
+        object.__setattr__(self, "ids", _Ids((word, id) for id, word in enumerate(self.words, FIRST_WORD)))
 
     def __len__(self) -> int:
         """The number of ids: words, EOS and UNK."""
@@ -38,8 +45,7 @@ class Vocabulary:
 
     def encode(self, phrase: Sequence[bytes]) -> list[int]:
         """The ids of a phrase's words, without EOS."""
-        get = self.ids.get
-        return [get(word, UNK) for word in phrase]
+        return list(map(self.ids.__getitem__, phrase))
 
 
 def most_frequent(counts: Counter[bytes], shortlist: int) -> tuple[Vocabulary, int]:

@@ -42,4 +42,4 @@ def random_pairs(n: int, seed: int = 0, top: int = 5, longest: int = 6) -> list[
 
 
 def encoded(pairs) -> EncodedPairs:
-    return EncodedPairs(Ragged.of(src for src, _ in pairs), Ragged.of(tgt for _, tgt in pairs))
+    return EncodedPairs(Ragged.of([src for src, _ in pairs]), Ragged.of([tgt for _, tgt in pairs]))

@@ -50,6 +50,6 @@ def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint
 def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
     parsed = [parse_row(row) for row in rows]
     return EncodedPairs(
-        Ragged.of(checkpoint.src_vocab.encode(row.src) for row in parsed),
-        Ragged.of(checkpoint.tgt_vocab.encode(row.tgt) for row in parsed),
+        Ragged.of_words([row.src for row in parsed], checkpoint.src_vocab),
+        Ragged.of_words([row.tgt for row in parsed], checkpoint.tgt_vocab),
     )
