@@ -89,8 +89,11 @@ class Statistics:
 
     def __iadd__(self, other: Statistics) -> Statistics:
         joined = self.last_source is not None and self.last_source == other.first_source
-        for f in fields(self)[:12]:
-            setattr(self, f.name, getattr(self, f.name) + getattr(other, f.name))
+        for f in fields(self):
+            if isinstance(mine := getattr(self, f.name), Counter):
+                mine.update(getattr(other, f.name))
+            elif isinstance(mine, int):
+                setattr(self, f.name, mine + getattr(other, f.name))
         self.sources -= joined
         self.first_source = self.first_source if self.first_source is not None else other.first_source
         self.last_source = other.last_source if other.last_source is not None else self.last_source
