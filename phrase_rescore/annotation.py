@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from phrase_rescore.annotator import FIT_ROWS, Annotator, Format, Statistics, scorer_of
@@ -213,7 +213,7 @@ def annotate(
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output. A file
     appears under its name only when all is well.
     """
-    form = Format(**{**form.__dict__, "gzip_level": gzip_level_of(files.out, gzip_level)})
+    form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
     start = time.monotonic()
     signature = scorer_of(files.model_dir).checkpoint.signature
     table = display_name(files.table)
