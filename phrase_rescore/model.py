@@ -218,8 +218,6 @@ def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[Pac
     return PackedPhrases.of(with_eos(pairs.src), device), PackedPhrases.of(with_eos(pairs.tgt), device)
 
 
-PAPER_SIZES = {"hidden": 1000, "embedding": 100, "maxout": 500, "rank": 100}  # section 4.1
-PAPER_SHORTLIST = 15_000
 PAPER_PARAMETERS = 18_274_602  # 18,250,600 weights and 24,002 biases, with 15,000 words + UNK + EOS a side
 
 

@@ -8,8 +8,6 @@ from oracle import log_prob
 
 from phrase_rescore.model import (
     PAPER_PARAMETERS,
-    PAPER_SHORTLIST,
-    PAPER_SIZES,
     ModelConfig,
     RNNEncoderDecoder,
     initialise,
@@ -21,9 +19,9 @@ from phrase_rescore.softmax import cross_entropy, log_normaliser
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
     paper = PRESETS["paper"]
-    assert {name: getattr(paper, name) for name in PAPER_SIZES} == PAPER_SIZES
-    assert (paper.shortlist, paper.batch_size, paper.optimizer, paper.objective) == (PAPER_SHORTLIST, 64, "adadelta", "sum")
-    config = ModelConfig(PAPER_SHORTLIST + 2, PAPER_SHORTLIST + 2, **PAPER_SIZES)
+    assert (paper.hidden, paper.embedding, paper.maxout, paper.rank) == (1000, 100, 500, 100)
+    assert (paper.shortlist, paper.batch_size, paper.optimizer, paper.objective) == (15_000, 64, "adadelta", "sum")
+    config = ModelConfig(15_002, 15_002, paper.hidden, paper.embedding, paper.maxout, paper.rank)
     assert config.parameters() == PAPER_PARAMETERS == 18_250_600 + 24_002
 
 

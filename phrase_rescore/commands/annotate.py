@@ -7,6 +7,7 @@ import os
 import click
 
 from phrase_rescore.commands.options import model_option, on_bad_row_option, quiet_option
+from phrase_rescore.fileio import GZIP_LEVELS
 from phrase_rescore.runtime import usable_cores
 
 
@@ -40,7 +41,7 @@ from phrase_rescore.runtime import usable_cores
 )
 @click.option(
     "--gzip-level",
-    type=click.Choice(["fast", *"123456789"]),
+    type=click.Choice(GZIP_LEVELS),
     default="6",
     show_default=True,
     help="How hard to compress: fast takes a tenth of the time of 6, and files are a quarter larger.",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.fileio import open_input
-from phrase_rescore.model import PAPER_SIZES, ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.phrase_table import parse_row
+from phrase_rescore.presets import PRESETS
 from phrase_rescore.vocabulary import most_frequent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,9 @@ def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint
             src.update(row.src)
             tgt.update(row.tgt)
     src_vocab, tgt_vocab = (most_frequent(counts, shortlist)[0] for counts in (src, tgt))
-    model = RNNEncoderDecoder(ModelConfig(len(src_vocab), len(tgt_vocab), **{**PAPER_SIZES, **sizes}))
+    paper = PRESETS["paper"]
+    all_sizes = {name: sizes.get(name, getattr(paper, name)) for name in ("hidden", "embedding", "maxout", "rank")}
+    model = RNNEncoderDecoder(ModelConfig(len(src_vocab), len(tgt_vocab), **all_sizes))
     initialise(model, 1, paper=False)
     return Checkpoint(model.requires_grad_(False), src_vocab, tgt_vocab, (0.1, 0.1), {}, "benchmark")
 
