@@ -13,19 +13,20 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from itertools import chain, count, pairwise
+from itertools import islice
+from operator import ne
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import CONFIG, load
-from phrase_rescore.errors import InputError, ModelError, RowError, shown
+from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.fileio import Block, gzip_member
 from phrase_rescore.pairs import EncodedPairs
-from phrase_rescore.phrase_table import TableRow, has_irregular_blanks, parse_rows, with_all_scores, with_single_blanks
 from phrase_rescore.runtime import one_thread
 from phrase_rescore.scoring import Scorer
+from phrase_rescore.table_blocks import TableBlock, parse_block
 from phrase_rescore.vocabulary import UNK
 
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
@@ -138,71 +139,48 @@ class Annotator:
         if scorer.checkpoint.signature != self.signature:
             raise ModelError(f"{self.model_dir}: the model has changed since annotation began; start again")
         statistics = Statistics()
-        lines, rows = self._parse(first_row, data, statistics)
-        pairs = scorer.encode_words([row.src for row in rows], [row.tgt for row in rows])
-        unknown = self._count_words(lines, rows, pairs, scorer.checkpoint.unk_shares, statistics)
+        table = parse_block(Block(number, first_row, data), self.n_scores, self.format.fix_blanks)
+        if table.bad and not self.format.drop_bad_rows:
+            line, _, error = table.bad[0]
+            raise error.at(self.table, line)
+        statistics.dropped_rows, statistics.dropped = [(line, row) for line, row, _ in table.bad], len(table.bad)
+        statistics.irregular_blanks = table.irregular_blanks
+        pairs = scorer.encode_phrases(table.src, table.tgt)
+        unknown = self._count_words(table, pairs, scorer.checkpoint.unk_shares, statistics)
         log_p = scorer.log_probs(pairs)
         if self.format.scale == "exp":
             statistics.clamped_scores = int((log_p < MIN_LOG_P).sum())
             statistics.clamped_counts = sum(n > MAX_COUNT for n in unknown)
-        out = b"\n".join(with_all_scores(rows, self.format.replace, self.format.columns(log_p, unknown)))
-        last_kept = bool(rows) and lines[-1] == first_row + statistics.rows + statistics.dropped - 1
-        if rows and (data.endswith(b"\n") or not last_kept):
+        out = b"\n".join(table.write(self.format.replace, self.format.columns(log_p, unknown)))
+        last_kept = bool(table.lines) and table.lines[-1] == first_row + statistics.rows + statistics.dropped - 1
+        if table.lines and (data.endswith(b"\n") or not last_kept):
             out += b"\n"
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
-    def _parse(self, first_row: int, data: bytes, statistics: Statistics) -> tuple[list[int], list[TableRow]]:
-        """The block's valid rows and, beside them, their numbers."""
-        parsed = list(parse_rows(data, self.n_scores))
-        lines, rows = list(range(first_row, first_row + len(parsed))), cast(list[TableRow], parsed)
-        if any(isinstance(row, RowError) for row in parsed):
-            lines, rows = [], []
-            for line, row, raw in zip(count(first_row), parsed, Block(0, first_row, data).rows(), strict=False):
-                if isinstance(row, TableRow):
-                    lines.append(line)
-                    rows.append(row)
-                elif not self.format.drop_bad_rows:
-                    raise row.at(self.table, line)
-                else:
-                    statistics.dropped_rows.append((line, raw))
-            statistics.dropped = len(statistics.dropped_rows)
-        if has_irregular_blanks(data):  # somewhere; in which scores?
-            for row in rows:
-                if has_irregular_blanks(row.fields[2]):
-                    statistics.irregular_blanks += 1
-                    if self.format.fix_blanks:
-                        row.fields[2] = with_single_blanks(row.fields[2])
-        return lines, rows
-
     def _count_words(
-        self,
-        lines: list[int],
-        rows: list[TableRow],
-        pairs: EncodedPairs,
-        unk_shares: tuple[float, float],
-        statistics: Statistics,
+        self, table: TableBlock, pairs: EncodedPairs, unk_shares: tuple[float, float], statistics: Statistics
     ) -> list[int]:
         """Fills in the counts of words and sources; returns the unknown words that each row's column shows."""
-        statistics.rows = len(rows)
+        statistics.rows = len(table.lines)
         src_unknown, tgt_unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
         statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
         statistics.src_unknown, statistics.tgt_unknown = int(src_unknown.sum()), int(tgt_unknown.sum())
         for side, share, counts in (("source", unk_shares[0], src_unknown), ("target", unk_shares[1], tgt_unknown)):
             if share == 0 and not self.format.allow_untrained_unk and counts.any():
                 place = int((counts > 0).argmax())
-                phrase = rows[place].src if side == "source" else rows[place].tgt
+                phrase = table.src[place] if side == "source" else table.tgt[place]
                 raise InputError(
                     self.table,
-                    f"{shown(b' '.join(phrase))} has a {side} word that the model does not know, and its UNK was never trained",
+                    f"{shown(phrase)} has a {side} word that the model does not know, and its UNK was never trained",
                     "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk",
-                    lines[place],
+                    table.lines[place],
                 )
-        if lines and lines[0] <= FIT_ROWS:
-            looked_at = rows[: FIT_ROWS + 1 - lines[0]]
-            statistics.src_seen.update(chain.from_iterable(row.src for row in looked_at))
-            statistics.tgt_seen.update(chain.from_iterable(row.tgt for row in looked_at))
-        statistics.sources = sum(a.src != b.src for a, b in pairwise(rows)) + bool(rows)
-        if rows:
-            statistics.first_source, statistics.last_source = b" ".join(rows[0].src), b" ".join(rows[-1].src)
+        if table.lines and table.lines[0] <= FIT_ROWS:
+            looked_at = slice(FIT_ROWS + 1 - table.lines[0])
+            statistics.src_seen.update(b" ".join(table.src[looked_at]).split(b" "))
+            statistics.tgt_seen.update(b" ".join(table.tgt[looked_at]).split(b" "))
+        statistics.sources = sum(map(ne, table.src, islice(table.src, 1, None))) + bool(table.src)
+        if table.src:
+            statistics.first_source, statistics.last_source = table.src[0], table.src[-1]
         shown_unknown = {"output": tgt_unknown, "input": src_unknown, "both": src_unknown + tgt_unknown}
         return cast(list[int], shown_unknown[self.format.unknown_side].tolist())

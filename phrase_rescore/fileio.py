@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import zstandard
 from isal import igzip, isal_zlib
+from zlib_ng import zlib_ng
 
 from phrase_rescore.errors import InputError, OptionError
 
@@ -209,9 +210,9 @@ GZIP_LEVELS = ("fast", *"123456789")
 def gzip_member(data: bytes, level: str) -> bytes:
     """One whole gzip member: no file name, mtime 0, so the same bytes whenever and wherever it is made.
 
-    ``level`` is one of GZIP_LEVELS: zlib's, or ``fast``, ISA-L's level 1: a tenth of the time of 6, files a quarter larger.
+    ``level`` is one of GZIP_LEVELS: zlib's, done by zlib-ng, or ``fast``, ISA-L's level 1.
     """
-    codec, number = (isal_zlib, 1) if level == "fast" else (zlib, int(level))
+    codec, number = (isal_zlib, 1) if level == "fast" else (zlib_ng, int(level))
     compressor = codec.compressobj(number, zlib.DEFLATED, 31)
     return bytes(compressor.compress(data) + compressor.flush())
 

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,17 @@ class Ragged:
     def of_words(cls, phrases: Sequence[Sequence[bytes]], vocabulary: Vocabulary) -> Ragged:
         """The ids of phrases given as words."""
         return cls._flat(phrases, map(vocabulary.ids.__getitem__, chain.from_iterable(phrases)))
+
+    @classmethod
+    def of_phrases(cls, phrases: Sequence[bytes], vocabulary: Vocabulary) -> Ragged:
+        """The ids of phrases given as words between single blanks: ``of_words`` without a list for every phrase."""
+        text = b"\n".join(phrases)
+        spaces = np.frombuffer(text, np.uint8)
+        spaces = spaces[(spaces == ord(" ")) | (spaces == ord("\n"))]
+        n = len(spaces) + 1 if phrases else 0
+        ids = np.fromiter(map(vocabulary.ids.get, text.replace(b"\n", b" ").split(b" "), repeat(UNK)), np.int32, n)
+        ends = np.flatnonzero(spaces == ord("\n")) + 1  # the words before every end of a phrase but the last
+        return cls(ids, np.concatenate(([0], ends, [n] if phrases else [])).astype(np.int64))
 
     @classmethod
     def _flat(cls, sequences: Sequence[Sequence[object]], ids: Iterable[int]) -> Ragged:

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from phrase_rescore.errors import RowError, shown
@@ -75,38 +73,6 @@ def parse_row(row: bytes, n_scores: int | None = None) -> TableRow:
     return TableRow(src, tgt, found, fields)
 
 
-@functools.lru_cache
-def _exactly(n_scores: int) -> re.Pattern[bytes]:
-    return re.compile(rb"[ \t]*" + NUMBER + rb"(?:[ \t]+" + NUMBER + rb"){%d}[ \t\r]*" % (n_scores - 1))
-
-
-def parse_rows(data: bytes, n_scores: int) -> Iterator[TableRow | RowError]:
-    """``parse_row`` of every row of a block, errors returned and not raised: the same rows in a fifth of the time.
-
-    A row is taken the quick way where that cannot differ; any doubt is left to ``parse_row``.
-    """
-    rows = data.split(b"\n")
-    if not rows[-1]:
-        rows.pop()
-    if any(byte in data for byte in (b"\r", b"\x0b", b"\x0c")):  # bytes.split() would cut words there
-        quick = None
-    else:
-        quick = _exactly(n_scores).fullmatch
-    brackets = b"]" in data
-    for row in rows:
-        if quick and not (brackets and b"]" in row):
-            fields = split_fields(row, 3)
-            if len(fields) > 2 and quick(fields[2]):
-                src, tgt = fields[0].split(), fields[1].split()
-                if src and tgt:
-                    yield TableRow(src, tgt, n_scores, fields)
-                    continue
-        try:
-            yield parse_row(row, n_scores)
-        except RowError as error:
-            yield error
-
-
 def with_scores(fields: list[bytes], drop: int, append: bytes) -> bytes:
     """The row with the last ``drop`` scores gone and ``append`` (which brings its leading blank) after the last one.
 
@@ -114,16 +80,6 @@ def with_scores(fields: list[bytes], drop: int, append: bytes) -> bytes:
     b'a ||| b ||| 0.5 0.25 1 ||| 0-0 ||| 1 1 1'
     """
     return SEPARATOR.join((*fields[:2], replace_tail(fields[2], drop, append), *fields[3:]))
-
-
-def with_all_scores(rows: Sequence[TableRow], drop: int, appended: Sequence[bytes]) -> Iterator[bytes]:
-    """``with_scores`` of many rows. Scores that end in a single blank, nearly all, are taken the short way."""
-    for (_, _, _, fields), append in zip(rows, appended, strict=True):
-        if drop or fields[2][-1:] != b" " or fields[2][-2:-1] in BLANKS_AND_CR:
-            yield with_scores(fields, drop, append)
-        else:
-            fields[2] = fields[2][:-1] + append + b" "
-            yield SEPARATOR.join(fields)
 
 
 def has_irregular_blanks(scores: bytes) -> bool:

@@ -99,13 +99,13 @@ class Scorer:
 
     def encode(self, pairs: Iterable[tuple[bytes, bytes]]) -> EncodedPairs:
         """Phrases as bytes, words between ASCII blanks, to word ids."""
-        listed = [(words(src), words(tgt)) for src, tgt in pairs]
-        return self.encode_words([src for src, _ in listed], [tgt for _, tgt in listed])
+        listed = [(b" ".join(words(src)), b" ".join(words(tgt))) for src, tgt in pairs]
+        return self.encode_phrases([src for src, _ in listed], [tgt for _, tgt in listed])
 
-    def encode_words(self, src: Sequence[Sequence[bytes]], tgt: Sequence[Sequence[bytes]]) -> EncodedPairs:
-        """The same for phrases that are words already."""
+    def encode_phrases(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> EncodedPairs:
+        """The same for phrases with single blanks between their words."""
         known = self.checkpoint
-        return EncodedPairs(Ragged.of_words(src, known.src_vocab), Ragged.of_words(tgt, known.tgt_vocab))
+        return EncodedPairs(Ragged.of_phrases(src, known.src_vocab), Ragged.of_phrases(tgt, known.tgt_vocab))
 
     def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:
         """Natural log p(target | source), EOS included, of (source, target) phrases given as tokenized bytes: (n,).

@@ -16,7 +16,6 @@ from phrase_rescore.errors import RowError, shown
 from phrase_rescore.phrase_table import (
     has_irregular_blanks,
     parse_row,
-    parse_rows,
     phrase_words,
     with_scores,
     with_single_blanks,
@@ -194,23 +193,3 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
         strip(str(table), str(tmp_path / "out"), 2, executor, 1)
     assert str(caught.value) == f"{table}:2: 2 scores, of which 2 cannot go; at least one must stay"
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
-
-
-PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b""]
-VALID = [b"a ||| b ||| 1", b"a  b|||c||| 0.5 1 ||| 0-0", b" a\t||| b ||| 1 1 1 ", b"a\xa0 ||| ] ||| 0 1"]
-
-
-@given(
-    st.lists(st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), st.sampled_from(VALID))), st.integers(1, 3)
-)
-def test_rows_of_a_block_are_parsed_as_each_by_itself(rows: list[bytes], n_scores: int) -> None:
-    """The quick way and the exact one agree on every row, valid or not."""
-
-    def exactly(row: bytes) -> object:
-        try:
-            return parse_row(row, n_scores)
-        except RowError as error:
-            return str(error)
-
-    found = [str(row) if isinstance(row, RowError) else row for row in parse_rows(b"".join(r + b"\n" for r in rows), n_scores)]
-    assert found == [exactly(row) for row in rows]

@@ -44,7 +44,7 @@ from phrase_rescore.runtime import usable_cores
     type=click.Choice(GZIP_LEVELS),
     default="6",
     show_default=True,
-    help="How hard to compress: fast takes a tenth of the time of 6, and files are a quarter larger.",
+    help="How hard to compress: fast takes an eighth of the time of 6, and files are a quarter larger.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Blocks scored at a time.  [default: all usable cores]")
 @quiet_option

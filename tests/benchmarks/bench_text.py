@@ -26,10 +26,10 @@ from phrase_rescore.annotation import Files, annotate
 from phrase_rescore.annotator import Format, scorer_of
 from phrase_rescore.checkpoint import save
 from phrase_rescore.fileio import gzip_member, open_input, read_blocks
-from phrase_rescore.phrase_table import parse_rows, with_all_scores
 from phrase_rescore.pipeline import BLOCK_ROWS
 from phrase_rescore.runtime import prepare
 from phrase_rescore.scoring import Scorer
+from phrase_rescore.table_blocks import parse_block
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
@@ -64,13 +64,13 @@ def stages(folder: str, scorer: Scorer) -> dict[str, float]:
         return value
 
     for block in blocks:
-        parsed = stage("split, check", lambda data=block.data: list(parse_rows(data, 4)))
-        stage("words to ids", lambda p=parsed: scorer.encode_words([row.src for row in p], [row.tgt for row in p]))
-        columns = stage("format", lambda p=parsed: Format().columns(np.full(len(p), -3.25), [0] * len(p)))
-        out = stage("join", lambda p=parsed, c=columns: b"\n".join(with_all_scores(p, 0, c)))
+        parsed = stage("split, check", lambda block=block: parse_block(block, 4))
+        stage("words to ids", lambda p=parsed: scorer.encode_phrases(p.src, p.tgt))
+        columns = stage("format", lambda p=parsed: Format().columns(np.full(len(p.src), -3.25), [0] * len(p.src)))
+        out = stage("join", lambda p=parsed, c=columns: b"\n".join(p.write(0, c)))
         for level in ("6", "fast"):
             stage(f"gzip {level}", lambda out=out, level=level: gzip_member(out, level))
-        rows += len(parsed)
+        rows += len(parsed.lines)
     return {name: 1e6 * spent / rows for name, spent in took.items()}
 
 

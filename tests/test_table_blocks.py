@@ -1,0 +1,78 @@
+"""Blocks by columns against the same rows one by one, and that plain blocks do take the quick way."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore import table_blocks
+from phrase_rescore.errors import RowError
+from phrase_rescore.fileio import Block
+from phrase_rescore.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.table_blocks import parse_block
+
+PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
+ODD = [b"a ||| b ||| 1", b"a  b|||c||| 0.5 1 ||| 0-0", b" a\t||| b ||| 1 1 1 ", b"a\xa0 ||| ] ||| 0 1", b"a ||| [b] ||| 1 1"]
+WORDS = st.lists(
+    st.sampled_from([b"a", b"b\r", b"|", b"[", b"]", b"[]x", b"\xe2\x80\xa8", b"||", b"0-0"]), min_size=1, max_size=3
+)
+PHRASES = WORDS.map(b" ".join)
+SCORES = st.lists(st.sampled_from([b"1", b"0.5", b"1e-05", b".5", b"1.", b"inf", b"1_0"][:5]), min_size=2, max_size=2).map(
+    b" ".join
+)
+TAILS = [b"0-0 ||| 1 1 1 ||| |||", b"||| 1 1 1", b"", b" ", b"0-0"]
+
+
+def row_of(src: bytes, tgt: bytes, scores: bytes, tail: bytes | None) -> bytes:
+    return b" ||| ".join((src, tgt, scores) if tail is None else (src, tgt, scores, tail))
+
+
+BROKEN = st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)
+PLAIN = st.builds(row_of, PHRASES, PHRASES, SCORES, st.sampled_from(TAILS))
+SHORT = st.builds(row_of, PHRASES, PHRASES, SCORES, st.none())
+BLOCKS = st.one_of(
+    st.lists(PLAIN, min_size=1),
+    st.lists(SHORT, min_size=1),
+    st.tuples(st.lists(PLAIN), st.one_of(BROKEN, st.sampled_from(ODD)), st.lists(PLAIN)).map(lambda t: [*t[0], t[1], *t[2]]),
+    st.lists(st.one_of(BROKEN, st.sampled_from(ODD)), min_size=1),
+)
+
+
+@given(BLOCKS, st.sampled_from([2, 2, 2, 1, 3]), st.integers(0, 1), st.booleans(), st.booleans())
+def test_rows_of_a_block_are_those_taken_one_by_one(
+    rows: list[bytes], n_scores: int, drop: int, fix: bool, newline: bool
+) -> None:
+    drop = min(drop, n_scores - 1)
+    data = b"\n".join(rows) + b"\n" * (newline or not rows[-1])
+    found = parse_block(Block(3, 41, data), n_scores, fix)
+    expected, bad, irregular = [], [], 0
+    for line, row in enumerate(rows, 41):
+        try:
+            parsed = parse_row(row, n_scores)
+        except RowError as error:
+            bad.append((line, row, str(error)))
+            continue
+        irregular += has_irregular_blanks(parsed.fields[2])
+        fields = [*parsed.fields[:2], with_single_blanks(parsed.fields[2]) if fix else parsed.fields[2], *parsed.fields[3:]]
+        expected.append((line, b" ".join(parsed.src), b" ".join(parsed.tgt), with_scores(fields, drop, b" 0.25 %d" % line)))
+    written = found.write(drop, [b" 0.25 %d" % line for line in found.lines])
+    assert list(zip(found.lines, found.src, found.tgt, written, strict=True)) == expected
+    assert [(line, row, str(error)) for line, row, error in found.bad] == bad
+    assert found.irregular_blanks == irregular
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [b"a b ||| c ||| 1 0.5 ||| 0-0 ||| 1 1 1 ||| |||", b"a b ||| c d ||| 1e-05 .5 |||  ||| 2 2\t1"],
+        [b"a ||| b ||| 1 1", b"c ||| d ||| 0.5 2"],
+        [b"a] [ ||| [ b] ||| 1 1 ||| x"],
+    ],
+)
+def test_plain_blocks_take_the_quick_way(rows: list[bytes]) -> None:
+    with mock.patch.object(table_blocks, "_by_rows", side_effect=AssertionError("row by row")):
+        block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
+    assert block.write(0, [b" 0.25 1"] * len(rows)) == [with_scores(parse_row(row).fields, 0, b" 0.25 1") for row in rows]
