@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from phrase_rescore.annotator import FIT_ROWS, Annotator, Format, Statistics, scorer_of
+from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Statistics
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.fields import words
 from phrase_rescore.fileio import Block, SideFile, atomic_output, count_rows, display_name, open_input, read_blocks
@@ -50,6 +50,7 @@ class Summary:
 
     statistics: Statistics
     signature: str
+    how: str  # it was computed
     seconds: float
     warnings: list[str]
     dropped: str  # how many rows, where they are kept, the first lines
@@ -78,6 +79,7 @@ class Summary:
             )
         if s.dropped:
             lines.append(self.dropped)
+        lines.append(f"scored {self.how}")
         return [*lines, *(f"warning: {warning}" for warning in self.warnings), f"model: {self.signature}"]
 
 
@@ -163,7 +165,7 @@ class _Run:
 
     def __init__(self, files: Files, annotator: Annotator, strict: bool, warn: Callable[[str], None]) -> None:
         self.files, self.strict, self.warn = files, strict, warn
-        self.scorer = scorer_of(annotator.model_dir)
+        self.scorer = annotator.compute.scorer(annotator.model_dir)
         self.statistics, self.warnings = Statistics(), list[str]()
         self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
         self._fit_checked = False
@@ -198,6 +200,7 @@ def annotate(
     form: Format,
     executor: Executor,
     jobs: int,
+    compute: Compute = ONE_CORE,
     *,
     strict: bool = False,
     expect_rows: int | None = None,
@@ -215,14 +218,14 @@ def annotate(
     """
     form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
     start = time.monotonic()
-    signature = scorer_of(files.model_dir).checkpoint.signature
+    signature = compute.scorer(files.model_dir).checkpoint.signature
     table = display_name(files.table)
     with open_input(files.table, on_read) as stream:
         first, blocks = _first_rows(read_blocks(stream, block_rows), table, form)
         n_scores = first[0].n_scores
         if form.replace >= n_scores:
             raise OptionError(f"--replace {form.replace}: {table} has only {n_scores} scores, and at least one must stay")
-        annotator = Annotator(table, files.model_dir, signature, n_scores, form)
+        annotator = Annotator(table, files.model_dir, signature, n_scores, form, compute)
         run = _Run(files, annotator, strict, warn)
         if not form.replace and _looks_annotated(first):
             message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
@@ -238,4 +241,7 @@ def annotate(
             if expect_rows is not None and run.statistics.rows != expect_rows:
                 raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")
     seconds = time.monotonic() - start
-    return Summary(run.statistics, signature, seconds, run.warnings, run.dropped.summary())
+    how = f"on {', '.join(compute.devices)} in {compute.precision}, {jobs} x {compute.threads} threads"
+    if small := [d for i, d in enumerate(compute.devices) if compute.scorer(files.model_dir, i).halved]:
+        run.warnings.append(f"{', '.join(small)} ran out of memory; smaller batches went through")
+    return Summary(run.statistics, signature, how, seconds, run.warnings, run.dropped.summary())

@@ -24,7 +24,7 @@ from phrase_rescore.checkpoint import CONFIG, load
 from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.fileio import Block, gzip_member
 from phrase_rescore.pairs import EncodedPairs
-from phrase_rescore.runtime import one_thread
+from phrase_rescore.runtime import use_threads
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.table_blocks import TableBlock, parse_block
 from phrase_rescore.vocabulary import UNK
@@ -104,12 +104,12 @@ class Statistics:
 _loading = threading.Lock()
 
 
-@functools.lru_cache(maxsize=4)
-def _load(model_dir: str, identity: tuple[int, int] | None) -> Scorer:
-    return Scorer(load(model_dir))
+@functools.lru_cache(maxsize=64)
+def _load(model_dir: str, identity: tuple[int, int] | None, device: str, precision: str) -> Scorer:
+    return Scorer(load(model_dir), device, precision)
 
 
-def scorer_of(model_dir: str) -> Scorer:
+def scorer_of(model_dir: str, device: str = "cpu", precision: str = "float32") -> Scorer:
     """The scorer of a model directory, loaded once a process and again when another model has taken its place."""
     try:
         found = os.stat(os.path.join(model_dir, CONFIG))
@@ -117,7 +117,23 @@ def scorer_of(model_dir: str) -> Scorer:
     except OSError:
         identity = None
     with _loading:
-        return _load(model_dir, identity)
+        return _load(model_dir, identity, device, precision)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Where scores are computed and how."""
+
+    devices: tuple[str, ...] = ("cpu",)  # blocks go to them in turn
+    threads: int = 1  # cores that score one block
+    precision: str = "float32"  # one of devices.PRECISIONS
+
+    def scorer(self, model_dir: str, block: int = 0) -> Scorer:
+        """The scorer of a block, by its number."""
+        return scorer_of(model_dir, self.devices[block % len(self.devices)], self.precision)
+
+
+ONE_CORE = Compute()
 
 
 @dataclass(frozen=True)
@@ -132,10 +148,11 @@ class Annotator:
     signature: str  # of the model that was meant: it must not change on disk meanwhile
     n_scores: int  # columns that every row must have
     format: Format
+    compute: Compute = ONE_CORE
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
-        one_thread()
-        scorer = scorer_of(self.model_dir)
+        use_threads(self.compute.threads)
+        scorer = self.compute.scorer(self.model_dir, number)
         if scorer.checkpoint.signature != self.signature:
             raise ModelError(f"{self.model_dir}: the model has changed since annotation began; start again")
         statistics = Statistics()

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from phrase_rescore.products import times
+
 State = tuple[Tensor, ...]
 
 
@@ -60,6 +62,8 @@ class Cell(nn.Module):
 class EncoderCell(Cell):
     """The encoder's unit, equations 5 to 8 of the paper: the reset gate acts before the recurrent product."""
 
+    PRODUCTS = ("U_gates", "U")
+
     def __init__(self, embedding: int, hidden: int) -> None:
         super().__init__(embedding, hidden)
         self.U_gates = nn.Parameter(torch.empty(2 * hidden, hidden))
@@ -77,19 +81,21 @@ class EncoderCell(Cell):
     def project(self, state: State, context: Tensor | None = None) -> Tensor:
         """U_z h and U_r h: (n, H) -> (n, 2 H). U (r ⊙ h) cannot be shared: r depends on the next word."""
         (h,) = state
-        return h @ self.U_gates.T
+        return times(h, self.U_gates)
 
     def step(self, projected: Tensor, state: State, word_row: Tensor) -> State:
         """From (n, 2 H), the state (n, H) and W e + b (n, 3 H) to the next state (n, H)."""
         (h,), H = state, self.hidden
         word_gates, word_candidate = word_row.split((2 * H, H), 1)
         z, r = torch.sigmoid(word_gates + projected).split(H, 1)  # z, r = σ(W e + U h)                 (6), (5)
-        candidate = torch.tanh(torch.addmm(word_candidate, r * h, self.U.T))  # h̃ = tanh(W e + U (r ⊙ h))    (8)
+        candidate = torch.tanh(times(r * h, self.U, word_candidate))  # h̃ = tanh(W e + U (r ⊙ h))    (8)
         return (torch.lerp(candidate, h, z),)  # h_t = z ⊙ h_{t-1} + (1 - z) ⊙ h̃                      (7)
 
 
 class DecoderCell(Cell):
     """The decoder's unit, appendix A: the reset gate acts after the recurrent product, and on the summary's part too."""
+
+    PRODUCTS = ("U", "V", "C")
 
     def __init__(self, embedding: int, hidden: int, summary: int) -> None:
         super().__init__(embedding, hidden)
@@ -106,16 +112,16 @@ class DecoderCell(Cell):
 
     def initial(self, c: Tensor) -> State:
         """h'_0 = tanh(V' c + b'_V): (n, H) -> one tensor (n, H)."""
-        return (torch.tanh(torch.addmm(self.b_V, c, self.V.T)),)
+        return (torch.tanh(times(c, self.V, self.b_V)),)
 
     def context(self, c: Tensor) -> Tensor:
         """C_z c, C_r c, C c: (n, H) -> (n, 3 H), the same for every target phrase and step of a source."""
-        return c @ self.C.T
+        return times(c, self.C)
 
     def project(self, state: State, context: Tensor | None = None) -> Tensor:
         """U' h' + C c for all three gates: (n, H), (n, 3 H) -> (n, 3 H)."""
         (h,) = state
-        return h @ self.U.T if context is None else torch.addmm(context, h, self.U.T)
+        return times(h, self.U, context)
 
     def step(self, projected: Tensor, state: State, word_row: Tensor) -> State:
         """From (n, 3 H), the state (n, H) and W' e + b' (n, 3 H) to the next state (n, H)."""

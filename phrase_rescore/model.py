@@ -12,6 +12,7 @@ Probabilities are in natural log throughout.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from torch.nn.functional import embedding
 from phrase_rescore.cells import DecoderCell, EncoderCell, State, rows_of
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.prefix_trees import prefix_levels
+from phrase_rescore.products import reduced, times
 from phrase_rescore.softmax import cross_entropy
 from phrase_rescore.vocabulary import EOS
 
@@ -81,6 +83,8 @@ def with_eos(phrases: Ragged) -> Ragged:
 class Encoder(nn.Module):
     """Maps source phrases to their summaries c = tanh(V h)."""
 
+    PRODUCTS = ("V",)
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.embedding = nn.Parameter(torch.empty(config.src_vocabulary, config.embedding))
@@ -90,7 +94,7 @@ class Encoder(nn.Module):
 
     def summary(self, state: State) -> Tensor:
         """c = tanh(V h + b_V), h being the state after EOS: (n, H) -> (n, H)."""
-        return torch.tanh(torch.addmm(self.b_V, state[0], self.V.T))
+        return torch.tanh(times(state[0], self.V, self.b_V))
 
     def forward(self, phrases: PackedPhrases) -> Tensor:
         """c of every phrase, in the caller's order: (n, H). Phrases end in EOS."""
@@ -116,27 +120,31 @@ class Encoder(nn.Module):
 
         ``word_rows`` is what ``word_rows()`` returned. No gradient is meant to flow.
         """
+        device = word_rows.device
         state = self.cell.initial(1)
         place = np.zeros(1, dtype=np.int64)  # where the state of a node of the level above stands; ended ones have none
         ended: list[State] = []
         ended_rows: list[NDArray[np.int64]] = []
         for level in prefix_levels(with_eos(sources)):
-            parents = torch.from_numpy(place[level.parents])
+            parents = torch.from_numpy(place[level.parents]).to(device)
             projected = self.cell.project(state).index_select(0, parents)
-            state = self.cell.step(projected, rows_of(state, parents), word_rows.index_select(0, torch.from_numpy(level.words)))
+            words = torch.from_numpy(level.words).to(device)
+            state = self.cell.step(projected, rows_of(state, parents), word_rows.index_select(0, words))
             ends = level.words == EOS
             row_of = np.empty(len(level.words), dtype=np.int64)
             row_of[level.nodes] = level.rows
-            ended.append(rows_of(state, torch.from_numpy(np.flatnonzero(ends))))
+            ended.append(rows_of(state, torch.from_numpy(np.flatnonzero(ends)).to(device)))
             ended_rows.append(row_of[ends])
-            state = rows_of(state, torch.from_numpy(np.flatnonzero(~ends)))
+            state = rows_of(state, torch.from_numpy(np.flatnonzero(~ends)).to(device))
             place = np.cumsum(~ends) - 1
-        order = torch.from_numpy(np.argsort(np.concatenate(ended_rows)))
+        order = torch.from_numpy(np.argsort(np.concatenate(ended_rows))).to(device)
         return self.summary(tuple(torch.cat(parts)[order] for parts in zip(*ended, strict=True)))
 
 
 class Decoder(nn.Module):
     """p(y_t | y_<t, c) for target phrases."""
+
+    PRODUCTS = ("O_h", "O_c")
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -153,11 +161,11 @@ class Decoder(nn.Module):
 
     def output_context(self, c: Tensor) -> Tensor:
         """O_c c + b_O, the same at every step of a source: (n, H) -> (n, 2 M)."""
-        return torch.addmm(self.b_O, c, self.O_c.T)
+        return times(c, self.O_c, self.b_O)
 
     def low_rank(self, state: State, word_row: Tensor, context: Tensor) -> Tensor:
         """g = G_r s of states (n, H), O_y e(y_{t-1}) (n, 2 M) and O_c c + b_O (n, 2 M): (n, R). Logits are G_l g + b_G."""
-        deep = torch.addmm(word_row + context, state[0], self.O_h.T)  # s' = O_h h' + O_y e(y_{t-1}) + O_c c
+        deep = times(state[0], self.O_h, word_row + context)  # s' = O_h h' + O_y e(y_{t-1}) + O_c c
         s = torch.maximum(deep[:, 0::POOL], deep[:, 1::POOL])  # s_i = max(s'_{2i-1}, s'_{2i})
         return s @ self.G_r.T
 
@@ -216,6 +224,23 @@ class RNNEncoderDecoder(nn.Module):
 def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
     """Source and target phrases with EOS, ready for the model."""
     return PackedPhrases.of(with_eos(pairs.src), device), PackedPhrases.of(with_eos(pairs.tgt), device)
+
+
+def for_scoring(model: RNNEncoderDecoder, device: str = "cpu", precision: str = "float32") -> RNNEncoderDecoder:
+    """The model on a device, its large products (each module's PRODUCTS) in a precision: a copy where anything changes.
+
+    The embeddings' part and the softmax stay in float32. A copy cannot be trained.
+    """
+    if device == "cpu" and precision == "float32":
+        return model
+    scoring = copy.deepcopy(model).requires_grad_(False).to(device)
+    if precision in ("bf16", "int8"):
+        for module in scoring.modules():
+            for name in getattr(module, "PRODUCTS", ()):
+                matrix = reduced(getattr(module, name), precision)
+                delattr(module, name)  # a parameter's place takes nothing but parameters
+                setattr(module, name, matrix)
+    return scoring
 
 
 PAPER_PARAMETERS = 18_274_602  # 18,250,600 weights and 24,002 biases, with 15,000 words + UNK + EOS a side

@@ -11,9 +11,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import torch
 
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, save
+from phrase_rescore.devices import resolve_device
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.fileio import SideFile, display_name, open_input
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
@@ -59,19 +59,6 @@ class Observer:
     on_read: Callable[[int], object] | None = None
     on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
     on_record: Callable[[dict[str, Any]], None] = lambda record: None
-
-
-def resolve_device(name: str) -> str:
-    """``auto`` to what there is. Raises OptionError for a device that is not there."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError:
-        raise OptionError(f"--device {name}: write auto, cpu, cuda or cuda:0") from None
-    if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
-        raise OptionError(f"--device {name}: torch sees no such device here; write auto or cpu")
-    return name
 
 
 def _read(options: Options, observer: Observer) -> DistinctPairs:

@@ -19,15 +19,15 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-def one_thread() -> None:
-    """Makes what this very thread computes its own work alone: torch keeps these settings for every thread apart.
+def use_threads(threads: int) -> None:
+    """On how many cores this very thread computes: torch keeps these settings for every thread apart.
 
     Results then do not depend on how many workers there are, nor on which of them did what.
     """
     import torch
 
     torch.set_flush_denormal(True)
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager

@@ -7,30 +7,45 @@ Scores are exact: they are those of the pairs scored one by one, up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from phrase_rescore.cells import rows_of
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.devices import check_precision
+from phrase_rescore.errors import RescoreError
 from phrase_rescore.fields import words
-from phrase_rescore.model import with_eos
+from phrase_rescore.model import for_scoring, with_eos
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.softmax import log_normaliser
 from phrase_rescore.vocabulary import EOS
 
-BATCH = 1024  # pairs that share: more share more, but their states leave the cache
+BATCH = 2048  # pairs that share: more share more, but their states leave the cache
+GPU_BATCH = 16384  # a GPU needs many rows to be busy
 
 
 class Scorer:
-    """Scores phrase pairs with a trained model. Safe to use from several threads; the same pairs give the same bits."""
+    """Scores phrase pairs with a trained model. Safe to use from several threads; the same pairs give the same bits.
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-        self._encoder, self._decoder = checkpoint.model.encoder, checkpoint.model.decoder
+    ``device``: cpu, cuda, cuda:1; ``precision``: one of devices.PRECISIONS. Pairs share their work within ``batch`` pairs
+    at a time, which is halved when the device runs out of memory.
+
+    Raises OptionError for a precision that the device does not have.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
+        check_precision(precision, device)
+        self.checkpoint, self.device, self.precision = checkpoint, device, precision
+        self.batch, self.halved = BATCH if device == "cpu" else GPU_BATCH, False
+        if device != "cpu":
+            torch.backends.cuda.matmul.allow_tf32 = precision in ("tf32", "bf16")
+        model = for_scoring(checkpoint.model, device, precision)
+        self._encoder, self._decoder = model.encoder, model.decoder
         with torch.inference_mode():
             embedding = torch.cat(
                 (self._decoder.embedding, self._decoder.embedding.new_zeros(1, self._decoder.embedding.shape[1]))
@@ -39,6 +54,9 @@ class Scorer:
             self._src_rows = self._encoder.word_rows()  # W e + b
             self._tgt_rows = self._decoder.cell.word_rows(embedding)  # W' e + b'
             self._out_rows = embedding @ self._decoder.O_y.T  # O_y e
+
+    def _index(self, rows: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(rows).to(self.device)
 
     @torch.inference_mode()
     def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
@@ -54,8 +72,8 @@ class Scorer:
         state = cell.initial(c)
         node_of, source = source_of, np.arange(len(c))  # of each row its node, of each node its source
         projected = cell.project(state, context)
-        last_words = torch.full((len(c),), self._start)
-        parents = torch.arange(len(c))
+        last_words = torch.full((len(c),), self._start, device=self.device)
+        parents = torch.arange(len(c), device=self.device)
         rows = np.arange(len(pairs))
         levels = prefix_levels(pairs.tgt, source_of)
         for t in range(len(levels) + 1):
@@ -64,33 +82,48 @@ class Scorer:
                 projected.index_select(0, parents), rows_of(state, parents), self._tgt_rows.index_select(0, last_words)
             )
             g = decoder.low_rank(
-                state, self._out_rows.index_select(0, last_words), out_context.index_select(0, torch.from_numpy(source))
+                state, self._out_rows.index_select(0, last_words), out_context.index_select(0, self._index(source))
             )
             log_z = log_normaliser(g, decoder.G_l, decoder.b_G)
             ends = lengths[rows] == t
-            eos = ((g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - log_z).double().numpy()
+            eos = ((g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - log_z).double().cpu().numpy()
             result[offsets[rows[ends]] + t] = eos[node_of[ends]]
             if t == len(levels):
                 break
             level = levels[t]
-            last_words, node_parents = torch.from_numpy(level.words), torch.from_numpy(level.parents)
+            last_words, node_parents = self._index(level.words), self._index(level.parents)
             logits = (g[node_parents] * decoder.G_l[last_words]).sum(1) + decoder.b_G[last_words]
-            log_p = (logits - log_z[node_parents]).double().numpy()
+            log_p = (logits - log_z[node_parents]).double().cpu().numpy()
             rows, node_of = level.rows, level.nodes
             result[offsets[rows] + t] = log_p[node_of]
             # Only prefixes that go on are projected
             going_on, place = np.unique(level.parents, return_inverse=True)
-            index = torch.from_numpy(going_on)
-            state, parents = rows_of(state, index), torch.from_numpy(place)
-            projected = cell.project(state, context.index_select(0, torch.from_numpy(source[going_on])))
+            state, parents = rows_of(state, self._index(going_on)), self._index(place)
+            projected = cell.project(state, context.index_select(0, self._index(source[going_on])))
             source = source[level.parents]
         return result
 
+    def _in_memory(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:
+        """``_word_log_probs`` of ``batch`` pairs at a time, and of half as many whenever the device has no memory left."""
+        start = 0
+        while start < len(pairs):
+            batch = self.batch
+            try:
+                part = self._word_log_probs(pairs.take(np.arange(start, min(start + batch, len(pairs)))))
+            except torch.OutOfMemoryError:
+                if batch == 1:
+                    raise RescoreError(
+                        f"{self.device}: out of memory for a single phrase pair; name another --device"
+                    ) from None
+                self.batch, self.halved = min(self.batch, batch // 2), True  # another thread may have halved it already
+                torch.cuda.empty_cache()
+                continue
+            yield part
+            start += batch
+
     def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Natural log p of every target word and, last, of EOS: those of pair i are ``flat[offsets[i]:offsets[i + 1]]``."""
-        starts = range(0, len(pairs), BATCH)
-        parts = [self._word_log_probs(pairs.take(np.arange(start, min(start + BATCH, len(pairs))))) for start in starts]
-        return np.concatenate((np.empty(0), *parts)), with_eos(pairs.tgt).offsets
+        return np.concatenate((np.empty(0), *self._in_memory(pairs))), with_eos(pairs.tgt).offsets
 
     def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """Natural log p(target | source) of every pair, EOS included: (n,)."""

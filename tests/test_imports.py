@@ -8,10 +8,10 @@ import phrase_rescore
 PACKAGE = Path(phrase_rescore.__file__).parent
 
 ORDER = [
-    "__init__", "errors", "runtime", "presets", "fileio", "fields", "phrase_table", "table_blocks", "pair_readers",
-    "vocabulary", "pairs", "prefix_trees", "cells", "softmax", "model", "checkpoint", "training", "phrase_pair_task",
-    "model_training", "scoring", "vocabulary_fit", "annotator", "pipeline", "annotation", "stripping", "commands", "cli",
-    "__main__",
+    "__init__", "errors", "runtime", "devices", "presets", "fileio", "fields", "phrase_table", "table_blocks", "pair_readers",
+    "vocabulary", "pairs", "prefix_trees", "products", "cells", "softmax", "model", "checkpoint", "training",
+    "phrase_pair_task", "model_training", "scoring", "vocabulary_fit", "annotator", "pipeline", "annotation", "stripping",
+    "commands", "cli", "__main__",
 ]  # fmt: skip
 
 HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu"}

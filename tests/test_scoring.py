@@ -4,7 +4,6 @@ import torch
 from models import encoded, random_pairs, small_checkpoint, weights
 from oracle import log_prob, word_log_probs
 
-from phrase_rescore import scoring
 from phrase_rescore.cells import Cell
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
@@ -27,10 +26,10 @@ def test_per_word_scores_are_the_oracle_s():
 
 
 @pytest.mark.parametrize("batch", [1, 3, 50])
-def test_batches_change_nothing_beyond_rounding(monkeypatch, batch):
+def test_batches_change_nothing_beyond_rounding(batch):
     scorer, pairs = Scorer(small_checkpoint()), encoded(random_pairs(200))
     whole = scorer.log_probs(pairs)
-    monkeypatch.setattr(scoring, "BATCH", batch)
+    scorer.batch = batch
     np.testing.assert_allclose(scorer.log_probs(pairs), whole, atol=1e-5)
 
 

@@ -7,6 +7,8 @@ import os
 import click
 
 from phrase_rescore.commands.options import model_option, on_bad_row_option, quiet_option
+from phrase_rescore.devices import PRECISIONS, check_precision, resolve_devices
+from phrase_rescore.errors import OptionError
 from phrase_rescore.fileio import GZIP_LEVELS
 from phrase_rescore.runtime import usable_cores
 
@@ -46,12 +48,24 @@ from phrase_rescore.runtime import usable_cores
     show_default=True,
     help="How hard to compress: fast takes an eighth of the time of 6, and files are a quarter larger.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Blocks scored at a time.  [default: all usable cores]")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=None, help="Blocks in work at a time.  [default: usable cores / threads]"
+)
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Cores that score one block.")
+@click.option(
+    "--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
+    help="Where to score. auto: every GPU, else the CPU. Several devices share the table's blocks.",
+)  # fmt: skip
+@click.option(
+    "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
+    help="Of the large products. tf32, bf16: GPUs (bf16: CPUs that have it). int8: CPUs. Faster, and log p differs a little.",
+)  # fmt: skip
 @quiet_option
 def command(
     table: str, model_dir: str, out: str, scale: str, digits: int, unknown_side: str, replace: int, fix_blanks: bool,
     on_bad_row: str, dropped: str | None, expect_rows: str | None, columns_json: str | None, strict: bool,
-    allow_untrained_unk: bool, block_size: int, gzip_level: str, jobs: int | None, quiet: bool,
+    allow_untrained_unk: bool, block_size: int, gzip_level: str, jobs: int | None, threads: int, device: str,
+    precision: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Append p(target | source) and exp(number of unknown words) to the scores of every row of TABLE ('-': standard
     input), in this order, always last. Rows in, rows out, same order; every other byte stays.
@@ -70,12 +84,19 @@ def command(
     from concurrent.futures import ThreadPoolExecutor
 
     from phrase_rescore.annotation import Files, annotate, expected_rows
-    from phrase_rescore.annotator import Format, Statistics
+    from phrase_rescore.annotator import Compute, Format, Statistics
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.runtime import prepare
 
-    jobs = jobs or usable_cores()
-    prepare(threads=1)  # a block is one core's work: more cores take more blocks
+    cores = usable_cores()
+    jobs = jobs or max(1, cores // threads)
+    if jobs * threads > cores:
+        raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
+    compute = Compute(resolve_devices(device), threads, precision)
+    for name in dict.fromkeys(compute.devices):
+        if warning := check_precision(precision, name):
+            say(f"warning: {warning}")
+    prepare(threads)
     form = Format(scale, digits, unknown_side, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
     bar = byte_bar((table,), quiet, os.path.basename(table))
 
@@ -85,7 +106,7 @@ def command(
     try:
         with ThreadPoolExecutor(jobs) as executor:
             summary = annotate(
-                Files(table, model_dir, out, columns_json, dropped), form, executor, jobs, strict=strict,
+                Files(table, model_dir, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
                 expect_rows=expected_rows(expect_rows), block_rows=block_size,
                 gzip_level=gzip_level, on_read=bar.update, on_block=on_block,
                 warn=lambda message: say(f"warning: {message}"),

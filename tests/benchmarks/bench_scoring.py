@@ -25,7 +25,7 @@ from macs import shared, unshared
 from plain import PlainScorer
 
 from phrase_rescore.pairs import EncodedPairs
-from phrase_rescore.runtime import keep_freed_memory, one_thread, prepare, usable_cores
+from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores, use_threads
 from phrase_rescore.scoring import BATCH, Scorer
 
 
@@ -43,7 +43,7 @@ def ours(scorer: Scorer, pairs: EncodedPairs, jobs: int, rows: int = BATCH) -> n
     """As annotate works: blocks side by side, each the work of one core."""
 
     def block(start: int) -> np.ndarray:
-        one_thread()
+        use_threads(1)
         return scorer.log_probs(pairs.take(np.arange(start, min(start + rows, len(pairs)))))
 
     with ThreadPoolExecutor(jobs) as executor:
