@@ -26,7 +26,9 @@ demo: $(VENV)/installed
 bench: $(VENV)/installed
 	mkdir -p $(BUILD)/bench
 	$(BIN)/python tests/benchmarks/bench_scoring.py --json $(BUILD)/bench/scoring.json
+	$(BIN)/python tests/benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
 	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json
+	$(BIN)/python tests/benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py

@@ -13,7 +13,7 @@ from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.fileio import Block, atomic_output
 
 GZIP_LEVEL = "6"
-BLOCK_ROWS = 8192  # rows of a block, and of a gzip member
+BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score
 
 Result = TypeVar("Result")
 BlockFunction = Callable[[int, int, bytes], Result]

@@ -39,7 +39,11 @@ from phrase_rescore.runtime import usable_cores
 @click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model.")
 @click.option("--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training.")
 @click.option(
-    "--block-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="ROWS", help="Rows of a unit of work."
+    "--block-size",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="ROWS",
+    help="Rows of a unit of work.  [default: 2048 on CPUs, 32768 on GPUs]",
 )
 @click.option(
     "--gzip-level",
@@ -64,7 +68,7 @@ from phrase_rescore.runtime import usable_cores
 def command(
     table: str, model_dir: str, out: str, scale: str, digits: int, unknown_side: str, replace: int, fix_blanks: bool,
     on_bad_row: str, dropped: str | None, expect_rows: str | None, columns_json: str | None, strict: bool,
-    allow_untrained_unk: bool, block_size: int, gzip_level: str, jobs: int | None, threads: int, device: str,
+    allow_untrained_unk: bool, block_size: int | None, gzip_level: str, jobs: int | None, threads: int, device: str,
     precision: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Append p(target | source) and exp(number of unknown words) to the scores of every row of TABLE ('-': standard
@@ -86,6 +90,7 @@ def command(
     from phrase_rescore.annotation import Files, annotate, expected_rows
     from phrase_rescore.annotator import Compute, Format, Statistics
     from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS
     from phrase_rescore.runtime import prepare
 
     cores = usable_cores()
@@ -96,6 +101,7 @@ def command(
     for name in dict.fromkeys(compute.devices):
         if warning := check_precision(precision, name):
             say(f"warning: {warning}")
+    default_block = BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS
     prepare(threads)
     form = Format(scale, digits, unknown_side, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
     bar = byte_bar((table,), quiet, os.path.basename(table))
@@ -107,7 +113,7 @@ def command(
         with ThreadPoolExecutor(jobs) as executor:
             summary = annotate(
                 Files(table, model_dir, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
-                expect_rows=expected_rows(expect_rows), block_rows=block_size,
+                expect_rows=expected_rows(expect_rows), block_rows=block_size or default_block,
                 gzip_level=gzip_level, on_read=bar.update, on_block=on_block,
                 warn=lambda message: say(f"warning: {message}"),
             )  # fmt: skip

@@ -1,0 +1,114 @@
+"""How the cost of scoring grows with hidden size, shortlist and block: figures and pictures.
+
+usage: bench_growth.py [--rows 8192] [--plain-rows 1024] [--json FILE] [--figures DIR]
+
+One size changes at a time, the others are the paper's. The plain scorer runs on the first rows of the same ones, right after
+ours, and sgemm right before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from bench_scoring import ours, sgemm, timed
+from inputs import encode, middle_rows, paper_model, table
+from macs import shared, unshared
+from plain import PlainScorer
+
+from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
+from phrase_rescore.scoring import BATCH, Scorer
+
+SERIES = {
+    "hidden units": ("hidden", (250, 500, 1000)),
+    "words in the target shortlist": ("shortlist", (5_000, 15_000, 50_000)),
+    "rows of a block": ("block", (256, 512, 1024, 2048, 4096)),
+}
+
+
+def measure(sizes: dict[str, int], rows: list[bytes], plain_rows: int) -> dict[str, float]:
+    """Pairs per second of ours and of the plain scorer, with our fraction of sgemm."""
+    cores = usable_cores()
+    block = sizes.pop("block", BATCH)
+    if "hidden" in sizes:  # maxout grows with it, as in the paper
+        sizes["maxout"] = sizes["hidden"] // 2
+    checkpoint = paper_model(table(), **sizes)
+    pairs = encode(rows, checkpoint)
+    scorer, plain = Scorer(checkpoint), PlainScorer(checkpoint.model)
+    scorer.batch = block
+    keep_freed_memory(True)
+    took, _ = timed(lambda: ours(scorer, pairs, cores, block))
+    torch.set_num_threads(cores)
+    keep_freed_memory(False)
+    peak = sgemm()
+    few = pairs.take(np.arange(plain_rows))
+    plain_took, _ = timed(lambda: plain.log_probs(few))
+    config, rate = checkpoint.model.config, len(pairs) / took
+    return {
+        "pairs_per_second": rate,
+        "plain_pairs_per_second": plain_rows / plain_took,
+        "ratio_to_plain": rate * plain_took / plain_rows,
+        "fraction_of_sgemm": 2 * shared(config, pairs) * rate / len(pairs) / 1e9 / peak,
+        "plain_fraction_of_sgemm": 2 * unshared(config, few) / plain_took / 1e9 / peak,
+        "sgemm_gflops": peak,
+    }
+
+
+def draw(results: dict[str, dict[int, dict[str, float]]], path: str) -> None:
+    figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharey="row", constrained_layout=True)
+    for column, (title, series) in enumerate(results.items()):
+        places = range(len(series))
+        values = list(series.values())
+        top, below = axes[0][column], axes[1][column]
+        for key, label in (("pairs_per_second", "ours"), ("plain_pairs_per_second", "plain")):
+            top.plot(places, [v[key] for v in values], "o-", label=label)
+        below.plot(places, [v["ratio_to_plain"] for v in values], "s-", color="tab:green", label="ours / plain")
+        below.plot(places, [10 * v["fraction_of_sgemm"] for v in values], "^-", color="tab:red", label="ours, tenths of sgemm")
+        top.set_yscale("log")
+        top.set_title(title)
+        below.set_ylim(bottom=0)
+        for axis in (top, below):
+            axis.grid(alpha=0.3)
+            axis.set_xticks(places, [f"{size:,}" for size in series])
+    axes[0][0].set_ylabel("pairs/s")
+    axes[1][0].set_ylabel("ratio")
+    axes[0][0].legend()
+    axes[1][0].legend()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=8192)
+    parser.add_argument("--plain-rows", type=int, default=1024)
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--figures", metavar="DIR")
+    options = parser.parse_args()
+    prepare(usable_cores())
+    rows = middle_rows(table(), options.rows)
+    results: dict[str, dict[int, dict[str, float]]] = {}
+    for title, (name, sizes) in SERIES.items():
+        print(f"{title:>30s}{'pairs/s':>9s}{'plain':>8s}{'ratio':>8s}{'of sgemm':>10s}{'plain':>8s}")
+        for size in sizes:
+            row = measure({name: size}, rows, options.plain_rows)
+            results.setdefault(title, {})[size] = row
+            speeds = f"{row['pairs_per_second']:9,.0f}{row['plain_pairs_per_second']:8,.0f}{row['ratio_to_plain']:8.2f}"
+            print(f"{size:30,d}{speeds}{row['fraction_of_sgemm']:10.0%}{row['plain_fraction_of_sgemm']:8.0%}", flush=True)
+    if options.json:
+        with open(options.json, "w") as stream:
+            json.dump(results, stream, indent=2)
+    if options.figures:
+        os.makedirs(options.figures, exist_ok=True)
+        draw(results, os.path.join(options.figures, "growth.png"))
+
+
+if __name__ == "__main__":
+    main()
