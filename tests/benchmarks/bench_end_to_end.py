@@ -71,11 +71,9 @@ def main() -> None:
         "process": process,
         "peak_memory_gb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6,
     }
-    print(
-        f"{len(rows):,} rows, {jobs} jobs: scorer alone {result['scorer_alone']:,.0f} rows/s, annotate {result['annotate']:,.0f}"
-    )
-    print(f"annotate / scorer {result['ratio']:.1%}; the command, start and loading included, {process:,.0f} rows/s,", end=" ")
-    print(f"peak memory {result['peak_memory_gb']:.2f} GB")
+    print(f"{len(rows):,} rows, {jobs} jobs; rows/s: scorer {result['scorer_alone']:,.0f}, annotate {result['annotate']:,.0f}")
+    print(f"annotate / scorer {result['ratio']:.1%}")
+    print(f"the command, start and loading included: {process:,.0f} rows/s, peak memory {result['peak_memory_gb']:.2f} GB")
     if options.json:
         with open(options.json, "w") as stream:
             json.dump(result, stream, indent=2)

@@ -1,6 +1,6 @@
 """How the cost of scoring grows with hidden size, shortlist and block: figures and pictures.
 
-usage: bench_growth.py [--rows 8192] [--plain-rows 1024] [--json FILE] [--figures DIR]
+usage: bench_growth.py [--rows 8192] [--plain-rows 2048] [--json FILE] [--figures DIR]
 
 One size changes at a time, the others are the paper's. The plain scorer runs on the first rows of the same ones, right after
 ours, and sgemm right before it.
@@ -63,32 +63,34 @@ def measure(sizes: dict[str, int], rows: list[bytes], plain_rows: int) -> dict[s
 
 
 def draw(results: dict[str, dict[int, dict[str, float]]], path: str) -> None:
-    figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharey="row", constrained_layout=True)
-    for column, (title, series) in enumerate(results.items()):
-        places = range(len(series))
-        values = list(series.values())
-        top, below = axes[0][column], axes[1][column]
-        for key, label in (("pairs_per_second", "ours"), ("plain_pairs_per_second", "plain")):
-            top.plot(places, [v[key] for v in values], "o-", label=label)
-        below.plot(places, [v["ratio_to_plain"] for v in values], "s-", color="tab:green", label="ours / plain")
-        below.plot(places, [10 * v["fraction_of_sgemm"] for v in values], "^-", color="tab:red", label="ours, tenths of sgemm")
-        top.set_yscale("log")
-        top.set_title(title)
-        below.set_ylim(bottom=0)
-        for axis in (top, below):
+    lines = (
+        ("pairs/s", (("pairs_per_second", "ours", "o-"), ("plain_pairs_per_second", "plain", "o--"))),
+        ("ours / plain", (("ratio_to_plain", "", "s-"),)),
+        ("share of sgemm", (("fraction_of_sgemm", "ours, minimal count", "^-"), ("plain_fraction_of_sgemm", "plain", "^--"))),
+    )
+    figure, axes = plt.subplots(3, 3, figsize=(11, 8), sharex="col", sharey="row", constrained_layout=True)
+    for (label, curves), row in zip(lines, axes, strict=True):
+        highest = 0.0
+        for axis, series in zip(row, results.values(), strict=True):
+            for key, name, style in curves:
+                values = [figures[key] for figures in series.values()]
+                highest = max(highest, *values)
+                axis.plot(range(len(series)), values, style, label=name)
             axis.grid(alpha=0.3)
-            axis.set_xticks(places, [f"{size:,}" for size in series])
-    axes[0][0].set_ylabel("pairs/s")
-    axes[1][0].set_ylabel("ratio")
-    axes[0][0].legend()
-    axes[1][0].legend()
-    figure.savefig(path, dpi=110)
+            axis.set_xticks(range(len(series)), [f"{size:,}" for size in series])
+        row[0].set_ylabel(label)
+        row[0].set_ylim(0, 1.1 * highest)
+        if len(curves) > 1:
+            row[0].legend()
+    for axis, title in zip(axes[-1], results, strict=True):
+        axis.set_xlabel(title)
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=8192)
-    parser.add_argument("--plain-rows", type=int, default=1024)
+    parser.add_argument("--plain-rows", type=int, default=2048)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--figures", metavar="DIR")
     options = parser.parse_args()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -33,8 +34,9 @@ def middle_rows(path: Path, rows: int, total: int = 3_330_185) -> list[bytes]:
         return [line.rstrip(b"\n") for line in islice(stream, start, start + rows)]
 
 
-def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint:
-    """A model with random weights and a shortlist counted over every tenth row: speed does not depend on training."""
+@functools.cache
+def word_counts(path: Path) -> tuple[Counter[bytes], Counter[bytes]]:
+    """Of source and target words, over every tenth row."""
     src: Counter[bytes] = Counter()
     tgt: Counter[bytes] = Counter()
     with open_input(str(path)) as stream:
@@ -42,7 +44,12 @@ def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint
             row = parse_row(line.rstrip(b"\n"))
             src.update(row.src)
             tgt.update(row.tgt)
-    src_vocab, tgt_vocab = (most_frequent(counts, shortlist)[0] for counts in (src, tgt))
+    return src, tgt
+
+
+def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint:
+    """A model with random weights: speed does not depend on training."""
+    src_vocab, tgt_vocab = (most_frequent(counts, shortlist)[0] for counts in word_counts(path))
     paper = PRESETS["paper"]
     all_sizes = {name: sizes.get(name, getattr(paper, name)) for name in ("hidden", "embedding", "maxout", "rank")}
     model = RNNEncoderDecoder(ModelConfig(len(src_vocab), len(tgt_vocab), **all_sizes))
