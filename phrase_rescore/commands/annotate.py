@@ -55,7 +55,10 @@ from phrase_rescore.runtime import usable_cores
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=None, help="Blocks in work at a time.  [default: usable cores / threads]"
 )
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Cores that score one block.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), default=1, show_default=True,
+    help="Cores that score one block: less memory than as many jobs, slower, and last digits differ between numbers of threads.",
+)  # fmt: skip
 @click.option(
     "--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
     help="Where to score. auto: every GPU, else the CPU. Several devices share the table's blocks.",
