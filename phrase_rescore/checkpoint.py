@@ -13,8 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +25,7 @@ from torch import Tensor
 
 from phrase_rescore import __version__
 from phrase_rescore.errors import InputError, ModelError, OptionError
+from phrase_rescore.fileio import replace_directory
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 
@@ -208,26 +207,5 @@ def check_target(directory: str, overwrite: bool) -> None:
 def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
     """A directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it."""
     check_target(directory, overwrite)
-    parent, name = os.path.split(os.path.abspath(directory))
-    try:
-        os.makedirs(parent, exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".partial")
-    except OSError as error:
-        raise OptionError(f"cannot write {directory}: {error.strerror}") from None
-    try:
+    with replace_directory(directory) as temporary:
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o777 & ~umask)
-        for entry in os.scandir(temporary):  # safetensors makes its files readable by nobody else
-            os.chmod(entry.path, 0o666 & ~umask)
-        if os.path.isdir(directory):
-            old = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".old")
-            os.rename(directory, os.path.join(old, name))
-            os.rename(temporary, directory)
-            shutil.rmtree(old)
-        else:
-            os.rename(temporary, directory)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise

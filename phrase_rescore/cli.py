@@ -15,7 +15,12 @@ import click
 from phrase_rescore import __version__
 from phrase_rescore.errors import OptionError, RescoreError
 
-COMMANDS = {"train": "train", "annotate": "annotate", "strip": "strip"}  # name -> module of phrase_rescore.commands
+COMMANDS = {
+    "train": "train",
+    "annotate": "annotate",
+    "strip": "strip",
+    "curves": "curves",
+}  # name -> module of phrase_rescore.commands
 
 
 class Commands(click.Group):

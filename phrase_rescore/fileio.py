@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import re
+import shutil
 import sys
 import tempfile
 import zlib
@@ -249,6 +250,38 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def replace_directory(directory: str) -> Iterator[str]:
+    """A directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
+
+    What stood under that name goes; a link stays and its target is replaced. Raises OptionError if there is no writing there.
+    """
+    target = os.path.realpath(directory)
+    parent, name = os.path.split(target)
+    try:
+        os.makedirs(parent, exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".partial")
+    except OSError as error:
+        raise OptionError(f"cannot write {directory}: {error.strerror}") from None
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o777 & ~umask)
+        for entry in os.scandir(temporary):  # safetensors makes its files readable by nobody else
+            os.chmod(entry.path, 0o666 & ~umask)
+        if os.path.isdir(target):
+            old = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".old")
+            os.rename(target, os.path.join(old, name))
+            os.rename(temporary, target)
+            shutil.rmtree(old)
+        else:
+            os.rename(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 

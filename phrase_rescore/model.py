@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from phrase_rescore.cells import DecoderCell, EncoderCell, State, rows_of
+from phrase_rescore.gathered import gathered_gradients
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.prefix_trees import prefix_levels
 from phrase_rescore.products import reduced, times
@@ -202,9 +203,14 @@ class RNNEncoderDecoder(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
 
+    def forward(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
+        """``negative_log_likelihood``, under the name by which wrappers of modules call it."""
+        return self.negative_log_likelihood(src, tgt)
+
     def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
         """-Σ_n log p(y_n | x_n) over a batch, summed over words with EOS included: a scalar in nats."""
-        g, targets = self.decoder(self.encoder(src), tgt)
+        with gathered_gradients():
+            g, targets = self.decoder(self.encoder(src), tgt)
         return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:

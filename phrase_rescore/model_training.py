@@ -5,25 +5,36 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 
-from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, save
+from phrase_rescore import __version__
+from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.devices import resolve_device
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.fileio import SideFile, display_name, open_input
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.pair_readers import read_pairs, refuse_by_name
-from phrase_rescore.pairs import DistinctPairs, EncodedPairs, unknown_share
+from phrase_rescore.pair_readers import PairBlock, read_pair_blocks, refuse_by_name
+from phrase_rescore.pair_sorting import sorted_pairs
+from phrase_rescore.pair_store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
+from phrase_rescore.pairs import EncodedPairs
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.presets import PRESETS, Preset
+from phrase_rescore.ranks import Ranks, joined, local_device
 from phrase_rescore.runtime import prepare
 from phrase_rescore.training import Outcome, Recipe, train
+from phrase_rescore.training_state import TrainingState
 from phrase_rescore.vocabulary import EOS, Vocabulary, count_words, most_frequent, read_vocabulary
+from phrase_rescore.warm_start import freeze, initialise_from
+
+_AT_ONCE = 1 << 22  # ids
 
 
 @dataclass(frozen=True)
@@ -40,15 +51,35 @@ class Options:
     source_vocab: str | None = None
     target_vocab: str | None = None
     held_out: int = 10_000
+    min_count: int = 1
+    max_length: int | None = None
+    pairs_dir: str | None = None  # default: MODEL_DIR.pairs
+    scratch: str | None = None  # default: where temporary files go
+    memory: int = 1 << 30  # bytes that sorting may use
     max_steps: int | None = None
     max_time: float | None = None  # seconds
     eval_every: int = 1000
+    patience: int | None = None
     seed: int = 1
     threads: int = 1
     device: str = "cpu"
+    init_from: str | None = None
+    init: str = "all"
+    freeze: tuple[str, ...] = ()
+    resume: bool = False
     save_dtype: str = "float32"
     shard_size: int | None = None
     overwrite: bool = False
+
+    @property
+    def store_dir(self) -> str:
+        """Where the prepared pairs are kept."""
+        return self.pairs_dir or f"{self.model_dir.rstrip('/')}.pairs"
+
+    @property
+    def state_dir(self) -> str:
+        """Where the training stands while it is under way."""
+        return f"{self.model_dir.rstrip('/')}.training"
 
 
 @dataclass
@@ -57,42 +88,51 @@ class Observer:
 
     say: Callable[[str], None] = lambda message: None
     on_read: Callable[[int], object] | None = None
+    on_pairs: Callable[[int], object] | None = None
     on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
     on_record: Callable[[dict[str, Any]], None] = lambda record: None
 
 
-def _read(options: Options, observer: Observer) -> DistinctPairs:
-    """The distinct pairs of all inputs; bad rows go to a side file, if they are to be dropped."""
-    with SideFile(f"{options.model_dir}.dropped", options.drop_bad_rows) as dropped:
-
-        def rows_of(path: str) -> Iterator[tuple[list[bytes], list[bytes]]]:
-            def drop(line: int, row: bytes, error: RowError) -> None:
-                dropped.add(f"{display_name(path)}:{line}", row)
-
-            return read_pairs(path, options.form, observer.on_read, drop if options.drop_bad_rows else None)
-
-        pairs = DistinctPairs.collect(chain.from_iterable(map(rows_of, options.inputs)))
-    if dropped.rows:
-        observer.say(f"warning: {dropped.summary()}")
-    return pairs
+def _fingerprint(options: Options) -> Fingerprint | None:
+    return fingerprint_of(
+        options.inputs,
+        (options.source_vocab, options.target_vocab, *(options.vocab_corpus or ())),
+        form=options.form,
+        drop_bad_rows=options.drop_bad_rows,
+        shortlist=options.settings.shortlist,
+        held_out=options.held_out,
+        min_count=options.min_count,
+        max_length=options.max_length,
+        version=__version__,
+    )
 
 
-def _vocabularies(options: Options, pairs: DistinctPairs, say: Callable[[str], None]) -> tuple[Vocabulary, Vocabulary]:
+def _blocks(options: Options, observer: Observer, dropped: SideFile) -> Iterator[PairBlock]:
+    """The pairs of all inputs; bad rows go to a side file, if they are to be dropped."""
+
+    def blocks_of(path: str) -> Iterator[PairBlock]:
+        def drop(line: int, row: bytes, error: RowError) -> None:
+            dropped.add(f"{display_name(path)}:{line}", row)
+
+        on_bad_row = drop if options.drop_bad_rows else None
+        return read_pair_blocks(path, options.form, observer.on_read, on_bad_row, counts=options.min_count > 1)
+
+    return chain.from_iterable(map(blocks_of, options.inputs))
+
+
+def _vocabularies(
+    options: Options, counted: tuple[Counter[bytes], Counter[bytes]], say: Callable[[str], None]
+) -> tuple[Vocabulary, Vocabulary]:
     """The shortlists of both sides: from files, or counted over a corpus or the distinct pairs."""
-    given = (options.source_vocab, options.target_vocab)
-    counted = None if all(given) or options.vocab_corpus else pairs.word_counts()
     result = []
     for i, side in enumerate(("source", "target")):
-        path = given[i]
-        if path:
+        if path := (options.source_vocab, options.target_vocab)[i]:
             result.append(read_vocabulary(path))
             continue
+        counts = counted[i]
         if options.vocab_corpus:
             with open_input(options.vocab_corpus[i]) as stream:
                 counts = count_words(stream)
-        else:
-            assert counted is not None
-            counts = counted[i]
         vocabulary, left_out = most_frequent(counts, options.settings.shortlist)
         types = f"{side}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
         say(types + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
@@ -100,11 +140,57 @@ def _vocabularies(options: Options, pairs: DistinctPairs, say: Callable[[str], N
     return result[0], result[1]
 
 
+def _prepared(options: Options, observer: Observer) -> PairStore:
+    """The store of distinct pairs: that of an earlier run if nothing has changed, else a new one."""
+    fingerprint = _fingerprint(options)
+    if store := open_store(options.store_dir, fingerprint):
+        observer.say(f"distinct pairs as prepared before in {store.directory}")
+        return store
+    check_store_target(options.store_dir)
+    scratch = options.scratch or tempfile.gettempdir()
+    with SideFile(f"{options.model_dir}.dropped", options.drop_bad_rows) as dropped:
+        blocks = _blocks(options, observer, dropped)
+        with sorted_pairs(blocks, scratch, options.memory, options.threads, options.min_count, options.max_length) as pairs:
+
+            def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
+                return _vocabularies(options, (src, tgt), observer.say)
+
+            store = prepare_store(options.store_dir, fingerprint, pairs, vocabularies, options.held_out, observer.on_pairs)
+    if dropped.rows:
+        observer.say(f"warning: {dropped.summary()}")
+    for number, what in (
+        (store.numbers.too_long, "too long"),
+        (store.numbers.left_out, f"seen less than {options.min_count} times"),
+    ):
+        if number:
+            observer.say(f"{number:,} distinct pairs left out: {what}")
+    return store
+
+
 def _unigram(pairs: EncodedPairs, size: int) -> list[float]:
     """Natural log of the smoothed relative frequency of every target id, EOS included: (size,)."""
-    counts = np.bincount(pairs.tgt.ids, minlength=size).astype(np.float64) + 1.0
+    counts = np.ones(size)
+    for start in range(0, len(pairs.tgt.ids), _AT_ONCE):  # bincount makes eight bytes of every id
+        counts += np.bincount(pairs.tgt.ids[start : start + _AT_ONCE], minlength=size)
     counts[EOS] += len(pairs)
     return [float(x) for x in np.log(counts / counts.sum())]
+
+
+def _model(options: Options, store: PairStore, say: Callable[[str], None]) -> RNNEncoderDecoder:
+    """The model before its first step."""
+    settings, sizes = options.settings, (len(store.src_vocab), len(store.tgt_vocab))
+    config = ModelConfig(*sizes, settings.hidden, settings.embedding, settings.maxout, settings.rank)
+    if settings == PRESETS["paper"] and set(sizes) == {settings.shortlist + 2}:
+        assert config.parameters() == PAPER_PARAMETERS
+    model = RNNEncoderDecoder(config)
+    initialise(model, options.seed, paper=settings.paper_initialisation, unigram=_unigram(store.train, sizes[1]))
+    if options.init_from:
+        report = initialise_from(model, store.src_vocab, store.tgt_vocab, load(options.init_from), options.init)
+        for line in report.lines(options.freeze):
+            say(line)
+    if options.freeze:
+        freeze(model, options.freeze)
+    return model
 
 
 def _limit(options: Options, pairs: int) -> int | None:
@@ -115,13 +201,15 @@ def _limit(options: Options, pairs: int) -> int | None:
 
 
 def _summary(
-    options: Options, max_steps: int | None, sizes: tuple[int, int], outcome: Outcome, control: dict[str, float] | None
+    options: Options, store: PairStore, max_steps: int | None, outcome: Outcome, control: dict[str, float] | None
 ) -> dict[str, Any]:
     """What config.json says about training. Nothing that differs between two runs of the same thing."""
     s = options.settings
     return {
         "inputs": [os.path.basename(path) for path in options.inputs],
-        "distinct_pairs": {"training": sizes[0], "held_out": sizes[1]},
+        "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},
+        "min_count": options.min_count,
+        "max_length": options.max_length,
         "preset": options.preset,
         "optimizer": s.optimizer,
         "learning_rate": s.learning_rate,
@@ -135,6 +223,9 @@ def _summary(
         "seed": options.seed,
         "max_steps": max_steps,
         "max_seconds": options.max_time,
+        "init_from": os.path.basename(options.init_from) if options.init_from else None,
+        "init": options.init if options.init_from else None,
+        "frozen": list(options.freeze),
         "steps": outcome.steps,
         "best_step": outcome.best_step,
         "held_out": outcome.best,
@@ -142,60 +233,101 @@ def _summary(
     }
 
 
+def _identity(options: Options, store: PairStore, ranks: Ranks, device: str, max_steps: int | None) -> dict[str, Any]:
+    """What a training must have in common with an interrupted one to go on with it."""
+    return {
+        "version": __version__,
+        "torch": torch.__version__,
+        "inputs": _fingerprint(options),
+        **asdict(store.numbers),
+        **asdict(options.settings),
+        **{
+            name: getattr(options, name)
+            for name in ("seed", "threads", "max_time", "eval_every", "init_from", "init", "freeze")
+        },
+        "max_steps": max_steps,
+        "processes": ranks.world,
+        "device": torch.device(device).type,
+    }
+
+
+def _warn(options: Options, store: PairStore, say: Callable[[str], None]) -> None:
+    numbers = store.numbers
+    say(f"{numbers.training:,} distinct pairs to learn from, {numbers.held_out:,} held out")
+    if options.held_out and not numbers.held_out:
+        say("warning: too few sources to hold any out; the last model is kept, not the best")
+    for side, share in (("source", numbers.source_unk), ("target", numbers.target_unk)):
+        if share == 0:
+            say(f"warning: no unknown {side} word among the pairs: UNK is not learnt; a smaller --shortlist would leave some")
+
+
 def train_model(options: Options, observer: Observer | None = None) -> Checkpoint:
     """Learns log p(target | source) from the distinct pairs of all inputs and writes the model directory.
 
     The same inputs, options and torch build give the same files, byte for byte, on a CPU if the run ends by ``max_steps``
-    (the log aside). Raises OptionError, InputError or RescoreError; then no directory is left.
+    (the log aside), however often it was killed and resumed. Raises OptionError, InputError or RescoreError; then no model
+    directory is left, only, once training had begun, the state from which ``resume`` goes on.
+
+    Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
     """
-    observer = observer or Observer()
-    say, settings = observer.say, options.settings
-    device = resolve_device(options.device)
+    device = local_device(resolve_device(options.device))
     check_target(options.model_dir, options.overwrite)
     for path in options.inputs:
         refuse_by_name(path)
+    if options.init_from:
+        load(options.init_from)  # before hours of preparing pairs
     prepare(options.threads)
+    with joined(device) as ranks:
+        mine = observer if observer and ranks.first else Observer()
+        return _train(options, mine, device, ranks)
 
-    distinct = _read(options, observer)
-    src_vocab, tgt_vocab = _vocabularies(options, distinct, say)
-    everything, held = distinct.encode(src_vocab, tgt_vocab), distinct.held_out(options.held_out)
-    del distinct
-    pairs, held_out = everything.take(np.flatnonzero(~held)), everything.take(np.flatnonzero(held))
-    if not len(pairs):
+
+def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> Checkpoint:
+    say, settings = observer.say, options.settings
+    waiting = os.path.exists(os.path.join(options.state_dir, "state.json"))
+    if waiting and not options.resume and not options.overwrite:
+        raise OptionError(
+            f"{options.state_dir} holds an interrupted training; go on with --resume or begin anew with --overwrite"
+        )
+    store = _prepared(options, observer) if ranks.first else None
+    ranks.agreed(0.0)  # the others wait for the first
+    if store is None and not (store := open_store(options.store_dir, _fingerprint(options))):
+        raise OptionError("many processes need inputs that can be read twice: files, and a --pairs directory all of them see")
+    if not store.numbers.training:
         raise OptionError("there are no pairs to train on")
-    shares = unknown_share(pairs.src), unknown_share(pairs.tgt)
-    say(f"{len(pairs):,} distinct pairs to learn from, {len(held_out):,} held out")
-    if options.held_out and not len(held_out):
-        say("warning: too few sources to hold any out; the last model is kept, not the best")
-    for side, share in zip(("source", "target"), shares, strict=True):
-        if share == 0:
-            say(f"warning: no unknown {side} word among the pairs: UNK is not learnt; a smaller --shortlist would leave some")
-
-    config = ModelConfig(len(src_vocab), len(tgt_vocab), settings.hidden, settings.embedding, settings.maxout, settings.rank)
-    if settings == PRESETS["paper"] and len(src_vocab) == len(tgt_vocab) == settings.shortlist + 2:
-        assert config.parameters() == PAPER_PARAMETERS
-    model = RNNEncoderDecoder(config)
-    initialise(model, options.seed, paper=settings.paper_initialisation, unigram=_unigram(pairs, len(tgt_vocab)))
-    model.to(device)
-    say(f"{config.parameters():,} parameters, {options.threads} threads, {device}")
-    max_steps = _limit(options, len(pairs))
+    _warn(options, store, say)
+    model = _model(options, store, say).to(device)
+    processes = f", {ranks.world} processes" if ranks.world > 1 else ""
+    say(f"{model.config.parameters():,} parameters, {options.threads} threads{processes}, {device}")
+    max_steps = _limit(options, store.numbers.training)
     recipe = Recipe(
         settings.optimizer, settings.learning_rate, settings.objective, settings.clip, settings.decay, settings.warm_up,
-        max_steps, options.max_time, options.eval_every,
+        max_steps, options.max_time, options.eval_every, options.patience,
     )  # fmt: skip
-    task = PhrasePairTask(model, pairs, held_out, settings.batch_size, options.seed, device)
-    with atomic_directory(options.model_dir, options.overwrite) as directory:
-        with open(os.path.join(directory, LOG), "w", encoding="utf-8", newline="\n") as log_file:
-            say(f"log, until it is done: {log_file.name}")
+    state = TrainingState(options.state_dir, _identity(options, store, ranks, device, max_steps))
+    task = PhrasePairTask(model, store.train, store.held_out, settings.batch_size, options.seed, device)
+    records: list[dict[str, Any]] = []
 
-            def record(entry: dict[str, Any]) -> None:
-                log_file.write(json.dumps(entry) + "\n")
-                log_file.flush()
-                observer.on_record(entry)
+    def record(entry: dict[str, Any]) -> None:
+        if not records:
+            os.makedirs(options.state_dir, exist_ok=True)
+            say(f"log, until it is done: {os.path.join(options.state_dir, LOG)}")
+        with open(os.path.join(options.state_dir, LOG), "a" if records else "w", encoding="utf-8", newline="\n") as log_file:
+            log_file.write(json.dumps(entry) + "\n")
+        records.append(entry)
+        observer.on_record(entry)
 
-            outcome = train(task, recipe, record, observer.on_step)
-        control = task.control() if outcome.best else None
-        summary = _summary(options, max_steps, (len(pairs), len(held_out)), outcome, control)
-        checkpoint = Checkpoint(model.to("cpu"), src_vocab, tgt_vocab, shares, summary)
-        save(checkpoint, directory, options.save_dtype, options.shard_size)
+    outcome = train(
+        task, recipe, record, observer.on_step, threads=options.threads, ranks=ranks, state=state, resume=options.resume
+    )
+    shares = store.numbers.source_unk, store.numbers.target_unk
+    control = task.control() if outcome.best and ranks.first else None
+    summary = _summary(options, store, max_steps, outcome, control)
+    checkpoint = Checkpoint(model.to("cpu"), store.src_vocab, store.tgt_vocab, shares, summary)
+    if ranks.first:
+        with atomic_directory(options.model_dir, options.overwrite) as directory:
+            with open(os.path.join(directory, LOG), "w", encoding="utf-8", newline="\n") as log_file:
+                log_file.writelines(json.dumps(entry) + "\n" for entry in records)
+            save(checkpoint, directory, options.save_dtype, options.shard_size)
+        state.remove()
     return checkpoint

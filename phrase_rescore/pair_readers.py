@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.fields import SEPARATOR, split_fields, words
-from phrase_rescore.fileio import display_name, open_input
+from phrase_rescore.fileio import Block, display_name, open_input, read_blocks
 from phrase_rescore.phrase_table import NUMBER, parse_row, phrase_words
+from phrase_rescore.table_blocks import parse_block
 
 Phrase = list[bytes]
 RowReader = Callable[[bytes], tuple[Phrase, Phrase]]
+BadRow = tuple[int, bytes, RowError]  # its number from 1, the row, what is wrong with it
+
+
+class PairBlock(NamedTuple):
+    """The pairs of consecutive rows, as columns of one length."""
+
+    src: Sequence[bytes]  # words joined by single blanks
+    tgt: Sequence[bytes]
+    counts: Sequence[float] | None = None  # how often each pair was extracted: whole numbers, unless Moses weighted them
+
+
+BlockReader = Callable[[Block], tuple[PairBlock, list[BadRow]]]
 
 _POINT = re.compile(rb"\d+-\d+")
 _SCORE = re.compile(NUMBER)
+_COUNTS = re.compile(rb"[ \t]*+(?:" + NUMBER + rb"[ \t]++){2}(" + NUMBER + rb")(?=[ \t\r]|\Z)")
 _SNIFFED_ROWS = 100
+_BLOCK_ROWS = 4096
 
 # Files that stand beside the right one in a Moses model folder, and what to pass instead.
 _REFUSED_NAMES = (
@@ -125,3 +142,89 @@ def read_pairs(
                     if on_bad_row is None:
                         raise error.at(name, line) from None
                     on_bad_row(line, row, error)
+
+
+def _joint_count(row: bytes) -> float:
+    """The third number of a table row's fifth field, ``n_target n_source n_joint``."""
+    fields = split_fields(row, 5)
+    counts = _COUNTS.match(fields[4]) if len(fields) > 4 else None
+    if counts is None:
+        raise RowError(f"no joint count in {shown(row)}", "--min-count needs the counts, '||| n_target n_source n_joint'")
+    return float(counts[1])
+
+
+def _first_n_scores(rows: list[bytes]) -> int | None:
+    """The number of scores of the first row that can be used."""
+    for row in rows:
+        with contextlib.suppress(RowError):
+            return parse_row(row).n_scores
+    return None
+
+
+def _table_block_reader(counts: bool) -> BlockReader:
+    n_scores: int | None = None
+
+    def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
+        nonlocal n_scores
+        n_scores = n_scores or _first_n_scores(block.rows())
+        table = parse_block(block, n_scores or 1)  # without any good row, all are bad whatever the number
+        if not counts:
+            return PairBlock(table.src, table.tgt), table.bad
+        rows, kept, found, bad = block.rows(), [], [], table.bad
+        for i, line in enumerate(table.lines):
+            row = rows[line - block.first_row]
+            try:
+                found.append(_joint_count(row))
+                kept.append(i)
+            except RowError as error:
+                bad.append((line, row, error))
+        return PairBlock([table.src[i] for i in kept], [table.tgt[i] for i in kept], found), sorted(bad, key=lambda b: b[0])
+
+    return read
+
+
+def _block_reader(reader: RowReader, counts: bool) -> BlockReader:
+    """Row by row; every row is one occurrence."""
+
+    def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
+        src, tgt, bad = [], [], []
+        for line, row in enumerate(block.rows(), block.first_row):
+            try:
+                pair = reader(row)
+            except RowError as error:
+                bad.append((line, row, error))
+                continue
+            src.append(b" ".join(pair[0]))
+            tgt.append(b" ".join(pair[1]))
+        return PairBlock(src, tgt, [1] * len(src) if counts else None), bad
+
+    return read
+
+
+def read_pair_blocks(
+    path: str,
+    form: str | None = None,
+    on_read: Callable[[int], object] | None = None,
+    on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
+    counts: bool = False,
+) -> Iterator[PairBlock]:
+    """The pairs of ``read_pairs`` some thousands at a time, as columns, which for phrase tables is many times faster.
+
+    With ``counts`` also how often each was extracted: a table's joint count (a row without one is a bad row), and 1 for
+    every row of an extract file or TSV. The error of a bad row comes before any pair of its block.
+    """
+    refuse_by_name(path)
+    name = display_name(path)
+    with open_input(path, on_read) as stream:
+        blocks = read_blocks(stream, _BLOCK_ROWS)
+        first = list(islice(blocks, 1))
+        form = form or detect_format(name, first[0].rows()[:_SNIFFED_ROWS] if first else [])
+        read = _table_block_reader(counts) if form == "table" else _block_reader(READERS[form](), counts)
+        for block in chain(first, blocks):
+            pairs, bad = read(block)
+            for line, row, error in bad:
+                if on_bad_row is None:
+                    raise error.at(name, line) from None
+                on_bad_row(line, row, error)
+            if pairs.src:
+                yield pairs

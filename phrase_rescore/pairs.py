@@ -32,7 +32,7 @@ class Ragged:
 
     def take(self, rows: NDArray[np.int64]) -> Ragged:
         """The sequences of these rows, in this order."""
-        lengths = self.lengths[rows]
+        lengths = self.offsets[rows + 1] - self.offsets[rows]  # not self.lengths: there may be 10⁸ of them
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         return Ragged(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.model import RNNEncoderDecoder, packed
 from phrase_rescore.pairs import EncodedPairs, Ragged
+from phrase_rescore.permutation import Permutation
 
 _EVALUATED = 512  # pairs at a time
 
@@ -41,7 +43,7 @@ def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torc
         src, tgt = packed(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), device)
         total += model.negative_log_likelihood(src, tgt).item()
         words += len(tgt.ids)
-    return {"loss": total / len(pairs), "perplexity": math.exp(total / words)}
+    return {"loss": total / len(pairs), "perplexity": math.exp(min(total / words, 700.0))}
 
 
 class PhrasePairTask:
@@ -61,20 +63,36 @@ class PhrasePairTask:
         self.module, self._pairs, self._held_out = model, pairs, held_out
         self._batch_size, self._seed, self._device = batch_size, seed, device
 
-    def batches(self) -> Iterator[EncodedPairs]:
+    def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
         """Minibatches of ``batch_size`` pairs drawn at random without replacement (section 4.1), pass after pass."""
-        rng = np.random.default_rng(self._seed)
-        left = np.empty(0, dtype=np.int64)
-        size = min(self._batch_size, len(self._pairs))
-        while True:
-            if len(left) < size:
-                left = np.concatenate((left, rng.permutation(len(self._pairs))))
-            yield self._pairs.take(left[:size])
-            left = left[size:]
+        n = len(self._pairs)
+        size = min(self._batch_size, n)
+        for start in count(first * size, size):
+            places = np.arange(start, start + size)
+            rows = np.empty(size, dtype=np.int64)
+            for number in np.unique(places // n):
+                of_pass = places // n == number
+                rows[of_pass] = self._order(int(number)).at(places[of_pass] % n)
+            yield self._pairs.take(rows)
 
-    def loss(self, batch: EncodedPairs) -> tuple[Tensor, int]:
-        src, tgt = packed(batch, self._device)
-        return self.module.negative_log_likelihood(src, tgt), len(batch)
+    def _order(self, number: int) -> Permutation:
+        return Permutation(len(self._pairs), (self._seed, number))
+
+    def size(self, batch: EncodedPairs) -> int:
+        return len(batch)
+
+    def parts(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
+        """Every ``parts``-th pair in the order of their lengths: as many pairs, and as long ones, in every part."""
+        if parts == 1:
+            return [batch]
+        order = np.lexsort((batch.src.lengths, batch.tgt.lengths))
+        return [batch.take(order[i::parts]) for i in range(parts)]
+
+    def loss(self, module: nn.Module, part: EncodedPairs) -> Tensor:
+        if not len(part):  # a batch smaller than the number of parts
+            return sum((p.sum() for p in module.parameters()), start=torch.zeros(())) * 0.0
+        src, tgt = packed(part, self._device)
+        return module(src, tgt)  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         return held_out_figures(self.module, self._held_out, self._device) if len(self._held_out) else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from phrase_rescore.gathered import gathered_product, gathering
+
 _LEVELS = 63  # x in 7 bits, -63 to 63: with more, pairs of products overflow 16 bits on CPUs without VNNI
 _ZERO = 64  # stands for x = 0
 _MOST = 127  # M in 8 bits, -127 to 127
@@ -42,6 +44,9 @@ Matrix = Tensor | Int8Matrix
 def times(x: Tensor, M: Matrix, add: Tensor | None = None) -> Tensor:
     """x Mᵀ (+ add): (n, in) -> (n, out), in the precision of M and returned in that of x."""
     if isinstance(M, Tensor) and M.dtype == x.dtype:
+        if gathering() and M.requires_grad:
+            y = gathered_product(x, M)
+            return y if add is None else y + add
         return x @ M.T if add is None else torch.addmm(add, x, M.T)
     if isinstance(M, Int8Matrix):
         return M.times(x, add)

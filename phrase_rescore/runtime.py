@@ -19,6 +19,11 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
+def local_processes() -> int:
+    """How many processes of one training torchrun started on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 def use_threads(threads: int) -> None:
     """On how many cores this very thread computes: torch keeps these settings for every thread apart.
 

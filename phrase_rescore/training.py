@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.gradients import Gradients
+from phrase_rescore.ranks import ALONE, Ranks
+from phrase_rescore.training_state import TrainingState
 
 
 class Task(Protocol):
@@ -21,11 +24,17 @@ class Task(Protocol):
     def module(self) -> nn.Module:
         """What is trained."""
 
-    def batches(self) -> Iterator[Any]:
-        """Batches without end."""
+    def batches(self, first: int) -> Iterator[Any]:
+        """Batches without end, from number ``first`` (0, 1, …) on; each depends on its number alone."""
 
-    def loss(self, batch: Any) -> tuple[Tensor, int]:
-        """The summed loss of a batch (a scalar with gradient) and the number of items it is over."""
+    def size(self, batch: Any) -> int:
+        """The number of items of a batch."""
+
+    def parts(self, batch: Any, parts: int) -> list[Any]:
+        """The batch cut into ``parts`` of like work, in an order of its own; none is empty unless the batch is too small."""
+
+    def loss(self, module: nn.Module, part: Any) -> Tensor:
+        """The summed loss of a part: a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
 
     def evaluate(self) -> dict[str, float] | None:
         """Figures on held-out data; ``loss`` is the one that the best model has lowest. None without such data."""
@@ -44,6 +53,7 @@ class Recipe:
     max_steps: int | None = None
     max_time: float | None = None  # seconds
     eval_every: int = 1000  # steps
+    patience: int | None = None  # evaluations without a better one before training ends
 
     def rate(self, done: float) -> float:
         """The learning rate when the share ``done`` (0 to 1) of the run lies behind."""
@@ -70,66 +80,132 @@ def _optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     raise OptionError(f"optimizer {recipe.optimizer!r}; known are adam and adadelta")
 
 
+@dataclass
+class _Run:
+    """Where a training stands. Everything here and in the module and the optimizer is what a state on disk holds."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    step: int = 0
+    seconds: float = 0.0  # of earlier sittings
+    best_step: int = 0
+    best: dict[str, float] | None = None
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    waited: int = 0  # evaluations since the best one
+
+    def save(self, state: TrainingState, seconds: float) -> None:
+        tensors = {f"module.{name}": value for name, value in self.module.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
+        for i, averages in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{name}": value for name, value in averages.items()}
+        figures = {
+            "seconds": seconds, "best_step": self.best_step, "best": self.best, "records": self.records, "waited": self.waited
+        }  # fmt: skip
+        state.save(self.step, tensors, figures)
+
+    def load(self, state: TrainingState) -> None:
+        self.step, tensors, figures = state.load()
+        parts: dict[str, dict[str, Tensor]] = {"module": {}, "best": {}, "optimizer": {}}
+        for key, value in tensors.items():
+            part, _, name = key.partition(".")
+            parts[part][name] = value
+        self.module.load_state_dict(parts["module"])
+        now = self.module.state_dict()
+        self.best_weights = {name: value.to(now[name].device) for name, value in parts["best"].items()}
+        averages: dict[int, dict[str, Tensor]] = {}
+        for key, value in parts["optimizer"].items():
+            i, _, name = key.partition(".")
+            averages.setdefault(int(i), {})[name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": averages})
+        for name in ("seconds", "best_step", "best", "records", "waited"):
+            setattr(self, name, figures[name])
+
+
 def train(
     task: Task,
     recipe: Recipe,
     log: Callable[[dict[str, Any]], None] = lambda record: None,
     on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None,
+    *,
+    threads: int = 1,
+    ranks: Ranks = ALONE,
+    state: TrainingState | None = None,
+    resume: bool = False,
 ) -> Outcome:
-    """Trains until ``max_steps`` or ``max_time``, whichever comes first, and leaves the best weights in the module.
+    """Trains until ``max_steps``, ``max_time`` or ``patience``, whichever ends first; leaves the best weights in the module.
 
-    ``log`` gets a record at every evaluation; ``on_step`` gets step, share of the run done, loss per item and items.
-    The weights depend on the task, the recipe and torch alone if ``max_steps`` ends the run.
+    ``log`` gets a record at every evaluation, those of earlier sittings first; ``on_step`` gets step, share of the run done,
+    loss per item and items. ``state`` is saved at every evaluation; with ``resume`` training goes on from it, and then
+    ends with the very weights that it would have had, if ``max_steps`` ends it. The weights depend on the task, the recipe,
+    ``threads``, the number of processes and torch alone if ``max_steps`` ends the run.
 
-    Raises OptionError without a limit, RescoreError when the loss is not finite.
+    Raises OptionError without a limit or for a state of another run, RescoreError when the loss is not finite.
     """
     if recipe.max_steps is None and recipe.max_time is None:
         raise OptionError("training needs --max-steps or --max-time")
     module = task.module
-    parameters = list(module.parameters())
-    optimizer = _optimizer(recipe, module)
-    start, step, items, since = time.monotonic(), 0, 0, 0.0
-    best_step, best, best_weights = 0, None, None
+    run = _Run(module, _optimizer(recipe, module))
+    if resume:
+        assert state is not None
+        run.load(state)
+        for record in run.records:
+            log(record)
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    gradients = Gradients(module, task.loss, threads, ranks)
+    all_parts, mine = gradients.parts * ranks.world, slice(ranks.rank * gradients.parts, (ranks.rank + 1) * gradients.parts)
+    start, items, since = time.monotonic() - run.seconds, 0, 0.0
 
     def share_done() -> float:
-        by_steps = step / recipe.max_steps if recipe.max_steps else 0.0
-        by_time = (time.monotonic() - start) / recipe.max_time if recipe.max_time else 0.0
+        by_steps = run.step / recipe.max_steps if recipe.max_steps else 0.0
+        by_time = ranks.agreed((time.monotonic() - start) / recipe.max_time) if recipe.max_time else 0.0
         return min(1.0, max(by_steps, by_time))
 
     def evaluate() -> None:
-        nonlocal best_step, best, best_weights, since, items
+        nonlocal since, items
         figures = task.evaluate()
-        record: dict[str, Any] = {"step": step, "seconds": round(time.monotonic() - start, 1)}
+        seconds = time.monotonic() - start
+        record: dict[str, Any] = {"step": run.step, "seconds": round(seconds, 1)}
+        total = ranks.total(since)
         if items:
-            record["train_loss"] = since / items
+            record["train_loss"] = total / items
+        run.waited += 1
         if figures:
+            figures["loss"] = ranks.agreed(figures["loss"])
             record["held_out"] = figures
-            if best is None or figures["loss"] < best["loss"]:
-                best_step, best = step, figures
-                best_weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
-        log(record)
+            if run.best is None or figures["loss"] < run.best["loss"]:
+                run.best_step, run.best, run.waited = run.step, figures, 0
+                run.best_weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
+        run.records.append(record)
         since, items = 0.0, 0
+        if ranks.first:
+            log(record)
+            if state is not None:
+                run.save(state, seconds)
 
-    for batch in task.batches():
-        done = share_done()
-        if done >= 1.0:
-            break
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.rate(done)
-        loss, n = task.loss(batch)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise RescoreError(f"the loss is {value} at step {step + 1}; try a smaller --learning-rate")
-        optimizer.zero_grad()
-        (loss / n if recipe.objective == "mean" else loss).backward()
-        nn.utils.clip_grad_norm_(parameters, recipe.clip)
-        optimizer.step()
-        step, items, since = step + 1, items + n, since + value
-        on_step(step, done, value / n, n)
-        if step % recipe.eval_every == 0:
-            evaluate()
-    if step == 0 or step % recipe.eval_every:
+    try:
+        for batch in task.batches(run.step):
+            done = share_done()
+            if done >= 1.0 or (recipe.patience is not None and run.waited >= recipe.patience):
+                break
+            for group in run.optimizer.param_groups:
+                group["lr"] = recipe.rate(done)
+            n = task.size(batch)
+            value = gradients(task.parts(batch, all_parts)[mine], n if recipe.objective == "mean" else 1.0)
+            norm = nn.utils.clip_grad_norm_(parameters, recipe.clip)
+            if not math.isfinite(norm):  # the same in every process
+                what = f"the loss is {value / n} and its gradient {norm.item()} at step {run.step + 1}"
+                raise RescoreError(f"{what}; try a smaller --learning-rate")
+            run.optimizer.step()
+            run.step, items, since = run.step + 1, items + n, since + value
+            on_step(run.step, done, value * ranks.world / n, n)
+            if run.step % recipe.eval_every == 0:
+                evaluate()
+    finally:
+        gradients.close()
+    if run.step == 0 or run.step % recipe.eval_every:
         evaluate()
-    if best_weights is not None:
-        module.load_state_dict(best_weights)
-    return Outcome(step, best_step if best is not None else step, best, time.monotonic() - start)
+    if run.best_weights:
+        module.load_state_dict(run.best_weights)
+    best_step = run.best_step if run.best is not None else run.step
+    return Outcome(run.step, best_step, run.best, time.monotonic() - start)

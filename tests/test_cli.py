@@ -21,7 +21,7 @@ from phrase_rescore.cli import main
 try:
     main(sys.argv[1:])
 except SystemExit as end:
-    print(end.code, *sorted({"torch", "numpy", "safetensors", "sacrebleu"} & sys.modules.keys()), file=sys.stderr)
+    print(end.code, *sorted({"torch", "numpy", "safetensors", "sacrebleu", "matplotlib"} & sys.modules.keys()), file=sys.stderr)
 """
 
 
@@ -129,6 +129,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "train": ["-m", model],
         "annotate": ["-m", model_dir, "-o", tmp_path / "out"],
         "strip": ["--columns", 1, "-o", tmp_path / "out"],
+        "curves": ["-o", tmp_path / "out.png"],
     }
     text = f"phrase-rescore: error: {missing}: No such file or directory\n"
     assert run(command, missing, *args[command]) == (1, b"", text)
@@ -161,7 +162,7 @@ def test_the_default_model_is_what_train_writes(spawn: Run, tmp_path: Path) -> N
     annotated = spawn("annotate", "table", cwd=tmp_path)
     assert annotated.status == 0, annotated.err
     assert annotated.out.count(b"\n") == 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["phrase-rescore-model", "table"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["phrase-rescore-model", "phrase-rescore-model.pairs", "table"]
 
 
 def test_module_and_script_are_the_same(spawn: Run) -> None:

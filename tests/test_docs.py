@@ -2,8 +2,8 @@
 
 Every ```sh block of README.md and docs/*.md in which a phrase-rescore command stands is run, and so is every example
 in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz,
-extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, a link to docs/ and, unless
-they train it, phrase-rescore-model. Every ``train`` gets TINY appended, so that it takes a moment. What should not be run
+extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, a link to docs/, two models under
+other names and, unless they train it, phrase-rescore-model. Every ``train`` gets TINY appended, so that it takes a moment. What should not be run
 goes into a block that is not ```sh.
 """
 
@@ -120,6 +120,8 @@ def test_options_named_in_the_pages_exist():
     known |= {"--help", "--check"}  # click's own; make_cli_reference.py
     known |= {"--range", "--num-scores", "--log-prob", "--NoLex"}  # of Moses' programs
     known |= {"--editable", "--constraint"}  # pip
+    known |= {"--nproc-per-node", "--nnodes", "--node-rank", "--rdzv-id", "--rdzv-backend", "--rdzv-endpoint"}  # torchrun
+    known |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task"}  # Slurm
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
         assert named <= known, page.name
@@ -158,8 +160,9 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
     makes_default = re.search(r"phrase-rescore train (?![^|;&\n]*(-m|--model) )", script)
     for name in ("phrase-table.gz", "extract.sorted.gz", "pairs.tsv", "phrase-table.rnn.gz"):
         shutil.copy(inputs / name, folder)
-    if not makes_default:
-        shutil.copytree(inputs / "phrase-rescore-model", folder / "phrase-rescore-model")
+    for name in ("phrase-rescore-model", "model-500", "model-1000"):
+        if not makes_default or name != "phrase-rescore-model":
+            shutil.copytree(inputs / "phrase-rescore-model", folder / name)
     (folder / "docs").symlink_to(DOCS)
     return folder
 

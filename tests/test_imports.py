@@ -9,12 +9,13 @@ PACKAGE = Path(phrase_rescore.__file__).parent
 
 ORDER = [
     "__init__", "errors", "runtime", "devices", "presets", "fileio", "fields", "phrase_table", "table_blocks", "pair_readers",
-    "vocabulary", "pairs", "prefix_trees", "products", "cells", "softmax", "model", "checkpoint", "training",
-    "phrase_pair_task", "model_training", "scoring", "vocabulary_fit", "annotator", "pipeline", "annotation", "stripping",
-    "commands", "cli", "__main__",
+    "vocabulary", "pairs", "pair_sorting", "pair_store", "permutation", "prefix_trees", "gathered", "products", "cells",
+    "softmax", "model", "checkpoint", "warm_start", "ranks", "gradients", "training_state", "training", "phrase_pair_task",
+    "model_training", "curves", "scoring", "vocabulary_fit", "annotator", "pipeline", "annotation", "stripping", "commands",
+    "cli", "__main__",
 ]  # fmt: skip
 
-HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu"}
+HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib"}
 
 
 def modules():

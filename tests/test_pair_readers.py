@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.pair_readers import detect_format, read_pairs, refuse_by_name
+from phrase_rescore.pair_readers import PairBlock, detect_format, read_pair_blocks, read_pairs, refuse_by_name
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 EXTRACT = b"the house ||| das haus ||| 0-0 1-1\n"
@@ -185,3 +186,87 @@ def test_damaged_file(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read_pairs(path))
     assert str(caught.value) == f"{path}: the compressed file is cut off; make or copy it again"
+
+
+def rows_of(blocks: Iterable[PairBlock]) -> list[tuple[list[bytes], list[bytes]]]:
+    return [(a.split(b" "), b.split(b" ")) for src, tgt, _ in blocks for a, b in zip(src, tgt, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "data", [TABLE, EXTRACT, TSV, b"a  b\t|||\tc ||| 0.5\n", b"a\xc2\xa0b ||| c\x00 ||| 1 ||| ||| 1 1 1\r\n"]
+)
+@pytest.mark.parametrize("repeated", [1, 4095, 4096, 10_000])
+def test_blocks_hold_the_pairs_of_the_rows(tmp_path: Path, data: bytes, repeated: int) -> None:
+    path = written(tmp_path, data * repeated + data.rstrip(b"\n"))
+    blocks = list(read_pair_blocks(path))
+    assert len(blocks) == repeated // 4096 + 1
+    assert rows_of(blocks) == list(read_pairs(path))
+    assert all(block.counts is None for block in blocks)
+
+
+@pytest.mark.parametrize("before", [1, 99, 100, 4095, 4096, 5000])
+@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
+def test_blocks_name_file_and_line_of_a_bad_row(tmp_path: Path, good: bytes, bad: bytes, text: str, before: int) -> None:
+    path = written(tmp_path, good * before + bad * 2 + good)
+    with pytest.raises(InputError) as caught:
+        list(read_pair_blocks(path))
+    assert str(caught.value) == f"{path}:{before + 1}: {text}"
+
+
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
+def test_blocks_can_leave_bad_rows_out(tmp_path: Path, good: bytes, bad: bytes, text: str, counts: bool) -> None:
+    dropped: list[tuple[int, bytes, str]] = []
+    path = written(tmp_path, good + bad + good * 5000 + bad + good)
+    blocks = list(read_pair_blocks(path, None, None, lambda *row: dropped.append((*row[:2], str(row[2]))), counts))
+    assert rows_of(blocks) == [PAIR] * 5002
+    row = bad.removesuffix(b"\n")
+    assert dropped == [(2, row, text), (5003, row, text)]
+
+
+def test_blocks_of_a_table_that_begins_badly(tmp_path: Path) -> None:
+    """The first row that can be used says how many scores a row has, in whichever block it stands."""
+    bad: list[int] = []
+    path = written(tmp_path, b"rubbish\n" * 5000 + b"a ||| b ||| 1 1\n" * 2 + b"a ||| b ||| 1\n")
+    blocks = list(read_pair_blocks(path, "table", on_bad_row=lambda line, row, error: bad.append(line)))
+    assert rows_of(blocks) == [([b"a"], [b"b"])] * 2
+    assert bad == [*range(1, 5001), 5003]
+
+
+def test_blocks_of_a_file_without_rows(tmp_path: Path) -> None:
+    assert list(read_pair_blocks(written(tmp_path, b""), "table")) == []
+    with pytest.raises(InputError, match="an empty file begins no phrase table"):
+        list(read_pair_blocks(written(tmp_path, b"")))
+    with pytest.raises(InputError, match="a half table"):
+        list(read_pair_blocks(written(tmp_path, EXTRACT, "half.f2e.gz")))
+
+
+def test_joint_counts_of_a_table(tmp_path: Path) -> None:
+    found = (b"3 2 1 ||| |||", b"9  9\t7\r", b"5 4 2.5|||", b"1 1 1.2e+06 4")
+    rows = [b"a ||| b ||| 0.5 ||| 0-0 ||| " + counts for counts in found]
+    path = written(tmp_path, b"\n".join(rows))
+    counts = [block.counts for block in read_pair_blocks(path, counts=True)]
+    assert counts == [[1, 7, 2.5, 1_200_000]]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [b"a ||| b ||| 1", b"a ||| b ||| 1 ||| 0-0", b"a ||| b ||| 1 ||| 0-0 ||| 1 1", b"a ||| b ||| 1 ||| ||| 1 1 x ||| |||"],
+)
+def test_a_count_that_is_missing(tmp_path: Path, row: bytes) -> None:
+    good, worse = b"a ||| b ||| 1 ||| 0-0 ||| 1 1 1\n", b"a ||| b |||\n"
+    path = written(tmp_path, good + row + b"\n" + worse)
+    with pytest.raises(InputError) as caught:
+        list(read_pair_blocks(path, counts=True))
+    hint = "--min-count needs the counts, '||| n_target n_source n_joint'"
+    assert str(caught.value) == f"{path}:2: no joint count in '{row.decode()}'; {hint}"
+    dropped: list[int] = []
+    path = written(tmp_path, worse + row + b"\n" + good * 2 + worse)
+    (block,) = read_pair_blocks(path, "table", on_bad_row=lambda line, row, error: dropped.append(line), counts=True)
+    assert (rows_of([block]), block.counts) == ([([b"a"], [b"b"])] * 2, [1, 1])
+    assert dropped == [1, 2, 5]
+
+
+@pytest.mark.parametrize("data", [EXTRACT, TSV])
+def test_every_other_row_is_one_occurrence(tmp_path: Path, data: bytes) -> None:
+    assert [block.counts for block in read_pair_blocks(written(tmp_path, data * 3), counts=True)] == [[1, 1, 1]]

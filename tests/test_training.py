@@ -125,12 +125,18 @@ class Parabola:
     def __init__(self):
         self.module = torch.nn.ParameterList([torch.nn.Parameter(torch.tensor(0.0))])
 
-    def batches(self):
+    def batches(self, first):
         while True:
             yield 2
 
-    def loss(self, batch):
-        return batch * (self.module[0] - 3.0) ** 2, batch
+    def size(self, batch):
+        return batch
+
+    def parts(self, batch, parts):
+        return [batch / parts] * parts
+
+    def loss(self, module, part):
+        return part * (module[0] - 3.0) ** 2
 
     def evaluate(self):
         return {"loss": (self.module[0].item() - 3.0) ** 2}
@@ -175,7 +181,7 @@ def test_rates():
 def test_what_stops_training():
     with pytest.raises(OptionError, match="--max-steps or --max-time"):
         train(Parabola(), replace(RECIPE, max_steps=None))
-    with pytest.raises(RescoreError, match=r"the loss is (nan|inf) at step 1"):
+    with pytest.raises(RescoreError, match=r"the loss is (nan|inf) and its gradient (nan|inf) at step 1"):
         task = Parabola()
         task.module[0].data.fill_(math.inf)
         train(task, RECIPE)

@@ -57,7 +57,7 @@ from phrase_rescore.runtime import usable_cores
 )
 @click.option(
     "--threads", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Cores that score one block: less memory than as many jobs, slower, and last digits differ between numbers of threads.",
+    help="Cores that score one block: less memory than as many jobs, but slower, and other last digits.",
 )  # fmt: skip
 @click.option(
     "--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",

@@ -24,6 +24,11 @@ def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> tqdm[Any]:
     return tqdm(total=total, unit="B", unit_scale=True, desc=what, disable=True if quiet else None, leave=False)
 
 
+def pair_bar(quiet: bool) -> tqdm[Any]:
+    """A count of pairs as they are prepared: each goes by twice. Only on a terminal."""
+    return tqdm(unit=" pairs", unit_scale=True, desc="preparing", disable=True if quiet else None, leave=False)
+
+
 class TrainingBar:
     """Share of the run done, loss per pair, pairs/s, time left."""
 

@@ -10,7 +10,7 @@ import click
 
 from phrase_rescore.commands.options import ByteSize, Duration, model_option, on_bad_row_option, quiet_option
 from phrase_rescore.presets import PRESETS
-from phrase_rescore.runtime import usable_cores
+from phrase_rescore.runtime import local_processes, usable_cores
 
 _POSITIVE = click.IntRange(min=1)
 
@@ -39,6 +39,17 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
     help="Hold out at most N pairs, and 0.5 % of the sources, to measure on.",
 )  # fmt: skip
 @click.option(
+    "--min-count", type=_POSITIVE, default=1, show_default=True, metavar="N",
+    help="Leave out pairs extracted less than N times. 1: every distinct pair, as the paper.",
+)  # fmt: skip
+@click.option("--max-length", type=_POSITIVE, metavar="N", help="Leave out pairs with a phrase of more than N words.")
+@click.option(
+    "--pairs", "pairs_dir", metavar="DIR",
+    help="Where the prepared pairs are kept, and found again if nothing has changed.  [default: MODEL_DIR.pairs]",
+)  # fmt: skip
+@click.option("--scratch", metavar="DIR", help="Where pairs are sorted: up to twice their text.  [default: $TMPDIR or /tmp]")
+@click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="What sorting may use.")
+@click.option(
     "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True, help="Settings to start from."
 )
 @_setting("hidden", _POSITIVE, "Hidden units of encoder and decoder.")
@@ -55,8 +66,23 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 @click.option(
     "--eval-every", type=_POSITIVE, default=1000, show_default=True, metavar="STEPS", help="Measure held-out loss so often."
 )
+@click.option("--patience", type=_POSITIVE, metavar="N", help="Stop after N measurements without a better one.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted training, exactly where it last measured.")
+@click.option("--init-from", metavar="MODEL", help="Start from the weights of this model; words are matched by spelling.")
+@click.option(
+    "--init", type=click.Choice(["all", "encoder", "decoder"]), default="all", show_default=True, help="Which part of them."
+)
+@click.option(
+    "--freeze", multiple=True, type=click.Choice(["encoder", "decoder", "source-embedding", "target-embedding", "output"]),
+    help="Keep a part as it is while the rest learns; may be repeated.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the initial weights and the order of pairs.")
-@click.option("--threads", type=_POSITIVE, default=None, help="Cores to use.  [default: all this process may use]")
+@click.option(
+    "--threads",
+    type=_POSITIVE,
+    default=None,
+    help="Cores to use.  [default: all this process may use, shared among the processes of this machine]",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option(
     "--save-dtype",
@@ -76,10 +102,13 @@ def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int 
     phrase-rescore train phrase-table.gz -m model --max-time 8h
     set -o pipefail; zcat extract.sorted.gz | phrase-rescore train - -m model --preset paper
 
+    \b
+    torchrun --nproc-per-node 2 -m phrase_rescore train phrase-table.gz --threads 1
+
     Every distinct pair counts once, whatever its scores or counts. Ends with the held-out negative log-likelihood per pair
     (nats), perplexity per word, and both with every source replaced by another of its length.
     """
-    from phrase_rescore.commands.progress import TrainingBar, byte_bar, say
+    from phrase_rescore.commands.progress import TrainingBar, byte_bar, pair_bar, say
     from phrase_rescore.model_training import Observer, Options, train_model
 
     overridden = {field.name: chosen.pop(field.name) for field in fields(PRESETS[preset]) if field.name in chosen}
@@ -89,10 +118,10 @@ def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int 
         settings=settings,
         preset=preset,
         drop_bad_rows=on_bad_row == "drop",
-        threads=threads or usable_cores(),
+        threads=threads or max(1, usable_cores() // local_processes()),
         **chosen,
     )
-    reading = byte_bar(inputs, quiet, "reading")
+    reading, preparing = byte_bar(inputs, quiet, "reading"), pair_bar(quiet)
     bar: TrainingBar | None = None
 
     def on_step(step: int, done: float, loss: float, pairs: int) -> None:
@@ -109,9 +138,10 @@ def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int 
             say(message)
 
     try:
-        checkpoint = train_model(options, Observer(talk, reading.update, on_step, on_record))
+        checkpoint = train_model(options, Observer(talk, reading.update, preparing.update, on_step, on_record))
     finally:
         reading.close()
+        preparing.close()
         if bar:
             bar.close()
     if not quiet:

@@ -1,0 +1,194 @@
+"""Distinct phrase pairs of inputs larger than memory: sorted by GNU sort, kept in a file, read as often as needed.
+
+A pair is a line ``source TAB target``: words hold neither tab nor newline, and every other byte passes through unharmed,
+NUL included. The order is that of the lines' bytes (``LC_ALL=C``), so equal sources are neighbours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, cast
+
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.pair_readers import PairBlock
+
+_CHUNK = 1 << 20  # bytes read back at a time
+_NAMES = ("sort", "gsort", "gnusort")  # GNU's on most systems, beside BSD's, and beside that of uutils
+_MERGED = 64  # runs merged at once; sort's own 16 would copy large inputs once more
+_MORE_ROOM = "name a directory with more room with --scratch"
+
+
+@dataclass
+class SortedPairs:
+    """Distinct pairs in a file, in the order of their lines; iterating, any number of times, gives them in blocks."""
+
+    path: str
+    pairs: int = 0
+    left_out: int = 0  # distinct pairs, none of them too long, that were seen less than ``min_count`` times
+    too_long: int = 0  # distinct pairs with a phrase of more than ``max_length`` words
+
+    def __len__(self) -> int:
+        return self.pairs
+
+    def __iter__(self) -> Iterator[PairBlock]:
+        with open(self.path, "rb") as stream:
+            for chunk in _chunks(stream):
+                phrases = chunk[:-1].replace(b"\n", b"\t").split(b"\t")
+                yield PairBlock(phrases[0::2], phrases[1::2])
+
+
+def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
+    """A stream as pieces of whole lines; a piece that ends within a line, as when sort was killed, is not given."""
+    while chunk := stream.read(_CHUNK):
+        if not chunk.endswith(b"\n"):
+            chunk += stream.readline()
+        if chunk.endswith(b"\n"):
+            yield chunk
+
+
+def _gnu_sort() -> str:
+    """The name of GNU sort. Raises OptionError if there is none: others differ in options, bytes they take and limits."""
+    for name in _NAMES:
+        with contextlib.suppress(OSError):
+            version = subprocess.run([name, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            if b"GNU coreutils" in version.stdout.partition(b"\n")[0]:
+                return name
+    raise OptionError(f"no GNU sort in PATH (looked for {', '.join(_NAMES)}); install GNU coreutils")
+
+
+def _command(program: str, directory: str, memory: int, threads: int, counted: bool) -> list[str]:
+    # With counts, equal pairs are different lines: they meet when the count takes no part in the comparison
+    order = ["--stable", "--field-separator=\t", "--key=1,2"] if counted else ["--unique"]
+    bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", f"--batch-size={_MERGED}"]
+    return [program, *order, *bounds, f"--temporary-directory={directory}"]
+
+
+class _Sort:
+    """A running sort: it reads everything before it writes anything, so it can be fed first and read then."""
+
+    def __init__(self, command: list[str]) -> None:
+        environment = {**os.environ, "LC_ALL": "C"}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+        streams = self._process.stdin, self._process.stdout, self._process.stderr
+        self.input, self.output, self._messages = cast(tuple[IO[bytes], IO[bytes], IO[bytes]], streams)
+
+    def __enter__(self) -> _Sort:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """It does not outlive the ``with`` block."""
+        self._process.kill()
+        for stream in (self.input, self.output, self._messages):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        self._process.wait()
+
+    def finish(self, complete: bool) -> None:
+        """Waits for its end. Raises RescoreError if it failed, or if it did not take all its input."""
+        said = self._messages.read().decode("utf-8", "backslashreplace").splitlines()
+        status = self._process.wait()
+        if status or not complete:
+            why = said[-1] if said else f"killed by signal {-status}" if status < 0 else f"sort ended with status {status}"
+            raise RescoreError(f"sorting the phrase pairs failed: {why}; {_MORE_ROOM}, or sort with less memory")
+
+
+def _add(totals: dict[bytes, float], pairs: Iterable[bytes], counts: Iterable[float]) -> None:
+    for pair, count in zip(pairs, counts, strict=False):
+        totals[pair] = totals.get(pair, 0) + count
+
+
+def _feed(stream: IO[bytes], blocks: Iterable[PairBlock], counted: bool) -> bool:
+    """Writes the lines of all pairs, each once a block; False if the reader went away."""
+    for src, tgt, counts in blocks:
+        pairs = map(b"\t".join, zip(src, tgt, strict=True))
+        if counted:
+            assert counts is not None, "read_pair_blocks(counts=True)"
+            totals: dict[bytes, float] = {}
+            _add(totals, pairs, counts)
+            lines: Iterable[bytes] = (b"%b\t%a" % item for item in totals.items())
+        else:
+            lines = dict.fromkeys(pairs)
+        try:
+            stream.writelines(line + b"\n" for line in lines)
+        except BrokenPipeError:
+            return False
+    try:
+        stream.close()
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def _totals(chunks: Iterable[bytes], counted: bool) -> Iterator[dict[bytes, float]]:
+    """From sorted lines to distinct pairs and how often each was seen (once, without counts), in order."""
+    open_: dict[bytes, float] = {}  # the last pair, which the next chunk may go on with
+    for chunk in chunks:
+        lines = chunk[:-1].split(b"\n")
+        if not counted:
+            yield dict.fromkeys(lines, 1)
+            continue
+        split = [line.rpartition(b"\t") for line in lines]
+        totals = open_
+        _add(totals, (pair for pair, _, _ in split), (float(count) for _, _, count in split))
+        last = next(reversed(totals))
+        open_ = {last: totals.pop(last)}
+        yield totals
+    yield open_
+
+
+def _is_short(pair: bytes, max_length: int) -> bool:
+    src, _, tgt = pair.partition(b"\t")
+    return src.count(b" ") < max_length and tgt.count(b" ") < max_length
+
+
+def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_length: int | None) -> None:
+    """Writes the pairs that are to be kept, and counts the others."""
+    with open(result.path, "wb") as stream:
+        for totals in _totals(chunks, min_count > 1):
+            short = list(totals) if max_length is None else [pair for pair in totals if _is_short(pair, max_length)]
+            kept = short if min_count <= 1 else [pair for pair in short if totals[pair] >= min_count]
+            result.too_long += len(totals) - len(short)
+            result.left_out += len(short) - len(kept)
+            result.pairs += len(kept)
+            stream.writelines(pair + b"\n" for pair in kept)
+
+
+@contextlib.contextmanager
+def sorted_pairs(
+    blocks: Iterable[PairBlock],
+    scratch: str,
+    memory: int,
+    threads: int,
+    min_count: int = 1,
+    max_length: int | None = None,
+) -> Iterator[SortedPairs]:
+    """The distinct pairs of all blocks, once each, for as long as the ``with`` block lasts.
+
+    ``memory``: the bytes that sorting may use; the rest lies in a directory made in ``scratch``, which is always removed.
+    Pairs with a phrase of more than ``max_length`` words are left out, and so are those whose counts add up to less than
+    ``min_count`` (which, above 1, needs blocks with counts).
+
+    Raises OptionError if there is no GNU sort or no writing in ``scratch``, and RescoreError if sorting fails, as when the
+    disk is full.
+    """
+    program = _gnu_sort()
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="phrase-rescore-", dir=scratch, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
+    with temporary as directory:
+        result = SortedPairs(os.path.join(directory, "pairs"))
+        with _Sort(_command(program, directory, memory, threads, min_count > 1)) as sort:
+            complete = _feed(sort.input, blocks, min_count > 1)
+            try:
+                _keep(result, _chunks(sort.output), min_count, max_length)
+            except OSError as error:
+                raise RescoreError(f"cannot write in {scratch}: {error.strerror}; {_MORE_ROOM}") from None
+            sort.finish(complete)
+        yield result

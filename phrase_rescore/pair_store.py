@@ -1,0 +1,298 @@
+"""Encoded phrase pairs on disk, which training maps into memory: made once, used again while their inputs stay the same.
+
+DIR/
+    pairs.json                                        format version, fingerprint of inputs and options, numbers, file sizes
+    source.vocab, target.vocab                        the shortlists, as in a model directory
+    {train,held_out}.{src,tgt}.{ids,offsets}.npy      the two sides of both parts as ``Ragged`` arrays: int32, int64
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.fileio import replace_directory
+from phrase_rescore.pair_sorting import SortedPairs
+from phrase_rescore.pairs import HELD_OUT_SOURCES, EncodedPairs, Ragged
+from phrase_rescore.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
+
+FORMAT_VERSION = 1
+SUMMARY, SOURCE_VOCAB, TARGET_VOCAB = "pairs.json", "source.vocab", "target.vocab"
+_PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
+_CONTENT = (
+    SOURCE_VOCAB,
+    TARGET_VOCAB,
+    *(f"{part}.{side}.{array}.npy" for part in _PARTS for side in _SIDES for array in _ARRAYS),
+)
+Fingerprint = dict[str, Any]
+ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the store holds and what was left out of it; all but the shares are numbers of distinct pairs."""
+
+    training: int
+    held_out: int
+    left_out: int  # seen less often than asked for
+    too_long: int
+    source_unk: float  # UNK's share of the words to train on
+    target_unk: float
+
+    @property
+    def distinct(self) -> int:
+        """Training and held out."""
+        return self.training + self.held_out
+
+
+@dataclass(frozen=True)
+class PairStore:
+    """Pairs to train on and pairs held out, mapped from files, with the vocabularies that encode them."""
+
+    directory: str
+    train: EncodedPairs
+    held_out: EncodedPairs
+    src_vocab: Vocabulary
+    tgt_vocab: Vocabulary
+    numbers: Numbers
+
+
+class HeldOut:
+    """Chooses the sources to hold out, as ``DistinctPairs.held_out`` does, while pairs go by in order of their source.
+
+    Every source has a pair, so only the ``most`` smallest hashes can matter: no more than twice as many are remembered.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._limit = most, b"\xff" * 8
+        self._smallest: list[tuple[bytes, bytes, int]] = []  # hash, source, number of its pairs
+        self._sources = 0
+        self._open: dict[bytes, int] = {}  # the last source, which the next block may go on with
+
+    def add(self, src: Sequence[bytes]) -> None:
+        """The sources of the next pairs, one a pair."""
+        sizes = Counter(self._open)
+        sizes.update(src)
+        self._open = {src[-1]: sizes.pop(src[-1])}
+        self._close(sizes)
+
+    def _close(self, sizes: dict[bytes, int]) -> None:
+        self._sources += len(sizes)
+        for source, size in sizes.items():
+            hashed = hashlib.blake2b(source, digest_size=8).digest()
+            if hashed <= self._limit:
+                self._smallest.append((hashed, source, size))
+        if len(self._smallest) > 2 * self._most:
+            self._smallest.sort()
+            del self._smallest[self._most :]
+            self._limit = self._smallest[-1][0] if self._smallest else b""
+
+    def sources(self) -> frozenset[bytes]:
+        """The sources to hold out, when all have gone by."""
+        self._close(self._open)
+        self._open = {}
+        held, pairs = [], 0
+        for _, source, size in sorted(self._smallest)[: int(HELD_OUT_SOURCES * self._sources)]:
+            pairs += size
+            if pairs > self._most:
+                break
+            held.append(source)
+        return frozenset(held)
+
+
+def _sync(stream: IO[bytes]) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+@contextmanager
+def _growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """What appends values to a new one-dimensional .npy file, which is whole when the ``with`` block ends well."""
+    length = 0
+
+    def write_header() -> int:
+        """At the file's beginning; numpy leaves room in it for any length. Returns where the values start."""
+        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        return stream.tell()
+
+    def append(values: NDArray[Any]) -> None:
+        nonlocal length
+        stream.write(values.astype(dtype, copy=False).tobytes())
+        length += len(values)
+
+    with open(path, "wb") as stream:
+        start = write_header()
+        yield append
+        stream.seek(0)
+        assert write_header() == start
+        _sync(stream)
+
+
+class _GrowingRagged:
+    """The two files of a ``Ragged``, open as long as ``stack`` is."""
+
+    def __init__(self, path: str, stack: ExitStack) -> None:
+        self._append_ids = stack.enter_context(_growing_array(f"{path}.ids.npy", np.int32))
+        self._append_offsets = stack.enter_context(_growing_array(f"{path}.offsets.npy", np.int64))
+        self._append_offsets(np.zeros(1, np.int64))
+        self.words = self.unknown = 0
+
+    def append(self, part: Ragged) -> None:
+        self._append_ids(part.ids)
+        self._append_offsets(part.offsets[1:] + self.words)
+        self.words += len(part.ids)
+        self.unknown += int(np.count_nonzero(part.ids == UNK))
+
+    @property
+    def unknown_share(self) -> float:
+        return self.unknown / self.words if self.words else 0.0
+
+
+def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **options: Any) -> Fingerprint | None:
+    """What tells whether a store still fits: path, size and time of every file that it comes from, and the options.
+
+    ``files`` are those besides the inputs (vocabularies, a corpus), None where one is not given. ``options`` are whatever
+    else changes the pairs or the vocabularies, as JSON has it. Take it before the inputs are read.
+
+    None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
+    """
+    found: list[list[tuple[str, int, int] | None]] = []
+    for paths in (inputs, files):
+        found.append([])
+        for path in paths:
+            if path is None:
+                found[-1].append(None)
+                continue
+            if path == "-" or not os.path.isfile(path):
+                return None
+            status = os.stat(path)
+            found[-1].append((os.path.abspath(path), status.st_size, status.st_mtime_ns))
+    return {"inputs": found[0], "files": found[1], "options": options}
+
+
+def check_store_target(directory: str) -> None:
+    """Raises OptionError if a store must not be written under this name: it would replace what is there."""
+    try:
+        strangers = set(os.listdir(directory)) - {SUMMARY, *_CONTENT}
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OptionError(f"{directory}: {error.strerror}; name another directory for the prepared pairs") from None
+    if strangers:
+        found = f"holds other files, such as {min(strangers)}"
+        raise OptionError(f"{directory} {found}; name a directory for nothing but the prepared pairs")
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "wb") as stream:
+        stream.write(data)
+        _sync(stream)
+
+
+def _encode(
+    directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: frozenset[bytes],
+    progress: Callable[[int], object],
+) -> Numbers:  # fmt: skip
+    """Writes the arrays."""
+    sizes = dict.fromkeys(_PARTS, 0)
+    with ExitStack() as stack:
+        arrays = {
+            (part, side): _GrowingRagged(os.path.join(directory, f"{part}.{side}"), stack) for part in _PARTS for side in _SIDES
+        }
+        for block in pairs:
+            is_held = np.fromiter(map(held.__contains__, block.src), np.bool_, len(block.src))
+            rows = {"train": np.flatnonzero(~is_held), "held_out": np.flatnonzero(is_held)}
+            for side, phrases, vocabulary in zip(_SIDES, (block.src, block.tgt), vocabularies, strict=True):
+                encoded = Ragged.of_phrases(phrases, vocabulary)
+                for part in _PARTS:
+                    arrays[part, side].append(encoded.take(rows[part]))
+            for part in _PARTS:
+                sizes[part] += len(rows[part])
+            progress(len(block.src))
+    shares = (arrays["train", side].unknown_share for side in _SIDES)
+    return Numbers(sizes["train"], sizes["held_out"], pairs.left_out, pairs.too_long, *shares)
+
+
+def prepare_store(
+    directory: str,
+    fingerprint: Fingerprint | None,
+    pairs: SortedPairs,
+    vocabularies: ChooseVocabularies,
+    held_out: int,
+    progress: Callable[[int], object] | None = None,
+) -> PairStore:
+    """Encodes distinct pairs into a new store, which appears whole or not at all and replaces an older one.
+
+    The pairs go by twice: ``vocabularies`` gets the word counts of both sides and chooses the shortlists in between.
+    At most ``held_out`` pairs are held out. ``progress`` is called with the number of pairs of each block, in both passes.
+
+    Raises OptionError if the directory holds something else, and RescoreError if the files cannot be written.
+    """
+    check_store_target(directory)
+    tell = progress or (lambda pairs: None)
+    choice = HeldOut(held_out)
+    src_counts: Counter[bytes] = Counter()
+    tgt_counts: Counter[bytes] = Counter()
+    for block in pairs:
+        src_counts.update(b" ".join(block.src).split(b" "))
+        tgt_counts.update(b" ".join(block.tgt).split(b" "))
+        choice.add(block.src)
+        tell(len(block.src))
+    chosen = vocabularies(src_counts, tgt_counts)
+    del src_counts, tgt_counts
+    try:
+        with replace_directory(directory) as temporary:
+            numbers = _encode(temporary, pairs, chosen, choice.sources(), tell)
+            for name, vocabulary in zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True):
+                _write(os.path.join(temporary, name), format_vocabulary(vocabulary))
+            summary = {
+                "format_version": FORMAT_VERSION,
+                "fingerprint": fingerprint,
+                "numbers": asdict(numbers),
+                "files": {name: os.path.getsize(os.path.join(temporary, name)) for name in _CONTENT},
+            }
+            _write(os.path.join(temporary, SUMMARY), (json.dumps(summary, indent=2) + "\n").encode())
+    except OSError as error:
+        raise RescoreError(f"cannot write {directory}: {error.strerror}; make room there, or name another directory") from None
+    return _load(directory, numbers)
+
+
+def _load(directory: str, numbers: Numbers) -> PairStore:
+    def part(name: str) -> EncodedPairs:
+        sides = []
+        for side in _SIDES:
+            path = os.path.join(directory, f"{name}.{side}")
+            # Plain arrays over the maps: np.memmap would make every slice one of its own kind, at a price
+            ids, offsets = (np.asarray(np.load(f"{path}.{array}.npy", mmap_mode="r")) for array in _ARRAYS)
+            sides.append(Ragged(ids, offsets))
+        return EncodedPairs(*sides)
+
+    src_vocab, tgt_vocab = (read_vocabulary(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
+    return PairStore(directory, part("train"), part("held_out"), src_vocab, tgt_vocab, numbers)
+
+
+def open_store(directory: str, fingerprint: Fingerprint | None) -> PairStore | None:
+    """The store, if it is whole and was made from the files and options that ``fingerprint`` tells of; else None."""
+    try:
+        with open(os.path.join(directory, SUMMARY), encoding="utf-8") as stream:
+            summary = json.load(stream)
+        if fingerprint is None or summary["format_version"] != FORMAT_VERSION:
+            return None
+        if summary["fingerprint"] != json.loads(json.dumps(fingerprint)):  # tuples are lists there
+            return None
+        if summary["files"] != {name: os.path.getsize(os.path.join(directory, name)) for name in _CONTENT}:
+            return None
+        return _load(directory, Numbers(**summary["numbers"]))
+    except (OSError, ValueError, TypeError, KeyError, RescoreError):
+        return None

@@ -1,0 +1,130 @@
+"""Starting from the weights of another model, and keeping parts of a model as they are while the rest learns.
+
+Encoder and decoder can be taken one by one: all that passes between them is the summary c, of the size ``hidden`` on both
+sides. Vocabularies may differ: what belongs to a word goes to the word of the same spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.errors import OptionError
+from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
+
+# Part: the sizes in which the models must agree, and the sides whose words it has
+PARTS = {
+    "encoder": (("hidden", "embedding"), ("source",)),
+    "decoder": (("hidden", "embedding", "maxout", "rank"), ("target",)),
+    "all": (("hidden", "embedding", "maxout", "rank"), ("source", "target")),
+}
+WORD_ROWS = {  # weights with a row for every word, and the side of these words
+    "encoder.embedding": "source",
+    "decoder.embedding": "target",
+    "output.G_l": "target",
+    "output.b_G": "target",
+}
+FREEZABLE: dict[str, Callable[[RNNEncoderDecoder], Iterable[torch.nn.Parameter]]] = {
+    "encoder": lambda model: model.encoder.parameters(),
+    "decoder": lambda model: model.decoder.parameters(),
+    "source-embedding": lambda model: (model.encoder.embedding,),
+    "target-embedding": lambda model: (model.decoder.embedding,),
+    "output": lambda model: (getattr(model.decoder, name) for name in ("O_h", "O_y", "O_c", "b_O", "G_r", "G_l", "b_G")),
+}
+_WORDS_IN = {  # group: the side whose words have rows in it
+    "encoder": "source", "source-embedding": "source", "decoder": "target", "target-embedding": "target", "output": "target",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """Per side that was taken over: how many of its words the donor knows, and how many it has."""
+
+    words: dict[str, tuple[int, int]]
+
+    def lines(self, frozen: Sequence[str] = ()) -> list[str]:
+        """For people; those that begin with ``warning`` name words without a start, or frozen where chance put them."""
+        lines = []
+        for side, (known, total) in self.words.items():
+            text = f"{side}: {known:,} of {total:,} words start from the other model"
+            lines.append(text if known == total else f"{text}, {total - known:,} afresh")
+            if total and not known:
+                lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
+        for group in frozen:
+            side = _WORDS_IN[group]
+            known, total = self.words.get(side, (0, 0))
+            if side not in self.words:
+                lines.append(f"warning: --freeze {group} keeps random weights: --init does not take them from the other model")
+            elif known < total:
+                lines.append(f"warning: --freeze {group} keeps random weights of {total - known:,} new {side} words")
+        return lines
+
+
+def _check_sizes(ours: ModelConfig, theirs: ModelConfig, part: str) -> None:
+    names = [name for name in PARTS[part][0] if getattr(ours, name) != getattr(theirs, name)]
+    if names:
+        found = ", ".join(f"{name} {getattr(theirs, name)} and not {getattr(ours, name)}" for name in names)
+        remedy = " ".join(f"--{name} {getattr(theirs, name)}" for name in names)
+        raise OptionError(f"the model to start from has {found}; train with {remedy}")
+
+
+def _shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[int]]:
+    """Ids here and there of what both know: EOS and UNK, by position, then the words of equal spelling."""
+    pairs = [(id, theirs.ids.get(word)) for word, id in ours.ids.items()]
+    known = [(EOS, EOS), (UNK, UNK), *((here, there) for here, there in pairs if there is not None)]
+    here, there = zip(*known, strict=True)
+    return list(here), list(there)
+
+
+@torch.no_grad()
+def initialise_from(
+    model: RNNEncoderDecoder, src_vocab: Vocabulary, tgt_vocab: Vocabulary, donor: Checkpoint, part: str = "all"
+) -> Report:
+    """Copies a part of the donor's weights (a key of PARTS) into a model that is initialised already.
+
+    The decoder is all that is not the encoder: its embedding, its cell, the output layer. Rows of words that the donor does
+    not know keep the values they have.
+
+    Raises OptionError for an unknown part, and if sizes that matter to it differ; then nothing has been changed.
+    """
+    if part not in PARTS:
+        raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
+    _check_sizes(model.config, donor.model.config, part)
+    rows = {
+        "source": _shared_rows(src_vocab, donor.src_vocab),
+        "target": _shared_rows(tgt_vocab, donor.tgt_vocab),
+    }
+    sides = PARTS[part][1]
+    theirs = dict(donor.model.named_weights())
+    for name, weight in model.named_weights():
+        side = "source" if name.startswith("encoder.") else "target"
+        if side not in sides:
+            continue
+        if name in WORD_ROWS:
+            here, there = rows[side]
+            weight[here] = theirs[name][there].to(weight)
+        else:
+            weight.copy_(theirs[name])
+    totals = {"source": len(src_vocab.words), "target": len(tgt_vocab.words)}
+    return Report({side: (len(rows[side][0]) - FIRST_WORD, totals[side]) for side in sides})
+
+
+def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
+    """Excludes groups of weights (keys of FREEZABLE) from training; gradients still flow through them to the others.
+
+    ``encoder`` has the source embedding in it, ``decoder`` the target embedding and the output layer.
+
+    Raises OptionError for an unknown group, and if nothing would be left to learn; then nothing has been changed.
+    """
+    for group in groups:
+        if group not in FREEZABLE:
+            raise OptionError(f"--freeze {group}: no such part of the model; known are {', '.join(FREEZABLE)}")
+    frozen = {id(parameter): parameter for group in groups for parameter in FREEZABLE[group](model)}
+    if all(id(parameter) in frozen or not parameter.requires_grad for parameter in model.parameters()):
+        raise OptionError(f"--freeze {', '.join(groups)} leaves nothing to learn; freeze less")
+    for parameter in frozen.values():
+        parameter.requires_grad_(False)

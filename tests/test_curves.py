@@ -1,0 +1,232 @@
+import json
+import re
+import sys
+
+import pytest
+
+from phrase_rescore.curves import Chart, draw, read_run, read_runs
+from phrase_rescore.errors import InputError, OptionError
+
+RECORDS = [
+    {"step": 100, "seconds": 36.0, "train_loss": 22.5, "held_out": {"loss": 20.0, "perplexity": 90.0}},
+    {"step": 200, "seconds": 72.0, "train_loss": 18.0, "held_out": {"loss": 12.25, "perplexity": 9.5}},
+    {"step": 250, "seconds": 90.0, "train_loss": 15.0, "held_out": {"loss": 13.0, "perplexity": 11.0}},
+]
+UNMEASURED = [{key: value for key, value in record.items() if key != "held_out"} for record in RECORDS]
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(name="model", records=RECORDS, batch_size=64):
+        directory = tmp_path / name
+        directory.mkdir(parents=True)
+        (directory / "train.log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        if batch_size is not None:
+            (directory / "config.json").write_text(json.dumps({"training": {"batch_size": batch_size}}))
+        return str(directory)
+
+    return make
+
+
+def test_a_run_is_read_by_its_directory_or_its_log(make_run):
+    path = make_run()
+    run = read_run(path)
+    assert (run.name, run.batch_size, len(run.points)) == ("model", 64, 3)
+    assert run.points[0].train_loss == 22.5
+    assert run.best.step == 200
+    assert read_run(f"{path}/train.log.jsonl") == read_run(f"{path}/") == run
+
+
+def test_names_may_be_given(make_run, tmp_path, monkeypatch):
+    path = make_run("a=b")
+    assert read_run(path).name == "a=b"
+    assert read_run(f"large={path}").name == "large"
+    assert read_run(f"x\ty={path}").name == r"x\ty"
+    monkeypatch.chdir(path)
+    assert read_run(".").name == "a=b"
+    (tmp_path / "first try.jsonl").write_bytes((tmp_path / "a=b" / "train.log.jsonl").read_bytes())
+    assert read_run(str(tmp_path / "first try.jsonl")).name == "first try"
+
+
+def test_runs_of_equal_name_are_called_by_their_paths(make_run):
+    paths = [make_run("x/model"), make_run("y/model"), make_run("other")]
+    assert [run.name for run in read_runs(paths)] == [*paths[:2], "other"]
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (b"", "train.log.jsonl: an empty log; nothing has been measured yet"),
+        (b"\n\n", "an empty log"),
+        (b"step 100\n", r"train.log.jsonl:1: 'step 100' is no JSON; name a model directory"),
+        (b"\xff\n", r"train.log.jsonl:1: '\\xff' is no JSON"),
+        (b'{"step": 1, "seconds": 1}\n{"step": 2, "sec', "train.log.jsonl:2: .* is no JSON"),
+        (b"[1]\n", "train.log.jsonl:1: no JSON object"),
+        (b'{"seconds": 1}\n', "no step or no seconds"),
+        (b'{"step": 1}\n', "no step or no seconds"),
+        (b'{"step": "1", "seconds": 1}\n', 'step "1" is no number'),
+        (b'{"step": 1, "seconds": 1, "held_out": {"loss": true}}\n', "loss true is no number"),
+        (b'{"step": 1, "seconds": 1, "held_out": 3}\n', "held_out is no JSON object"),
+        (b"[" * 100_000 + b"\n", "is no JSON"),
+        (b'{"step": 1' + b"0" * 400 + b', "seconds": 1}\n', "train.log.jsonl:1: .* is no JSON"),
+    ],
+)
+def test_malformed_logs(make_run, tmp_path, log, message):
+    path = make_run()
+    (tmp_path / "model" / "train.log.jsonl").write_bytes(log)
+    with pytest.raises(InputError, match=message) as caught:
+        read_run(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_logs(tmp_path):
+    with pytest.raises(InputError, match="nowhere: No such file"):
+        read_run(str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=r"train\.log\.jsonl: No such file"):
+        read_run(str(tmp_path))
+
+
+def test_figures_that_are_not_finite_are_gaps(make_run):
+    run = read_run(make_run(records=[*RECORDS, {"step": 300, "seconds": 1.0, "held_out": {"loss": float("nan")}}]))
+    assert run.points[-1].loss is None
+    assert run.best.step == 200
+
+
+@pytest.mark.parametrize("x", ["steps", "hours", "pairs"])
+@pytest.mark.parametrize("y", ["loss", "perplexity"])
+@pytest.mark.parametrize("log_x", [False, True])
+def test_png(make_run, tmp_path, x, y, log_x):
+    out = tmp_path / "curves.png"
+    draw([read_run(make_run())], str(out), Chart(x, y, log_x))
+    data = out.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = (int.from_bytes(data[i : i + 4]) for i in (16, 20))
+    assert width > 900
+    assert height > 600
+
+
+def svg_texts(path):
+    return re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"))
+
+
+def test_svg_holds_its_labels_as_text(make_run, tmp_path):
+    out = tmp_path / "curves.SVG"
+    runs = [read_run(make_run("model")), read_run(f"$a$ <b>={make_run('other')}"), read_run(f"_c={make_run('third')}")]
+    draw(runs, str(out))
+    texts = svg_texts(out)
+    assert "model  ★ 12.25" in texts
+    assert "$a$ &lt;b&gt;  ★ 12.25" in texts
+    assert "_c  ★ 12.25" in texts
+    assert {"step (minibatches)", "negative log-likelihood (nats per pair)", "held-out", "best held-out loss"} <= set(texts)
+    assert "training, mean since the last record" in texts
+
+
+def test_each_axis_says_what_it_measures(make_run, tmp_path):
+    out, run = tmp_path / "curves.svg", read_run(make_run())
+    draw([run], str(out), Chart("pairs", "perplexity"))
+    texts = svg_texts(out)
+    assert {"phrase pairs seen (millions)", "held-out perplexity (per word)", "model  ★ 9.50"} <= set(texts)
+    assert "training, mean since the last record" not in texts
+    draw([run], str(out), Chart("hours"))
+    assert "time of training (hours)" in svg_texts(out)
+
+
+@pytest.mark.parametrize("name", ["curves.png", "curves.svg"])
+def test_the_same_runs_give_the_same_bytes(make_run, tmp_path, name):
+    run = read_run(make_run())
+    for directory in ("a", "b"):
+        (tmp_path / directory).mkdir()
+        draw([run], str(tmp_path / directory / name))
+    first, second = ((tmp_path / directory / name).read_bytes() for directory in ("a", "b"))
+    assert first == second
+
+
+def test_many_runs_with_long_and_foreign_names(make_run, tmp_path):
+    path = make_run()
+    runs = [read_run(f"{name}={path}") for name in ("x" * 200, "日本語", *(f"run {i}" for i in range(40)))]
+    draw(runs, str(tmp_path / "curves.svg"))
+    draw(runs[:3], str(tmp_path / "curves.png"))
+    assert "x" * 39 + "…  ★ 12.25" in svg_texts(tmp_path / "curves.svg")
+
+
+def test_without_held_out_figures_training_is_drawn(make_run, tmp_path):
+    out = tmp_path / "curves.svg"
+    run = read_run(make_run(records=UNMEASURED))
+    draw([run], str(out))
+    texts = svg_texts(out)
+    assert "model" in texts
+    assert "held-out" not in texts
+    assert run.line() == "model\t250\t\t\t\t0.025"
+    with pytest.raises(OptionError, match="model: the log has no perplexity to draw there; draw it with --y loss"):
+        draw([run], str(out), Chart(y="perplexity"))
+
+
+def test_a_log_of_one_record_and_step_0(make_run, tmp_path):
+    first = RECORDS[0] | {"step": 0}
+    run = read_run(make_run(records=[first]))
+    draw([run], str(tmp_path / "curves.png"))
+    with pytest.raises(OptionError, match="draw it without --log-x"):
+        draw([run], str(tmp_path / "curves.png"), Chart(log_x=True))
+    draw([read_run(make_run("longer", records=[first, *RECORDS]))], str(tmp_path / "curves.png"), Chart(log_x=True))
+
+
+def test_a_log_without_figures(make_run, tmp_path):
+    run = read_run(make_run(records=[{"step": 1, "seconds": 0.5}]))
+    with pytest.raises(OptionError, match="model: the log has no loss to draw there; train with --eval-every"):
+        draw([run], str(tmp_path / "curves.png"))
+
+
+def test_axes_of_a_narrow_range_have_numbers(make_run, tmp_path):
+    records = [{"step": s, "seconds": s, "held_out": {"loss": 3.0, "perplexity": 13 + s / 500}} for s in (1100, 1500, 1900)]
+    draw([read_run(make_run(records=records))], str(tmp_path / "curves.svg"), Chart(y="perplexity", log_x=True))
+    texts = svg_texts(tmp_path / "curves.svg")
+    assert {"1,200", "1,600"} <= set(texts)
+    assert sum(bool(re.fullmatch(r"1[56](\.\d+)?", text)) for text in texts) >= 3
+
+
+def test_pairs_need_the_batch_size(make_run, tmp_path):
+    out = tmp_path / "curves.png"
+    with pytest.raises(OptionError, match=r"model: no config\.json beside its log says the batch size; draw it with --x steps"):
+        draw([read_run(make_run(batch_size=None))], str(out), Chart("pairs"))
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["curves.pdf", "curves", "-", "png"])
+def test_other_kinds_of_picture_are_refused(make_run, run, name):
+    result = run("curves", make_run(), "-o", name)
+    assert result.status == 2
+    assert result.last_line.endswith("a picture's name ends in .png or .svg; name it, say, curves.png")
+
+
+def test_the_command_draws_and_prints_the_table(make_run, run, tmp_path):
+    out = tmp_path / "curves.png"
+    result = run("curves", make_run(), f"again={make_run('b', UNMEASURED)}", "-o", out, "--table")
+    assert result.status == 0
+    assert result.out == b"model\t250\t200\t12.2500\t9.5000\t0.025\nagain\t250\t\t\t\t0.025\n"
+    assert result.last_line == f"phrase-rescore: {out}: 2 runs"
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_quiet_and_log_x(make_run, run, tmp_path):
+    assert run("curves", make_run(), "-q", "-o", tmp_path / "c.svg", "--log-x", "--x", "hours") == (0, b"", "")
+
+
+def test_nothing_to_write(make_run, run):
+    result = run("curves", make_run())
+    assert result.status == 2
+    assert "nothing to write; name a picture with -o curves.png" in result.last_line
+
+
+def test_a_missing_run_is_told_in_one_line(run, tmp_path):
+    result = run("curves", tmp_path / "none", "-o", tmp_path / "c.png")
+    assert (result.status, result.out) == (1, b"")
+    assert result.err == f"phrase-rescore: error: {tmp_path}/none: No such file or directory\n"
+
+
+def test_without_matplotlib_pictures_are_refused_and_tables_work(make_run, run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    path = make_run()
+    result = run("curves", path, "-o", tmp_path / "c.png")
+    assert result.status == 2
+    assert result.last_line.endswith("curves needs matplotlib; install it with: pip install 'phrase-rescore[report]'")
+    assert run("curves", path, "--table").out.startswith(b"model\t250\t")
