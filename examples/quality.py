@@ -18,8 +18,9 @@ import numpy as np
 
 from phrase_rescore.checkpoint import load
 from phrase_rescore.fileio import open_input
-from phrase_rescore.pair_readers import read_pairs
-from phrase_rescore.pairs import DistinctPairs, EncodedPairs, Ragged
+from phrase_rescore.pair_readers import read_pair_blocks
+from phrase_rescore.pair_store import HeldOut
+from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.phrase_pair_task import with_other_sources
 from phrase_rescore.phrase_table import parse_row
 from phrase_rescore.runtime import prepare, usable_cores
@@ -98,8 +99,8 @@ def frequent_rows(table: str, least: int = 10) -> tuple[list[tuple[bytes, bytes]
     return pairs, np.array(log_phi)
 
 
-def show_targets(scorer: Scorer, distinct: DistinctPairs, source: bytes, most: int = 20) -> None:
-    targets = [tgt for src, tgt in distinct.pairs if src == source]
+def show_targets(scorer: Scorer, distinct: list[tuple[bytes, bytes]], source: bytes, most: int = 20) -> None:
+    targets = [tgt for src, tgt in distinct if src == source]
     log_p = scorer.score([(source, target) for target in targets])
     order = np.argsort(-log_p)
     print(f"\n{source.decode()}: {len(targets)} targets")
@@ -118,9 +119,12 @@ def main() -> None:
 
     checkpoint = load(options.model_dir)
     scorer = Scorer(checkpoint)
-    distinct = DistinctPairs.collect(read_pairs(options.table))
-    everything = distinct.encode(checkpoint.src_vocab, checkpoint.tgt_vocab)
-    out = distinct.held_out(options.held_out)
+    distinct = sorted({pair for block in read_pair_blocks(options.table) for pair in zip(block.src, block.tgt, strict=True)})
+    src, tgt = [src for src, _ in distinct], [tgt for _, tgt in distinct]
+    choice = HeldOut(options.held_out)
+    choice.add(src)
+    out = np.fromiter(map(choice.sources().__contains__, src), np.bool_, len(src))
+    everything = scorer.encode_phrases(src, tgt)
     held, training = everything.take(np.flatnonzero(out)), everything.take(np.flatnonzero(~out))
     words = len(held.tgt.ids) + len(held)
     print(f"{len(training):,} training pairs, {len(held):,} held out, {words:,} words with EOS")

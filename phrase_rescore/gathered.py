@@ -46,6 +46,7 @@ class _Product(torch.autograd.Function):
             if len(gather.parts) == gather.uses:
                 dys, xs = (torch.cat(tensors) for tensors in zip(*gather.parts, strict=True))
                 dM = dys.T @ xs
+                gather.parts.clear()  # x leads back to this use: a circle that nothing else would break
         return dx, dM, None
 
 

@@ -58,7 +58,7 @@ class Options:
     memory: int = 1 << 30  # bytes that sorting may use
     max_steps: int | None = None
     max_time: float | None = None  # seconds
-    eval_every: int = 1000
+    eval_every: int = 500
     patience: int | None = None
     seed: int = 1
     threads: int = 1
@@ -276,6 +276,8 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
         refuse_by_name(path)
     if options.init_from:
         load(options.init_from)  # before hours of preparing pairs
+    elif options.freeze:
+        raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
     prepare(options.threads)
     with joined(device) as ranks:
         mine = observer if observer and ranks.first else Observer()
@@ -317,9 +319,11 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
         records.append(entry)
         observer.on_record(entry)
 
+    threads = options.threads if device == "cpu" else 1  # a GPU is kept busy by the whole batch
     outcome = train(
-        task, recipe, record, observer.on_step, threads=options.threads, ranks=ranks, state=state, resume=options.resume
-    )
+        task, recipe, record, observer.on_step, threads=threads, ranks=ranks, state=state, resume=options.resume,
+        measure_first=options.init_from is not None,
+    )  # fmt: skip
     shares = store.numbers.source_unk, store.numbers.target_unk
     control = task.control() if outcome.best and ranks.first else None
     summary = _summary(options, store, max_steps, outcome, control)

@@ -115,35 +115,6 @@ def refuse_by_name(path: str) -> None:
             raise InputError(path, f"is by its name {what}", hint)
 
 
-def read_pairs(
-    path: str,
-    form: str | None = None,
-    on_read: Callable[[int], object] | None = None,
-    on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
-) -> Iterator[tuple[Phrase, Phrase]]:
-    """The (source, target) phrases of a file, row by row, as lists of words.
-
-    ``form`` is a key of READERS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and
-    error for a row that cannot be used, which is then left out; without it such a row raises InputError.
-    """
-    refuse_by_name(path)
-    name = display_name(path)
-    with open_input(path, on_read) as stream:
-        first = list(islice(stream, _SNIFFED_ROWS))
-        reader = READERS[form or detect_format(name, first)]()
-        line = 0
-        for rows in (first, stream):
-            for row in rows:
-                line += 1
-                row = row.removesuffix(b"\n")
-                try:
-                    yield reader(row)
-                except RowError as error:
-                    if on_bad_row is None:
-                        raise error.at(name, line) from None
-                    on_bad_row(line, row, error)
-
-
 def _joint_count(row: bytes) -> float:
     """The third number of a table row's fifth field, ``n_target n_source n_joint``."""
     fields = split_fields(row, 5)
@@ -208,8 +179,10 @@ def read_pair_blocks(
     on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
     counts: bool = False,
 ) -> Iterator[PairBlock]:
-    """The pairs of ``read_pairs`` some thousands at a time, as columns, which for phrase tables is many times faster.
+    """The pairs of a file some thousands at a time, as columns.
 
+    ``form`` is a key of READERS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and
+    error for a row that cannot be used, which is then left out; without it such a row raises InputError.
     With ``counts`` also how often each was extracted: a table's joint count (a row without one is a bad row), and 1 for
     every row of an extract file or TSV. The error of a bad row comes before any pair of its block.
     """

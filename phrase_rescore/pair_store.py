@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.fileio import replace_directory
 from phrase_rescore.pair_sorting import SortedPairs
-from phrase_rescore.pairs import HELD_OUT_SOURCES, EncodedPairs, Ragged
+from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
 
+HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 FORMAT_VERSION = 1
 SUMMARY, SOURCE_VOCAB, TARGET_VOCAB = "pairs.json", "source.vocab", "target.vocab"
 _PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
@@ -68,8 +69,10 @@ class PairStore:
 
 
 class HeldOut:
-    """Chooses the sources to hold out, as ``DistinctPairs.held_out`` does, while pairs go by in order of their source.
+    """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is under a threshold.
 
+    The threshold is the largest that holds out at most ``most`` pairs and 0.5 % of the sources, so it depends on the sources
+    alone and never separates the targets of one source.
     Every source has a pair, so only the ``most`` smallest hashes can matter: no more than twice as many are remembered.
     """
 

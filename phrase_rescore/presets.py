@@ -27,8 +27,8 @@ class Preset:
 
 PRESETS = {
     "default": Preset(
-        hidden=500, embedding=100, maxout=250, rank=100, shortlist=15_000, batch_size=64, optimizer="adam",
-        learning_rate=4e-3, objective="mean", clip=1.0, decay=True, warm_up=0.02, paper_initialisation=False,
+        hidden=500, embedding=100, maxout=250, rank=100, shortlist=15_000, batch_size=256, optimizer="adam",
+        learning_rate=8e-3, objective="mean", clip=1.0, decay=True, warm_up=0.02, paper_initialisation=False,
     ),
     # Cho et al. (2014), section 4.1; the clipped norm of the summed gradient is from the authors' released code
     "paper": Preset(

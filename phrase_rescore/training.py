@@ -52,7 +52,7 @@ class Recipe:
     warm_up: float = 0.0  # share of the run
     max_steps: int | None = None
     max_time: float | None = None  # seconds
-    eval_every: int = 1000  # steps
+    eval_every: int = 500  # steps
     patience: int | None = None  # evaluations without a better one before training ends
 
     def rate(self, done: float) -> float:
@@ -132,12 +132,14 @@ def train(
     ranks: Ranks = ALONE,
     state: TrainingState | None = None,
     resume: bool = False,
+    measure_first: bool = False,
 ) -> Outcome:
     """Trains until ``max_steps``, ``max_time`` or ``patience``, whichever ends first; leaves the best weights in the module.
 
     ``log`` gets a record at every evaluation, those of earlier sittings first; ``on_step`` gets step, share of the run done,
     loss per item and items. ``state`` is saved at every evaluation; with ``resume`` training goes on from it, and then
-    ends with the very weights that it would have had, if ``max_steps`` ends it. The weights depend on the task, the recipe,
+    ends with the very weights that it would have had, if ``max_steps`` ends it. ``measure_first``: before the first step too,
+    for weights that may be hard to better. The weights depend on the task, the recipe,
     ``threads``, the number of processes and torch alone if ``max_steps`` ends the run.
 
     Raises OptionError without a limit or for a state of another run, RescoreError when the loss is not finite.
@@ -184,6 +186,8 @@ def train(
                 run.save(state, seconds)
 
     try:
+        if measure_first and run.step == 0:
+            evaluate()
         for batch in task.batches(run.step):
             done = share_done()
             if done >= 1.0 or (recipe.patience is not None and run.waited >= recipe.patience):

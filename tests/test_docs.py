@@ -3,8 +3,8 @@
 Every ```sh block of README.md and docs/*.md in which a phrase-rescore command stands is run, and so is every example
 in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz,
 extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, a link to docs/, two models under
-other names and, unless they train it, phrase-rescore-model. Every ``train`` gets TINY appended, so that it takes a moment. What should not be run
-goes into a block that is not ```sh.
+other names and, unless they train it, phrase-rescore-model. Every ``train`` gets TINY appended, so that it takes a moment.
+What should not be run goes into a block that is not ```sh.
 """
 
 from __future__ import annotations
@@ -120,7 +120,15 @@ def test_options_named_in_the_pages_exist():
     known |= {"--help", "--check"}  # click's own; make_cli_reference.py
     known |= {"--range", "--num-scores", "--log-prob", "--NoLex"}  # of Moses' programs
     known |= {"--editable", "--constraint"}  # pip
-    known |= {"--nproc-per-node", "--nnodes", "--node-rank", "--rdzv-id", "--rdzv-backend", "--rdzv-endpoint"}  # torchrun
+    known |= {
+        "--standalone",
+        "--nproc-per-node",
+        "--nnodes",
+        "--node-rank",
+        "--rdzv-id",
+        "--rdzv-backend",
+        "--rdzv-endpoint",
+    }  # torchrun
     known |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task"}  # Slurm
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))

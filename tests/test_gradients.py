@@ -1,5 +1,8 @@
 """Gradients of training against the plain objective in float64, however the work is cut; orders without memory."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import encoded, random_pairs, small_checkpoint
 
+from phrase_rescore import gathered
 from phrase_rescore.gathered import gathered_gradients, gathering
 from phrase_rescore.gradients import Gradients
 from phrase_rescore.model import RNNEncoderDecoder, packed
@@ -67,13 +71,33 @@ def test_products_gather_only_while_a_loss_is_made():
     loss = model(src, tgt)
     assert not gathering()
     loss.backward()
-    gathered = model.decoder.cell.U.grad.clone()
+    at_once = model.decoder.cell.U.grad.clone()
     with gathered_gradients():
         assert gathering()
     model.zero_grad()
     g, targets = model.decoder(model.encoder(src), tgt)  # autograd adds up step by step
     (-torch.log_softmax(g @ model.decoder.G_l.T + model.decoder.b_G, 1)[torch.arange(len(g)), targets].sum()).backward()
-    torch.testing.assert_close(gathered, model.decoder.cell.U.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(at_once, model.decoder.cell.U.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_of_a_step_stays_in_memory(monkeypatch):
+    """What a matrix gathered leads back to itself through the graph of the step; Python's collector cannot see that circle."""
+    alive: weakref.WeakSet[gathered._Gather] = weakref.WeakSet()
+
+    class Watched(gathered._Gather):
+        def __init__(self) -> None:
+            super().__init__()
+            alive.add(self)
+
+    monkeypatch.setattr(gathered, "_Gather", Watched)
+    task = PhrasePairTask(small_model(), encoded(random_pairs(40)), encoded([]), 20, seed=0)
+    for threads in (1, 2):
+        gradients = Gradients(task.module, task.loss, threads)
+        for batch, _ in zip(task.batches(0), range(3), strict=False):
+            gradients(task.parts(batch, gradients.parts), 20)
+        gradients.close()
+    gc.collect()
+    assert not alive
 
 
 def test_parts_of_a_batch_are_alike_and_lose_nothing():

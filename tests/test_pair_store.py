@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 
 from phrase_rescore import pair_sorting
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.fileio import replace_directory
-from phrase_rescore.pair_readers import PairBlock, read_pair_blocks, read_pairs
+from phrase_rescore.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.pair_sorting import sorted_pairs
 from phrase_rescore.pair_store import HeldOut, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
-from phrase_rescore.pairs import DistinctPairs, EncodedPairs, Ragged, unknown_share
+from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.vocabulary import Vocabulary, most_frequent
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"UNK", b"\r"]), min_size=1, max_size=3)

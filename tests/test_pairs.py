@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 
 from phrase_rescore.fileio import open_input
-from phrase_rescore.pair_readers import read_pairs
-from phrase_rescore.pairs import DistinctPairs, EncodedPairs, Ragged, unknown_share
+from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.vocabulary import Vocabulary
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0"]), min_size=1, max_size=2)

@@ -1,4 +1,4 @@
-"""A training killed at any moment goes on to the very same weights; several processes train as one does."""
+"""A training killed at any moment goes on to the very same weights."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from conftest import ROOT
 from test_training import SMALL, write_language
 
-from phrase_rescore.checkpoint import load
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.model_training import Observer, Options, train_model
 from phrase_rescore.training_state import TrainingState
@@ -157,18 +155,22 @@ def test_patience_ends_a_run_that_gets_no_better(options: Options) -> None:
     assert trained["steps"] == trained["best_step"] + 6
 
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29581")
-
-
-def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
-    write_language(tmp_path / "pairs.tsv", pairs=600)
-    one = command(tmp_path, "one", "--threads", "1")
-    two = command(tmp_path, "two", "--threads", "1", launcher=TORCHRUN)
-    for line in (one, two):
-        line[line.index("--max-steps") + 1] = "20"
-        done = subprocess.run(line, cwd=ROOT, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-    assert b"2 processes" in done.stderr
-    models = [dict(load(str(tmp_path / name)).model.named_weights()) for name in ("one", "two")]
-    for name, weight in models[0].items():
-        np.testing.assert_allclose(models[1][name].numpy(), weight.numpy(), atol=1e-4, err_msg=name)
+def test_a_warm_start_is_measured_before_its_first_step(options: Options) -> None:
+    """And kept, if training only makes it worse; frozen parts stay to the byte."""
+    first = train_model(replace(options, max_steps=200, eval_every=50))
+    assert first.training["held_out"] is not None
+    bad = replace(SMALL, learning_rate=0.3, decay=False, clip=100.0)
+    warm = replace(options, model_dir=f"{options.model_dir}.warm", settings=bad, init_from=options.model_dir)
+    again = train_model(warm)
+    assert again.training["best_step"] == 0
+    assert again.training["held_out"] == first.training["held_out"]
+    said: list[str] = []
+    frozen = replace(warm, model_dir=f"{options.model_dir}.frozen", init="encoder", freeze=("encoder",), settings=SMALL)
+    half = train_model(frozen, Observer(said.append))
+    weights, kept = dict(half.model.named_weights()), dict(first.model.named_weights())
+    same = {name for name in weights if torch.equal(weights[name], kept[name])}
+    assert {name for name in weights if name.startswith("encoder.")} <= same
+    assert not any(name.startswith(("decoder.", "output.G")) for name in same)
+    assert any(line.startswith("source: 20 of 20 words start from the other model") for line in said), said
+    with pytest.raises(OptionError, match="name a model to start from"):
+        train_model(replace(options, overwrite=True, freeze=("encoder",)))

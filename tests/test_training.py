@@ -107,8 +107,7 @@ def test_held_out_figures_are_those_of_the_scorer(tmp_path):
     checkpoint = train_model(
         Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=20, held_out=100)
     )
-    from phrase_rescore.pair_readers import read_pairs
-    from phrase_rescore.pairs import DistinctPairs
+    from in_memory_pairs import DistinctPairs, read_pairs
 
     distinct = DistinctPairs.collect(read_pairs(str(tmp_path / "pairs.tsv")))
     held = [pair for pair, out in zip(distinct.pairs, distinct.held_out(100), strict=True) if out]

@@ -33,11 +33,11 @@ else
 fi
 
 heading "2. Train the RNN Encoder-Decoder on its phrase pairs"
-explain "150 seconds, and a network a quarter as wide as the paper's. At the end it is tested on sources held out of" \
+explain "90 seconds, and a network a quarter as wide as the paper's. At the end it is tested on sources held out of" \
     "training: the negative log-likelihood (NLL) of a pair and the perplexity of a word, where lower is better," \
     "and then the same with the sources exchanged among the pairs. The more that control is worse, the more the" \
     "network has learnt of translating, and not only of French."
-rescore train "$table" -m "$build/model" --max-time 150s --hidden 256 --overwrite
+rescore train "$table" -m "$build/model" --max-time 90s --eval-every 100 --hidden 256 --overwrite
 
 heading "3. Append the columns to every row"
 rescore annotate "$table" -m "$build/model" -o "$annotated"

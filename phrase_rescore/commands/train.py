@@ -64,7 +64,7 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 @click.option("--max-steps", type=_POSITIVE, help="Stop after so many minibatches.")
 @click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d.")
 @click.option(
-    "--eval-every", type=_POSITIVE, default=1000, show_default=True, metavar="STEPS", help="Measure held-out loss so often."
+    "--eval-every", type=_POSITIVE, default=500, show_default=True, metavar="STEPS", help="Measure held-out loss so often."
 )
 @click.option("--patience", type=_POSITIVE, metavar="N", help="Stop after N measurements without a better one.")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted training, exactly where it last measured.")
@@ -103,7 +103,7 @@ def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int 
     set -o pipefail; zcat extract.sorted.gz | phrase-rescore train - -m model --preset paper
 
     \b
-    torchrun --nproc-per-node 2 -m phrase_rescore train phrase-table.gz --threads 1
+    torchrun --standalone --nproc-per-node 2 -m phrase_rescore train phrase-table.gz --threads 1
 
     Every distinct pair counts once, whatever its scores or counts. Ends with the held-out negative log-likelihood per pair
     (nats), perplexity per word, and both with every source replaced by another of its length.

@@ -1,6 +1,6 @@
 """How the cost of scoring grows with hidden size, shortlist and block: figures and pictures.
 
-usage: bench_growth.py [--rows 8192] [--plain-rows 2048] [--json FILE] [--figures DIR]
+usage: bench_growth.py [--rows 8192] [--plain-rows 1024] [--json FILE] [--figures DIR]
 
 One size changes at a time, the others are the paper's. The plain scorer runs on the first rows of the same ones, right after
 ours, and sgemm right before it.
@@ -90,7 +90,7 @@ def draw(results: dict[str, dict[int, dict[str, float]]], path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=8192)
-    parser.add_argument("--plain-rows", type=int, default=2048)
+    parser.add_argument("--plain-rows", type=int, default=1024)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--figures", metavar="DIR")
     options = parser.parse_args()

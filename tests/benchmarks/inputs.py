@@ -60,6 +60,6 @@ def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint
 def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
     parsed = [parse_row(row) for row in rows]
     return EncodedPairs(
-        Ragged.of_words([row.src for row in parsed], checkpoint.src_vocab),
-        Ragged.of_words([row.tgt for row in parsed], checkpoint.tgt_vocab),
+        Ragged.of_phrases([b" ".join(row.src) for row in parsed], checkpoint.src_vocab),
+        Ragged.of_phrases([b" ".join(row.tgt) for row in parsed], checkpoint.tgt_vocab),
     )
