@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from conftest import ROOT
 from test_resume import command
 from test_training import write_language
@@ -18,12 +17,11 @@ from phrase_rescore.checkpoint import load
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_gradients_are_those_of_one_process(tmp_path: Path, processes: int) -> None:
+def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
     """Of each of 20 steps within 1e-6 relative, in float64; the weights after them within 1e-5."""
     script, paths = str(ROOT / "tests" / "ranks_script.py"), [tmp_path / "one.npz", tmp_path / "many.npz"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
-    for launcher, path in (((sys.executable,), paths[0]), ((*TORCHRUN, str(processes)), paths[1])):
+    for launcher, path in (((sys.executable,), paths[0]), ((*TORCHRUN, "2"), paths[1])):
         done = subprocess.run(
             [*launcher, script, str(path)], cwd=ROOT, env=environment, capture_output=True, check=False, timeout=100
         )
