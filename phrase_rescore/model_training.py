@@ -286,7 +286,9 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
 
 def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> Checkpoint:
     say, settings = observer.say, options.settings
-    waiting = os.path.exists(os.path.join(options.state_dir, "state.json"))
+    waiting = TrainingState(options.state_dir, {}).exists()
+    if options.resume and not waiting:
+        raise OptionError(f"{options.state_dir}: no training to go on with; leave --resume out to begin one")
     if waiting and not options.resume and not options.overwrite:
         raise OptionError(
             f"{options.state_dir} holds an interrupted training; go on with --resume or begin anew with --overwrite"

@@ -113,6 +113,7 @@ def test_another_run_is_not_resumed(options: Options) -> None:
 def test_nothing_to_resume(options: Options) -> None:
     with pytest.raises(OptionError, match="no training to go on with; leave --resume out"):
         train_model(replace(options, resume=True))
+    assert not Path(options.store_dir).exists(), "hours of preparing pairs would come before the message"
 
 
 @pytest.mark.parametrize("damage", ["state", "tensors", "missing"])

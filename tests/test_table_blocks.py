@@ -20,9 +20,7 @@ WORDS = st.lists(
     st.sampled_from([b"a", b"b\r", b"|", b"[", b"]", b"[]x", b"\xe2\x80\xa8", b"||", b"0-0"]), min_size=1, max_size=3
 )
 PHRASES = WORDS.map(b" ".join)
-SCORES = st.lists(st.sampled_from([b"1", b"0.5", b"1e-05", b".5", b"1.", b"inf", b"1_0"][:5]), min_size=2, max_size=2).map(
-    b" ".join
-)
+SCORES = st.lists(st.sampled_from([b"1", b"0.5", b"1e-05", b".5", b"1."]), min_size=2, max_size=2).map(b" ".join)
 TAILS = [b"0-0 ||| 1 1 1 ||| |||", b"||| 1 1 1", b"", b" ", b"0-0"]
 
 
