@@ -16,13 +16,13 @@ from torch import Tensor
 
 from phrase_rescore.cells import rows_of
 from phrase_rescore.checkpoint import Checkpoint
-from phrase_rescore.devices import check_precision
+from phrase_rescore.devices import allow_tf32, check_precision
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.fields import words
 from phrase_rescore.model import for_scoring, with_eos
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
-from phrase_rescore.softmax import log_normaliser
+from phrase_rescore.softmax import LogNormaliser
 from phrase_rescore.vocabulary import EOS
 
 BATCH = 2048  # pairs that share: more share more, but their states leave the cache
@@ -42,8 +42,7 @@ class Scorer:
         check_precision(precision, device)
         self.checkpoint, self.device, self.precision = checkpoint, device, precision
         self.batch, self.halved = BATCH if device == "cpu" else GPU_BATCH, False
-        if device != "cpu":
-            torch.backends.cuda.matmul.allow_tf32 = precision in ("tf32", "bf16")
+        allow_tf32(precision, device)
         model = for_scoring(checkpoint.model, device, precision)
         self._encoder, self._decoder = model.encoder, model.decoder
         with torch.inference_mode():
@@ -54,6 +53,7 @@ class Scorer:
             self._src_rows = self._encoder.word_rows()  # W e + b
             self._tgt_rows = self._decoder.cell.word_rows(embedding)  # W' e + b'
             self._out_rows = embedding @ self._decoder.O_y.T  # O_y e
+            self._log_normaliser = LogNormaliser(self._decoder.G_l, self._decoder.b_G)
 
     def _index(self, rows: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
@@ -84,7 +84,7 @@ class Scorer:
             g = decoder.low_rank(
                 state, self._out_rows.index_select(0, last_words), out_context.index_select(0, self._index(source))
             )
-            log_z = log_normaliser(g, decoder.G_l, decoder.b_G)
+            log_z = self._log_normaliser(g)
             ends = lengths[rows] == t
             eos = ((g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - log_z).double().cpu().numpy()
             result[offsets[rows[ends]] + t] = eos[node_of[ends]]

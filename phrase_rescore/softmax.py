@@ -7,6 +7,7 @@ is formed while they are at hand.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 ROWS = 128  # rows at a time: their logits (7.5 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
+LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e), which torch computes in half the time where MKL's exp is not at home
 _SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither overflowed nor lost a term that matters
 
 
@@ -24,7 +26,7 @@ def _exponentials(g: Tensor, G_l: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Te
     The shift is 0 where that is safe, which saves two passes over the logits, else each column's largest logit (n,).
     The K symbols lie along the columns because all three products of training are faster so.
     """
-    e = torch.mm(G_l, g.T).add_(b.unsqueeze(1)).exp_()
+    e = torch.mm(G_l, (g * LOG2_E).T).add_((b * LOG2_E).unsqueeze(1)).exp2_()
     mass = e.sum(0)
     if ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
         return e, mass, 0.0
@@ -77,26 +79,36 @@ def cross_entropy(g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor) -> Tensor:
     return _CrossEntropy.apply(g, G_l, b, targets)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def log_normaliser(g: Tensor, G_l: Tensor, b: Tensor) -> Tensor:
-    """log Σ_k exp(G_l g + b)_k for every row of g (n, R): (n,), natural log. No gradient.
+class LogNormaliser:
+    """log Σ_k exp(G_l g + b)_k for rows of g, natural log, no gradient: (n, R) -> (n,). G_l (K, R), b (K,).
 
     On a CPU accumulated over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, so that no block's logits are
     ever written to memory; a GPU takes GPU_ROWS whole rows at a time.
     """
-    if g.device.type != "cpu":
-        return torch.cat([torch.logsumexp(torch.addmm(b, rows, G_l.T), 1) for rows in g.split(GPU_ROWS)])
-    out = g.new_empty(len(g))
-    tile = g.new_empty(TILE_SYMBOLS * min(TILE_ROWS, len(g)))
-    for start in range(0, len(g), TILE_ROWS):
-        rows = g[start : start + TILE_ROWS]
-        mass = g.new_zeros(len(rows))
-        for k in range(0, len(G_l), TILE_SYMBOLS):
-            symbols = slice(k, k + TILE_SYMBOLS)
-            e = tile[: len(G_l[symbols]) * len(rows)].view(-1, len(rows))
-            torch.mm(G_l[symbols], rows.T, out=e)
-            mass += e.add_(b[symbols].unsqueeze(1)).exp_().sum(0)
-        log_z = out[start : start + TILE_ROWS]
-        torch.log(mass, out=log_z)
-        if not ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():  # logits so far out need their largest taken off first
-            torch.logsumexp(torch.addmm(b, rows, G_l.T), 1, out=log_z)
-    return out
+
+    def __init__(self, G_l: Tensor, b: Tensor) -> None:
+        self._G_l, self._b = G_l, b
+        self._binary = torch.cat((G_l, b.unsqueeze(1)), 1) * LOG2_E  # times (g, 1): what 2 is raised to
+
+    def __call__(self, g: Tensor) -> Tensor:
+        if g.device.type != "cpu":
+            return torch.cat([self._at_once(rows) for rows in g.split(GPU_ROWS)])
+        extended = torch.cat((g, g.new_ones(len(g), 1)), 1)
+        out = g.new_empty(len(g))
+        tile = g.new_empty(TILE_SYMBOLS * min(TILE_ROWS, len(g)))
+        for start in range(0, len(g), TILE_ROWS):
+            rows = extended[start : start + TILE_ROWS]
+            mass = g.new_zeros(len(rows))
+            for symbols in self._binary.split(TILE_SYMBOLS):
+                e = tile[: len(symbols) * len(rows)].view(-1, len(rows))
+                torch.mm(symbols, rows.T, out=e)
+                mass += e.exp2_().sum(0)
+            log_z = out[start : start + TILE_ROWS]
+            torch.log(mass, out=log_z)
+            if not ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
+                log_z.copy_(self._at_once(g[start : start + TILE_ROWS]))
+        return out
+
+    def _at_once(self, g: Tensor) -> Tensor:
+        """By whole rows of logits, whose largest is taken off first: safe however far out they are."""
+        return torch.logsumexp(torch.addmm(self._b, g, self._G_l.T), 1)

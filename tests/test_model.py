@@ -14,7 +14,7 @@ from phrase_rescore.model import (
     packed,
 )
 from phrase_rescore.presets import PRESETS
-from phrase_rescore.softmax import cross_entropy, log_normaliser
+from phrase_rescore.softmax import LogNormaliser, cross_entropy
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
@@ -98,7 +98,7 @@ def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(rows):
         assert torch.allclose(found, wanted, rtol=1e-10, atol=1e-12)
     with torch.no_grad():
         assert cross_entropy(g, G_l, b, targets).item() == pytest.approx(plain.item(), rel=1e-12)
-        assert torch.allclose(log_normaliser(g, G_l, b), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)
+        assert torch.allclose(LogNormaliser(G_l, b)(g), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)
 
 
 def test_the_gradient_of_the_whole_model_agrees_with_finite_differences():
@@ -142,7 +142,7 @@ def test_logits_far_out_are_normalised_without_overflow():
         b = torch.full((40,), offset)
         b[7] += 200.0
         expected = torch.logsumexp((g @ G_l.T).double() + b.double(), 1)
-        assert torch.allclose(log_normaliser(g, G_l, b).double(), expected, rtol=1e-6)
+        assert torch.allclose(LogNormaliser(G_l, b)(g).double(), expected, rtol=1e-6)
         leaf = g.clone().requires_grad_(True)
         loss = cross_entropy(leaf, G_l, b, targets)
         plain = torch.nn.functional.cross_entropy((g @ G_l.T + b).double(), targets, reduction="sum")
@@ -155,4 +155,4 @@ def test_the_normaliser_over_several_tiles():
     generator = torch.Generator().manual_seed(0)
     g = torch.randn(1100, 4, generator=generator, dtype=torch.float64)
     G_l, b = (torch.randn(2500, *shape, generator=generator, dtype=torch.float64) for shape in ((4,), ()))
-    assert torch.allclose(log_normaliser(g, G_l, b), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)
+    assert torch.allclose(LogNormaliser(G_l, b)(g), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)

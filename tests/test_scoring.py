@@ -14,7 +14,7 @@ def test_scores_are_the_oracle_s_for_shared_sources_prefixes_and_repeated_pairs(
     checkpoint, pairs = small_checkpoint(), random_pairs(300)
     assert len({tuple(src) for src, _ in pairs}) < 200, "the pairs should share sources"
     expected = [log_prob(weights(checkpoint), src, tgt) for src, tgt in pairs]
-    np.testing.assert_allclose(Scorer(checkpoint).log_probs(encoded(pairs)), expected, atol=1e-5)
+    np.testing.assert_allclose(Scorer(checkpoint).log_probs(encoded(pairs)), expected, atol=2e-5)
 
 
 def test_per_word_scores_are_the_oracle_s():
