@@ -53,7 +53,7 @@ def check_precision(precision: str, device: str) -> str:
 
     cpu = torch.device(device).type == "cpu"
     if precision == "tf32" and cpu:
-        raise OptionError("--precision tf32 is for GPUs; on a CPU use float32 or int8")
+        raise OptionError("--precision tf32 is for GPUs; on a CPU use float32 (or, to annotate, int8)")
     if precision == "int8" and not cpu:
         raise OptionError("--precision int8 is for CPUs; on a GPU use tf32 or bf16")
     if precision == "int8" and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_prepack")):
@@ -61,3 +61,11 @@ def check_precision(precision: str, device: str) -> str:
     if precision == "bf16" and cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return "this CPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
     return ""
+
+
+def allow_tf32(precision: str, device: str) -> None:
+    """Lets GPUs multiply float32 matrices in TF32 from now on, if the precision is one of the reduced ones; else forbids it."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = precision in ("tf32", "bf16")

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from phrase_rescore.cells import DecoderCell, EncoderCell, State, rows_of
+from phrase_rescore.cells import DecoderCell, EncoderCell, State, rows_of, tanh
 from phrase_rescore.gathered import gathered_gradients
 from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.prefix_trees import prefix_levels
+from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.products import reduced, times
 from phrase_rescore.softmax import cross_entropy
 from phrase_rescore.vocabulary import EOS
@@ -58,18 +58,22 @@ class PackedPhrases:
     """Phrases laid out by position, longest first, so that step t works on its first ``counts[t]`` rows and on no padding."""
 
     order: Tensor  # (n,) which phrase each row is
+    place: Tensor  # (n,) which row each phrase is; (m,) when m phrases share the rows
     ids: Tensor  # (Σ counts,) words of step 0, then of step 1, …
     counts: list[int]  # rows that have a word at step t; never rises
 
     @classmethod
-    def of(cls, phrases: Ragged, device: torch.device | str = "cpu") -> PackedPhrases:
-        """Packs phrases of at least one id each (EOS included by the caller)."""
+    def of(cls, phrases: Ragged, device: torch.device | str = "cpu", which: NDArray[np.int64] | None = None) -> PackedPhrases:
+        """Packs phrases of at least one id each (EOS included by the caller); ``which`` (m,): which of them each of m is."""
         lengths = phrases.lengths
         order = np.argsort(-lengths, kind="stable")
         sorted_lengths = lengths[order]
         counts = [int(np.searchsorted(-sorted_lengths, -t)) for t in range(int(lengths.max()))]
         ids = np.concatenate([phrases.ids[phrases.offsets[order[:n]] + t] for t, n in enumerate(counts)])
-        return cls(torch.from_numpy(order).to(device), torch.from_numpy(ids.astype(np.int64)).to(device), counts)
+        place = np.argsort(order)
+        arrays = (order, place if which is None else place[which], ids.astype(np.int64))
+        order_t, place_t, ids_t = (torch.from_numpy(array).to(device) for array in arrays)
+        return cls(order_t, place_t, ids_t, counts)
 
 
 def with_eos(phrases: Ragged) -> Ragged:
@@ -95,10 +99,10 @@ class Encoder(nn.Module):
 
     def summary(self, state: State) -> Tensor:
         """c = tanh(V h + b_V), h being the state after EOS: (n, H) -> (n, H)."""
-        return torch.tanh(times(state[0], self.V, self.b_V))
+        return tanh(times(state[0], self.V, self.b_V))
 
     def forward(self, phrases: PackedPhrases) -> Tensor:
-        """c of every phrase, in the caller's order: (n, H). Phrases end in EOS."""
+        """c of every phrase, in the caller's order: (m, H). Phrases end in EOS."""
         rows = self.cell.word_rows(embedding(phrases.ids, self.embedding)).split(phrases.counts)
         state = self.cell.initial(phrases.counts[0])
         ended: list[State] = []  # last states, of the shortest phrases first
@@ -110,7 +114,7 @@ class Encoder(nn.Module):
             state = self.cell.step(self.cell.project(state), state, row)
         ended.append(state)
         last: State = tuple(torch.cat(parts) for parts in zip(*reversed(ended), strict=True))
-        return self.summary(last).index_select(0, torch.argsort(phrases.order))
+        return self.summary(last).index_select(0, phrases.place)
 
     def word_rows(self) -> Tensor:
         """W e + b of every source word: (K, 3 H)."""
@@ -200,6 +204,7 @@ class RNNEncoderDecoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.loss_dtype: torch.dtype | None = None  # of the large products when a gradient is wanted; None: that of the weights
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
 
@@ -209,7 +214,7 @@ class RNNEncoderDecoder(nn.Module):
 
     def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
         """-Σ_n log p(y_n | x_n) over a batch, summed over words with EOS included: a scalar in nats."""
-        with gathered_gradients():
+        with gathered_gradients(self.loss_dtype):
             g, targets = self.decoder(self.encoder(src), tgt)
         return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets)
 
@@ -228,8 +233,10 @@ class RNNEncoderDecoder(nn.Module):
 
 
 def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
-    """Source and target phrases with EOS, ready for the model."""
-    return PackedPhrases.of(with_eos(pairs.src), device), PackedPhrases.of(with_eos(pairs.tgt), device)
+    """Source and target phrases with EOS, ready for the model; pairs of equal sources share a row."""
+    first, which = distinct_phrases(pairs.src)
+    src = PackedPhrases.of(with_eos(pairs.src.take(first)), device, which)
+    return src, PackedPhrases.of(with_eos(pairs.tgt), device)
 
 
 def for_scoring(model: RNNEncoderDecoder, device: str = "cpu", precision: str = "float32") -> RNNEncoderDecoder:

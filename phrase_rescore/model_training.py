@@ -17,7 +17,7 @@ import torch
 
 from phrase_rescore import __version__
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
-from phrase_rescore.devices import resolve_device
+from phrase_rescore.devices import allow_tf32, check_precision, resolve_device
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.fileio import SideFile, display_name, open_input
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
@@ -63,6 +63,7 @@ class Options:
     seed: int = 1
     threads: int = 1
     device: str = "cpu"
+    precision: str = "float32"
     init_from: str | None = None
     init: str = "all"
     freeze: tuple[str, ...] = ()
@@ -220,6 +221,8 @@ def _summary(
         "paper_initialisation": s.paper_initialisation,
         "shortlist": s.shortlist,
         "batch_size": s.batch_size,
+        "group": s.group,
+        "precision": options.precision,
         "seed": options.seed,
         "max_steps": max_steps,
         "max_seconds": options.max_time,
@@ -243,7 +246,7 @@ def _identity(options: Options, store: PairStore, ranks: Ranks, device: str, max
         **asdict(options.settings),
         **{
             name: getattr(options, name)
-            for name in ("seed", "threads", "max_time", "eval_every", "init_from", "init", "freeze")
+            for name in ("seed", "threads", "precision", "max_time", "eval_every", "init_from", "init", "freeze")
         },
         "max_steps": max_steps,
         "processes": ranks.world,
@@ -271,6 +274,7 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
     Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
     """
     device = local_device(resolve_device(options.device))
+    slow = check_precision(options.precision, device)
     check_target(options.model_dir, options.overwrite)
     for path in options.inputs:
         refuse_by_name(path)
@@ -281,6 +285,8 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
     prepare(options.threads)
     with joined(device) as ranks:
         mine = observer if observer and ranks.first else Observer()
+        if slow:
+            mine.say(f"warning: {slow}")
         return _train(options, mine, device, ranks)
 
 
@@ -301,6 +307,9 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
         raise OptionError("there are no pairs to train on")
     _warn(options, store, say)
     model = _model(options, store, say).to(device)
+    if options.precision == "bf16":
+        model.loss_dtype = torch.bfloat16
+    allow_tf32(options.precision, device)
     processes = f", {ranks.world} processes" if ranks.world > 1 else ""
     say(f"{model.config.parameters():,} parameters, {options.threads} threads{processes}, {device}")
     max_steps = _limit(options, store.numbers.training)
@@ -309,7 +318,7 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
         max_steps, options.max_time, options.eval_every, options.patience,
     )  # fmt: skip
     state = TrainingState(options.state_dir, _identity(options, store, ranks, device, max_steps))
-    task = PhrasePairTask(model, store.train, store.held_out, settings.batch_size, options.seed, device)
+    task = PhrasePairTask(model, store.train, store.held_out, settings.batch_size, options.seed, device, settings.group)
     records: list[dict[str, Any]] = []
 
     def record(entry: dict[str, Any]) -> None:

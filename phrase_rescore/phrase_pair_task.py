@@ -47,7 +47,11 @@ def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torc
 
 
 class PhrasePairTask:
-    """Trains a model on every pair once a pass, in an order drawn from ``seed``."""
+    """Trains a model on every pair once a pass, in an order drawn from ``seed``.
+
+    ``group``: so many neighbours among the pairs, which come sorted by source, are drawn together. They share encoder work,
+    but a minibatch is then of fewer sources than a random one.
+    """
 
     def __init__(
         self,
@@ -57,36 +61,44 @@ class PhrasePairTask:
         batch_size: int,
         seed: int,
         device: str = "cpu",
+        group: int = 1,
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
         self.module, self._pairs, self._held_out = model, pairs, held_out
-        self._batch_size, self._seed, self._device = batch_size, seed, device
+        self._seed, self._device = seed, device
+        self._group = min(group, batch_size, len(pairs))
+        self._groups = -(-len(pairs) // self._group)
+        self._batch_groups = min(batch_size // self._group, self._groups)
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
         """Minibatches of ``batch_size`` pairs drawn at random without replacement (section 4.1), pass after pass."""
-        n = len(self._pairs)
-        size = min(self._batch_size, n)
+        n, size = self._groups, self._batch_groups
         for start in count(first * size, size):
             places = np.arange(start, start + size)
-            rows = np.empty(size, dtype=np.int64)
+            groups = np.empty(size, dtype=np.int64)
             for number in np.unique(places // n):
                 of_pass = places // n == number
-                rows[of_pass] = self._order(int(number)).at(places[of_pass] % n)
-            yield self._pairs.take(rows)
+                groups[of_pass] = self._order(int(number)).at(places[of_pass] % n)
+            rows = (groups[:, None] * self._group + np.arange(self._group)).ravel()
+            yield self._pairs.take(rows[rows < len(self._pairs)])  # the last group may be smaller
 
     def _order(self, number: int) -> Permutation:
-        return Permutation(len(self._pairs), (self._seed, number))
+        return Permutation(self._groups, (self._seed, number))
 
     def size(self, batch: EncodedPairs) -> int:
         return len(batch)
 
     def parts(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
-        """Every ``parts``-th pair in the order of their lengths: as many pairs, and as long ones, in every part."""
+        """Every ``parts``-th pair, or group, in the order of their lengths: as many pairs, and as long ones, in every part."""
         if parts == 1:
             return [batch]
-        order = np.lexsort((batch.src.lengths, batch.tgt.lengths))
-        return [batch.take(order[i::parts]) for i in range(parts)]
+        first = np.arange(0, len(batch), self._group)
+        lengths = (np.add.reduceat(side.lengths, first) for side in (batch.src, batch.tgt))
+        order = np.lexsort(tuple(lengths))
+        whole = np.concatenate((first, [len(batch)]))
+        taken = ([np.arange(whole[k], whole[k + 1]) for k in order[i::parts]] for i in range(parts))
+        return [batch.take(np.concatenate(rows) if rows else np.arange(0)) for rows in taken]
 
     def loss(self, module: nn.Module, part: EncodedPairs) -> Tensor:
         if not len(part):  # a batch smaller than the number of parts

@@ -22,6 +22,7 @@ class Preset:
     decay: bool  # the rate falls linearly to 0 at the end
     warm_up: float
     paper_initialisation: bool
+    group: int = 1  # neighbours in the sorted pairs that are drawn together
     epochs: float = 5.0  # passes over the pairs, unless steps or time are given
 
 

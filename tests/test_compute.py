@@ -139,7 +139,7 @@ def test_precision_from_the_command_line(run: Run, model_dir: str, table: Path) 
     assert 1e-4 < math.fsum(differences) / len(differences) < 0.3
     refused = run("annotate", table, "-m", model_dir, "--precision", "tf32", "--device", "cpu")
     assert refused.status == 2
-    assert "for GPUs; on a CPU use float32 or int8" in refused.err
+    assert "for GPUs; on a CPU use float32 (or, to annotate, int8)" in refused.err
 
 
 @pytest.mark.gpu

@@ -1,6 +1,7 @@
 """Gradients of training against the plain objective in float64, however the work is cut; orders without memory."""
 
 import gc
+import itertools
 import weakref
 
 import numpy as np
@@ -14,6 +15,7 @@ from phrase_rescore import gathered
 from phrase_rescore.gathered import gathered_gradients, gathering
 from phrase_rescore.gradients import Gradients
 from phrase_rescore.model import RNNEncoderDecoder, packed
+from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.permutation import Permutation
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 
@@ -85,8 +87,8 @@ def test_nothing_of_a_step_stays_in_memory(monkeypatch):
     alive: weakref.WeakSet[gathered._Gather] = weakref.WeakSet()
 
     class Watched(gathered._Gather):
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, M, dtype) -> None:
+            super().__init__(M, dtype)
             alive.add(self)
 
     monkeypatch.setattr(gathered, "_Gather", Watched)
@@ -112,9 +114,52 @@ def test_parts_of_a_batch_are_alike_and_lose_nothing():
     assert task.loss(task.module, empty).item() == 0.0
 
 
-def test_a_batch_depends_on_its_number_alone():
+def test_equal_sources_of_a_part_are_encoded_once():
+    pairs = random_pairs(40, top=3, longest=3)
+    src, tgt = packed(encoded(pairs))
+    assert src.counts[0] == len({tuple(source) for source, _ in pairs}) < 40 == tgt.counts[0]
+    model = small_model()
+    alone = torch.cat([model.encoder(packed(encoded([pair]))[0]) for pair in pairs])
+    torch.testing.assert_close(model.encoder(src), alone, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_in_bf16_are_those_of_float32_nearly():
+    """Large products alone lose digits: 8 bits are 0.4 % of each number."""
+    grads = []
+    for dtype in (None, torch.bfloat16):
+        model = small_model(torch.float32)
+        model.loss_dtype = dtype
+        task = PhrasePairTask(model, encoded(random_pairs(200)), encoded([]), 200, seed=0)
+        Gradients(model, task.loss, 1)([encoded(random_pairs(200))], 200)
+        assert all(p.grad.dtype == torch.float32 for p in model.parameters())
+        grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        with torch.no_grad():  # what is measured is measured in float32
+            measured = [m(*packed(encoded(random_pairs(9)))).item() for m in (model, small_model(torch.float32))]
+            assert measured[0] == measured[1]
+    difference = (grads[1] - grads[0]).norm() / grads[0].norm()
+    assert 1e-5 < difference < 1e-2
+
+
+@pytest.mark.parametrize("group", [1, 3, 7, 8, 50])
+def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
+    pairs = EncodedPairs(Ragged.of([[i] for i in range(30)]), Ragged.of([[i, i] for i in range(30)]))
+    task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=group)
+    seen: list[int] = []
+    for batch, _ in zip(task.batches(0), range(40), strict=False):
+        assert 0 < len(batch) <= 8
+        seen += batch.src.ids.tolist()
+        parts = task.parts(batch, 2)
+        assert sorted(np.concatenate([part.src.ids for part in parts]).tolist()) == sorted(batch.src.ids.tolist())
+    for start in range(0, len(seen) - 29, 30):
+        assert sorted(seen[start : start + 30]) == list(range(30))
+    size = min(group, 8)
+    assert all(b == a + 1 for a, b in itertools.pairwise(seen) if a % size != size - 1 and a != 29)
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_a_batch_depends_on_its_number_alone(group):
     pairs = encoded(random_pairs(30))
-    task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5)
+    task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=group)
     batches = task.batches(0)
     listed = [next(batches).src.ids.tolist() for _ in range(12)]
     later = task.batches(7)

@@ -58,6 +58,7 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 @_setting("rank", _POSITIVE, "Rank of the output matrix.")
 @_setting("shortlist", _POSITIVE, "Words a side that the network knows; the others are UNK.")
 @_setting("batch_size", _POSITIVE, "Pairs of a minibatch.")
+@_setting("group", _POSITIVE, "Draw so many neighbours of the sorted pairs together: they share sources, and encoder work.")
 @_setting("optimizer", click.Choice(["adam", "adadelta"]), "How weights are updated.")
 @_setting("learning_rate", click.FloatRange(min=0, min_open=True), "The rate at its highest.")
 @_setting("epochs", click.FloatRange(min=0, min_open=True), "Passes over the pairs, if neither steps nor time are given.")
@@ -84,6 +85,10 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
     help="Cores to use.  [default: all this process may use, shared among the processes of this machine]",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--precision", type=click.Choice(["float32", "tf32", "bf16"]), default="float32", show_default=True,
+    help="Of the large products. tf32, bf16: GPUs (bf16: CPUs that have it). Weights stay float32.",
+)  # fmt: skip
 @click.option(
     "--save-dtype",
     type=click.Choice(["float32", "bfloat16"]),
