@@ -6,7 +6,9 @@ usage: quality.py MODEL_DIR TABLE [--held-out 10000] [--sources 'save file,cance
 TABLE is the one phrase table that the model was trained on; --held-out as in its training (the split depends on nothing
 else). Prints negative log-likelihood per pair (nats, EOS included) and perplexity per word of the model, of a unigram and
 a bigram model of the target side, and of the model with other sources; how often the true target outranks 49 random
-ones of its length; the rank correlation with log φ(target|source); and the best and worst targets of some sources.
+ones of its length; the rank correlation with log φ(target|source); how much lower the held-out pairs score than training
+pairs of like φ(target|source), joint count and lengths (a table is annotated as a whole: they should not); and the best and
+worst targets of some sources.
 """
 
 from __future__ import annotations
@@ -86,17 +88,50 @@ def outranks(scorer: Scorer, held: EncodedPairs, pool: EncodedPairs, sources: in
     return won / len(rows)
 
 
-def frequent_rows(table: str, least: int = 10) -> tuple[list[tuple[bytes, bytes]], np.ndarray]:
-    """Pairs whose joint count (third of the counts field) is at least ``least``, and their log φ(target|source)."""
-    pairs, log_phi = [], []
-    with open_input(table) as stream:
-        for line in stream:
-            row = parse_row(line.rstrip(b"\n"))
-            counts = row.fields[3].split(b"|||")[1].split() if len(row.fields) > 3 else []
-            if len(counts) > 2 and float(counts[2]) >= least:
-                pairs.append((b" ".join(row.src), b" ".join(row.tgt)))
-                log_phi.append(math.log(float(row.fields[2].split()[2])))
-    return pairs, np.array(log_phi)
+class TableRows:
+    """What the table says of some of its pairs: joint count (third of the counts field) and log φ(target|source).
+
+    Kept are the pairs seen at least ``least`` times, those of the ``held`` sources, and every ``nth`` other.
+    """
+
+    def __init__(self, table: str, held: frozenset[bytes], least: int = 10, nth: int = 30) -> None:
+        self.pairs: list[tuple[bytes, bytes]] = []
+        joint, log_phi = [], []
+        with open_input(table) as stream:
+            for number, line in enumerate(stream):
+                row = parse_row(line.rstrip(b"\n"))
+                src = b" ".join(row.src)
+                counts = row.fields[3].split(b"|||")[1].split() if len(row.fields) > 3 else []
+                if len(counts) > 2 and (float(counts[2]) >= least or src in held or number % nth == 0):
+                    self.pairs.append((src, b" ".join(row.tgt)))
+                    joint.append(float(counts[2]))
+                    log_phi.append(math.log(float(row.fields[2].split()[2])))
+        self.joint, self.log_phi = np.array(joint), np.array(log_phi)
+        self.frequent = self.joint >= least
+        self.held = np.fromiter((src in held for src, _ in self.pairs), np.bool_, len(self.pairs))
+
+    def held_out_difference(self, log_p: np.ndarray, pairs: EncodedPairs) -> tuple[float, float, int]:
+        """Mean log p of held-out pairs less that of the others in the same cell, its standard error, and how many pairs.
+
+        A cell has pairs of equal lengths, equal joint count up to 3 and log φ within half a nat.
+        """
+        keys = np.stack(
+            (pairs.src.lengths, pairs.tgt.lengths, np.minimum(self.joint, 3), np.floor(2 * self.log_phi)), axis=1
+        ).astype(np.int64)
+        _, cell = np.unique(keys, axis=0, return_inverse=True)
+        n, mean, error = [], [], []
+        for side in (self.held, ~self.held):
+            count = np.bincount(cell[side], minlength=cell.max() + 1)
+            total = np.bincount(cell[side], log_p[side], minlength=cell.max() + 1)
+            squares = np.bincount(cell[side], log_p[side] ** 2, minlength=cell.max() + 1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                n.append(count)
+                mean.append(total / count)
+                error.append((squares / count - (total / count) ** 2) / count)
+        both = (n[0] > 1) & (n[1] > 1)
+        weight = n[0][both] / n[0][both].sum()
+        difference = (weight * (mean[0] - mean[1])[both]).sum()
+        return difference, math.sqrt((weight**2 * (error[0] + error[1])[both]).sum()), int(n[0][both].sum())
 
 
 def show_targets(scorer: Scorer, distinct: list[tuple[bytes, bytes]], source: bytes, most: int = 20) -> None:
@@ -137,10 +172,14 @@ def main() -> None:
     show("model, other sources of equal length", scorer.log_probs(other).sum(), len(other), len(other.tgt.ids) + len(other))
     print(f"true target above 49 random ones of its length: {outranks(scorer, held, everything):.1%} of 2,000")
 
-    pairs, log_phi = frequent_rows(options.table)
-    if len(pairs) > 1:
-        a, b = ranks(scorer.score(pairs)), ranks(log_phi)
-        print(f"Spearman with log φ(target|source), joint count ≥ 10: {np.corrcoef(a, b)[0, 1]:.3f} ({len(pairs):,} pairs)")
+    rows = TableRows(options.table, choice.sources())
+    if rows.frequent.sum() > 1:
+        encoded = scorer.encode(rows.pairs)
+        log_p, frequent = scorer.log_probs(encoded), rows.frequent
+        rho = np.corrcoef(ranks(log_p[frequent]), ranks(rows.log_phi[frequent]))[0, 1]
+        print(f"Spearman with log φ(target|source), joint count ≥ 10: {rho:.3f} ({frequent.sum():,} pairs)")
+        less, error, n = rows.held_out_difference(log_p, encoded)
+        print(f"held-out less training pairs of like φ, count and lengths: {less:+.3f} ± {error:.3f} nats ({n:,} pairs)")
     for source in filter(None, options.sources.split(",")):
         show_targets(scorer, distinct, source.encode())
 

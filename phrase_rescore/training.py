@@ -71,7 +71,8 @@ class Outcome:
     seconds: float
 
 
-def _optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
+def optimizer_of(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
+    """The recipe's optimizer of all parameters that learn."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if recipe.optimizer == "adadelta":  # section 4.1; ε = 1e-6
         return torch.optim.Adadelta(parameters, lr=recipe.learning_rate, rho=0.95, eps=1e-6)
@@ -133,6 +134,7 @@ def train(
     state: TrainingState | None = None,
     resume: bool = False,
     measure_first: bool = False,
+    optimizer: Callable[[Recipe, nn.Module], torch.optim.Optimizer] = optimizer_of,
 ) -> Outcome:
     """Trains until ``max_steps``, ``max_time`` or ``patience``, whichever ends first; leaves the best weights in the module.
 
@@ -147,7 +149,7 @@ def train(
     if recipe.max_steps is None and recipe.max_time is None:
         raise OptionError("training needs --max-steps or --max-time")
     module = task.module
-    run = _Run(module, _optimizer(recipe, module))
+    run = _Run(module, optimizer(recipe, module))
     if resume:
         assert state is not None
         run.load(state)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.fileio import open_input
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.pair_store import PairStore, open_store
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.phrase_table import parse_row
-from phrase_rescore.presets import PRESETS
-from phrase_rescore.vocabulary import most_frequent
+from phrase_rescore.presets import PRESETS, Preset
+from phrase_rescore.vocabulary import EOS, most_frequent
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"
@@ -63,3 +67,22 @@ def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
         Ragged.of_phrases([b" ".join(row.src) for row in parsed], checkpoint.src_vocab),
         Ragged.of_phrases([b" ".join(row.tgt) for row in parsed], checkpoint.tgt_vocab),
     )
+
+
+def stored_pairs(directory: str) -> PairStore:
+    """What `phrase-rescore train` keeps in MODEL_DIR.pairs."""
+    summary = Path(directory, "pairs.json")
+    store = open_store(directory, json.loads(summary.read_text())["fingerprint"]) if summary.exists() else None
+    if store is None:
+        raise SystemExit(f"{directory}: no prepared pairs of this version")
+    return store
+
+
+def fresh_model(store: PairStore, preset: Preset, seed: int = 1) -> RNNEncoderDecoder:
+    """A model as `phrase-rescore train` begins with."""
+    sizes = (len(store.src_vocab), len(store.tgt_vocab), preset.hidden, preset.embedding, preset.maxout, preset.rank)
+    model = RNNEncoderDecoder(ModelConfig(*sizes))
+    counts = 1.0 + np.bincount(store.train.tgt.ids, minlength=sizes[1])
+    counts[EOS] += len(store.train)
+    initialise(model, seed, paper=preset.paper_initialisation, unigram=np.log(counts / counts.sum()).tolist())
+    return model

@@ -1,0 +1,91 @@
+"""How long until the held-out loss that the plain loop reaches in a quarter of an hour? At paper size, on a store of pairs.
+
+usage: bench_time_to_loss.py PAIRS_DIR [--minutes 15] [--share 0.333] [--plain-rate 4e-3] [--json FILE]
+
+PAIRS_DIR is what `phrase-rescore train` keeps (MODEL_DIR.pairs). The plain loop: minibatches of 64, padded, autograd over the
+straightforward model, Adam; the same initial weights and the same schedule as ours, over its own time. Ours: `train` as it
+is by default but for the sizes, in ``--share`` of that time. Both are measured on the same held-out pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+from bench_training import PLAIN_BATCH, PlainTrainer
+from inputs import fresh_model, stored_pairs
+
+from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.pairs import EncodedPairs
+from phrase_rescore.phrase_pair_task import PhrasePairTask
+from phrase_rescore.presets import PRESETS
+from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
+from phrase_rescore.training import Recipe, train
+
+EVALUATED = 256
+
+
+@torch.no_grad()
+def plain_loss(plain: PlainTrainer, held: EncodedPairs) -> float:
+    """Nats a pair."""
+    order = np.argsort(held.tgt.lengths, kind="stable")
+    parts = [order[start : start + EVALUATED] for start in range(0, len(order), EVALUATED)]
+    return -sum(plain.batch(held.take(part)).sum().item() for part in parts) / len(held)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs")
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--share", type=float, default=1 / 3)
+    parser.add_argument("--plain-rate", type=float, default=4e-3)
+    parser.add_argument("--eval-every", type=int, default=100, help="steps of ours between measurements (their time counts)")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    cores, seconds, preset = usable_cores(), 60 * options.minutes, PRESETS["default"]
+    prepare(cores)
+    store, paper = stored_pairs(options.pairs), PRESETS["paper"]
+    sizes = replace(preset, hidden=paper.hidden, maxout=paper.maxout)
+    model, curve = fresh_model(store, sizes), []
+    recipe = Recipe(
+        preset.optimizer, preset.learning_rate, preset.objective, preset.clip, preset.decay, preset.warm_up,
+        max_time=seconds * options.share, eval_every=options.eval_every,
+    )  # fmt: skip
+    task = PhrasePairTask(model, store.train, store.held_out, preset.batch_size, seed=1)
+    outcome = train(task, recipe, curve.append, threads=cores)
+    for record in curve:
+        loss = record["held_out"]["loss"]
+        print(f"ours   {record['seconds']:6.0f} s  step {record['step']:5d}  {loss:.3f} nats a pair", flush=True)
+
+    keep_freed_memory(False)
+    torch.set_num_threads(cores)
+    plain = PlainTrainer(Checkpoint(fresh_model(store, sizes), store.src_vocab, store.tgt_vocab, (0.1, 0.1), {}, "benchmark"))
+    schedule = Recipe("adam", options.plain_rate, "mean", preset.clip, preset.decay, preset.warm_up)
+    batches = PhrasePairTask(model, store.train, store.held_out, PLAIN_BATCH, seed=1).batches(0)
+    start, steps = time.perf_counter(), 0
+    while (done := (time.perf_counter() - start) / seconds) < 1.0:
+        for group in plain.optimizer.param_groups:
+            group["lr"] = schedule.rate(done)
+        plain.step(next(batches))
+        steps += 1
+    reached = plain_loss(plain, store.held_out)
+    print(f"plain  {seconds:6.0f} s  step {steps:5d}  {reached:.3f} nats a pair")
+    when = next((r["seconds"] for r in curve if r["held_out"]["loss"] <= reached), None)
+    result = {
+        "plain": {"seconds": seconds, "steps": steps, "loss": reached, "rate": options.plain_rate},
+        "ours": {"seconds": outcome.seconds, "curve": curve},
+        "reached_after": when,
+        "share": when and when / seconds,
+    }
+    print("ours did not get there" if when is None else f"ours was there after {when:.0f} s, {when / seconds:.0%} of that time")
+    if options.json:
+        with open(options.json, "w") as stream:
+            json.dump(result, stream, indent=2)
+
+
+if __name__ == "__main__":
+    main()

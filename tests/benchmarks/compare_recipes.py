@@ -1,0 +1,109 @@
+"""Recipes of training side by side: each from the same pairs and seed, in the same time, by held-out loss.
+
+usage: compare_recipes.py PAIRS_DIR [--seconds 120] [--only NAME,…] [--json FILE]
+
+PAIRS_DIR is what `phrase-rescore train` keeps (MODEL_DIR.pairs). A candidate is the default preset with something changed;
+optimisers that `train` does not offer stand in for Adam in its loop.
+`schedule-free` needs `pip install schedulefree`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from inputs import fresh_model, stored_pairs
+from torch import nn
+
+from phrase_rescore.pair_store import PairStore
+from phrase_rescore.phrase_pair_task import PhrasePairTask
+from phrase_rescore.presets import PRESETS, Preset
+from phrase_rescore.runtime import prepare, usable_cores
+from phrase_rescore.training import Recipe, optimizer_of, train
+
+DEFAULT, PAPER = PRESETS["default"], PRESETS["paper"]
+NEVER = 1 << 40
+
+
+@dataclass(frozen=True)
+class Candidate:
+    preset: Preset = DEFAULT
+    optimizer: Callable[[Recipe, nn.Module], torch.optim.Optimizer] = optimizer_of
+
+
+def weight_decay(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(module.parameters(), lr=recipe.learning_rate, weight_decay=0.1, fused=True)
+
+
+def short_memory(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(module.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), fused=True)
+
+
+def schedule_free(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
+    from schedulefree import AdamWScheduleFree
+
+    optimizer = AdamWScheduleFree(module.parameters(), lr=recipe.learning_rate, betas=(0.95, 0.999), warmup_steps=10)
+    optimizer.train()
+    module.register_forward_pre_hook(lambda *_: optimizer.train() if torch.is_grad_enabled() else optimizer.eval())
+    return optimizer
+
+
+CANDIDATES = {
+    "default": Candidate(),
+    "batch 128": Candidate(replace(DEFAULT, batch_size=128)),
+    "batch 512": Candidate(replace(DEFAULT, batch_size=512)),
+    "rate 5e-3": Candidate(replace(DEFAULT, learning_rate=5e-3)),
+    "rate 12e-3": Candidate(replace(DEFAULT, learning_rate=12e-3)),
+    "beta2 0.98": Candidate(optimizer=short_memory),
+    "weight decay 0.1": Candidate(optimizer=weight_decay),
+    "no decay of the rate": Candidate(replace(DEFAULT, decay=False)),
+    "schedule-free": Candidate(replace(DEFAULT, decay=False, warm_up=0.0), schedule_free),
+    "paper's initial weights": Candidate(replace(DEFAULT, paper_initialisation=True)),
+    "paper's recipe": Candidate(replace(PAPER, hidden=DEFAULT.hidden, maxout=DEFAULT.maxout)),
+    "group 4": Candidate(replace(DEFAULT, group=4)),
+    "group 16": Candidate(replace(DEFAULT, group=16)),
+    "300 units": Candidate(replace(DEFAULT, hidden=300, maxout=150)),
+    "1000 units": Candidate(replace(DEFAULT, hidden=1000, maxout=500)),
+}
+
+
+def run(candidate: Candidate, store: PairStore, seconds: float, seed: int) -> dict[str, Any]:
+    """Steps, pairs and held-out loss after ``seconds``."""
+    p = candidate.preset
+    model = fresh_model(store, p, seed)
+    task = PhrasePairTask(model, store.train, store.held_out, p.batch_size, seed, group=p.group)
+    recipe = Recipe(p.optimizer, p.learning_rate, p.objective, p.clip, p.decay, p.warm_up, max_time=seconds, eval_every=NEVER)
+    outcome = train(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer)
+    assert outcome.best
+    return {"steps": outcome.steps, "pairs": outcome.steps * p.batch_size, "loss": outcome.best["loss"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", default=",".join(CANDIDATES))
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    prepare(usable_cores())
+    store = stored_pairs(options.pairs)
+    print(f"{'':26s}   steps     pairs  nats a pair")
+    results = {}
+    for name in options.only.split(","):
+        runs = [run(CANDIDATES[name], store, options.seconds, seed) for seed in range(1, options.seeds + 1)]
+        results[name] = runs
+        loss = statistics.mean(r["loss"] for r in runs)
+        print(f"{name:26s}{runs[0]['steps']:8,d}{runs[0]['pairs']:10,d}{loss:13.3f}", flush=True)
+        if options.json:
+            with open(options.json, "w") as stream:
+                json.dump({"seconds": options.seconds, "runs": results}, stream, indent=2)
+
+
+if __name__ == "__main__":
+    main()
