@@ -27,7 +27,8 @@ class Gradients:
     """
 
     def __init__(self, module: nn.Module, loss: Loss, threads: int = 1, ranks: Ranks = ALONE) -> None:
-        self._module, self._loss, self._ranks = ranks.wrap(module), loss, ranks
+        self._loss, self._ranks = loss, ranks
+        self._module: nn.Module | None = ranks.wrap(module)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._parts = 1 if ranks.world > 1 else threads  # of DistributedDataParallel each process has one backward pass
         self._executor = ThreadPoolExecutor(self._parts) if self._parts > 1 else None
@@ -38,11 +39,13 @@ class Gradients:
         return self._parts
 
     def _of_part(self, part: Any) -> tuple[float, tuple[Tensor, ...]]:
+        assert self._module is not None
         use_threads(1)
         loss = self._loss(self._module, part)
         return loss.item(), torch.autograd.grad(loss, self._parameters)
 
     def __call__(self, parts: list[Any], n: float) -> float:
+        assert self._module is not None, "closed"
         if self._executor is None:
             loss = self._loss(self._module, parts[0])
             for parameter in self._parameters:
@@ -59,5 +62,7 @@ class Gradients:
         return float(sum(losses))
 
     def close(self) -> None:
+        """Ends the threads and lets go of the module and of what wraps it."""
+        self._module = None
         if self._executor:
             self._executor.shutdown()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +66,12 @@ def local_device(device: str) -> str:
 
 @contextlib.contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """Joins the other processes for as long as the ``with`` block lasts: NCCL among GPUs, gloo among CPUs."""
+    """Joins the other processes for as long as the ``with`` block lasts: NCCL among GPUs, gloo among CPUs.
+
+    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). Were its reducer the last to hold the process
+    group, that would end while Python's interpreter is locked, and wait for ever for gloo's threads, which need
+    the interpreter to free the tensors that they sent last.
+    """
     if not launched():
         yield ALONE
         return
@@ -75,4 +81,5 @@ def joined(device: str) -> Iterator[Ranks]:
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
     finally:
+        gc.collect()  # wrapped modules may be parts of circles
         dist.destroy_process_group()

@@ -1,0 +1,40 @@
+"""Twenty steps of training in float64, alone or under torchrun; the gradients of every step and the last weights go to a file.
+
+usage: [torchrun …] ranks_script.py OUT.npz
+"""
+
+import sys
+
+import numpy as np
+import torch
+from models import encoded, random_pairs, small_checkpoint
+
+from phrase_rescore.gradients import Gradients
+from phrase_rescore.phrase_pair_task import PhrasePairTask
+from phrase_rescore.ranks import joined
+
+STEPS = 20
+
+
+def main() -> None:
+    model = small_checkpoint().model.double().requires_grad_(True)
+    task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), 31, seed=2)  # an odd number: unequal shares
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    found: dict[str, np.ndarray] = {}
+    with joined("cpu") as ranks:
+        gradients = Gradients(model, task.loss, 1, ranks)
+        for step, batch in zip(range(STEPS), task.batches(0), strict=False):
+            loss = gradients([task.parts(batch, ranks.world)[ranks.rank]], len(batch))
+            found[f"loss.{step}"] = np.array(ranks.total(loss))
+            for name, parameter in model.named_parameters():
+                found[f"{step}.{name}"] = parameter.grad.numpy().copy()
+            optimizer.step()
+        gradients.close()
+        found |= {f"weight.{name}": parameter.detach().numpy() for name, parameter in model.named_parameters()}
+        assert ranks.agreed(float(ranks.rank + 7)) == 7.0
+        if ranks.first:
+            np.savez(sys.argv[1], **found)
+
+
+if __name__ == "__main__":
+    main()
