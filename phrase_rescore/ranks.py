@@ -68,8 +68,8 @@ def local_device(device: str) -> str:
 def joined(device: str) -> Iterator[Ranks]:
     """Joins the other processes for as long as the ``with`` block lasts: NCCL among GPUs, gloo among CPUs.
 
-    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). Were its reducer the last to hold the process
-    group, that would end while Python's interpreter is locked, and wait for ever for gloo's threads, which need
+    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). Were its reducer the last to hold the
+    process group, that would end while Python's interpreter is locked, and wait for ever for gloo's threads, which need
     the interpreter to free the tensors that they sent last.
     """
     if not launched():
