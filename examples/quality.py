@@ -91,12 +91,12 @@ def outranks(scorer: Scorer, held: EncodedPairs, pool: EncodedPairs, sources: in
 class TableRows:
     """What the table says of some of its pairs: joint count (third of the counts field) and log φ(target|source).
 
-    Kept are the pairs seen at least ``least`` times, those of the ``held`` sources, and every ``nth`` other.
+    Kept are the pairs seen at least ``least`` times, those of the ``held`` sources, and every ``nth`` of all.
     """
 
     def __init__(self, table: str, held: frozenset[bytes], least: int = 10, nth: int = 30) -> None:
         self.pairs: list[tuple[bytes, bytes]] = []
-        joint, log_phi = [], []
+        joint, log_phi, nths = [], [], []
         with open_input(table) as stream:
             for number, line in enumerate(stream):
                 row = parse_row(line.rstrip(b"\n"))
@@ -105,22 +105,24 @@ class TableRows:
                 if len(counts) > 2 and (float(counts[2]) >= least or src in held or number % nth == 0):
                     self.pairs.append((src, b" ".join(row.tgt)))
                     joint.append(float(counts[2]))
-                    log_phi.append(math.log(float(row.fields[2].split()[2])))
+                    log_phi.append(math.log(max(float(row.fields[2].split()[2]), 1e-30)))
+                    nths.append(number % nth == 0 and src not in held)
         self.joint, self.log_phi = np.array(joint), np.array(log_phi)
         self.frequent = self.joint >= least
         self.held = np.fromiter((src in held for src, _ in self.pairs), np.bool_, len(self.pairs))
+        self.sample = np.array(nths, dtype=np.bool_)  # of the pairs that are not held out
 
     def held_out_difference(self, log_p: np.ndarray, pairs: EncodedPairs) -> tuple[float, float, int]:
-        """Mean log p of held-out pairs less that of the others in the same cell, its standard error, and how many pairs.
+        """Mean log p of held-out pairs less that of sampled others in the same cell, its standard error, and how many pairs.
 
-        A cell has pairs of equal lengths, equal joint count up to 3 and log φ within half a nat.
+        A cell has pairs of equal lengths, joint counts within a factor of two and log φ within half a nat.
         """
         keys = np.stack(
-            (pairs.src.lengths, pairs.tgt.lengths, np.minimum(self.joint, 3), np.floor(2 * self.log_phi)), axis=1
+            (pairs.src.lengths, pairs.tgt.lengths, np.floor(np.log2(self.joint)), np.floor(2 * self.log_phi)), axis=1
         ).astype(np.int64)
         _, cell = np.unique(keys, axis=0, return_inverse=True)
         n, mean, error = [], [], []
-        for side in (self.held, ~self.held):
+        for side in (self.held, self.sample):
             count = np.bincount(cell[side], minlength=cell.max() + 1)
             total = np.bincount(cell[side], log_p[side], minlength=cell.max() + 1)
             squares = np.bincount(cell[side], log_p[side] ** 2, minlength=cell.max() + 1)

@@ -30,7 +30,10 @@ def rows_of(state: State, index: Tensor) -> State:
 
 
 def tanh(x: Tensor) -> Tensor:
-    """tanh x; where no gradient is made, in the place of x: 2 σ(2 x) - 1, within 1e-7, takes a CPU half of torch's time."""
+    """tanh x, of any shape. Where no gradient is made it takes the place of x, on a CPU as 2 σ(2 x) - 1.
+
+    That is within 2.4e-7 (absolutely; small values lose digits) and takes half the time of torch's tanh.
+    """
     if torch.is_grad_enabled() or x.device.type != "cpu":
         return torch.tanh(x)
     return x.mul_(2.0).sigmoid_().mul_(2.0).sub_(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from phrase_rescore.errors import OptionError
 
 PRECISIONS = ("float32", "tf32", "bf16", "int8")
+TRAINING_PRECISIONS = PRECISIONS[:3]
 
 
 def resolve_device(name: str) -> str:
@@ -60,11 +61,13 @@ def check_precision(precision: str, device: str) -> str:
         raise OptionError("--precision int8 needs a torch with oneDNN, which this one lacks; use float32")
     if precision == "bf16" and cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return "this CPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
+    if precision == "bf16" and not cpu and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return "this GPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
     return ""
 
 
-def allow_tf32(precision: str, device: str) -> None:
-    """Lets GPUs multiply float32 matrices in TF32 from now on, if the precision is one of the reduced ones; else forbids it."""
+def set_tf32(precision: str, device: str) -> None:
+    """Whether GPUs multiply float32 matrices in TF32 from now on: with every precision but ``float32``."""
     import torch
 
     if torch.device(device).type == "cuda":

@@ -4,8 +4,8 @@ Left to autograd, every step of a recurrence makes a gradient as large as its ma
 a thousand hidden units that is more memory traffic than the products themselves. The sum over steps Σ_t dy_tᵀ x_t is one
 product of everything laid end to end.
 
-Both may be done in bf16: the products alone, and what comes of them is float32 again (as under torch's autocast), so that sums
-over steps, the update and the weights keep all their digits.
+The products x Mᵀ, dy M and Σ_t dy_tᵀ x_t may be made in bf16. What comes of them is turned to float32 at once, as under torch's
+autocast, so that everything else, the update and the weights keep all their digits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _active = threading.local()
 
 @contextlib.contextmanager
 def gathered_gradients(dtype: torch.dtype | None = None) -> Iterator[None]:
-    """Within it, in this thread, products gather, and are made in ``dtype`` (None: that of their matrix).
+    """Within it, in this thread, products that get a gradient gather; they are made in ``dtype`` (None: that of their matrix).
 
     For one forward pass in which every product has a part in the loss.
     """

@@ -63,6 +63,6 @@ class Gradients:
 
     def close(self) -> None:
         """Ends the threads and lets go of the module and of what wraps it."""
-        self._module = None
         if self._executor:
-            self._executor.shutdown()
+            self._executor.shutdown(cancel_futures=True)
+        self._module = None

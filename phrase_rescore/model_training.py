@@ -17,7 +17,7 @@ import torch
 
 from phrase_rescore import __version__
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
-from phrase_rescore.devices import allow_tf32, check_precision, resolve_device
+from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.fileio import SideFile, display_name, open_input
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
@@ -168,7 +168,7 @@ def _prepared(options: Options, observer: Observer) -> PairStore:
     return store
 
 
-def _unigram(pairs: EncodedPairs, size: int) -> list[float]:
+def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
     """Natural log of the smoothed relative frequency of every target id, EOS included: (size,)."""
     counts = np.ones(size)
     for start in range(0, len(pairs.tgt.ids), _AT_ONCE):  # bincount makes eight bytes of every id
@@ -184,7 +184,7 @@ def _model(options: Options, store: PairStore, say: Callable[[str], None]) -> RN
     if settings == PRESETS["paper"] and set(sizes) == {settings.shortlist + 2}:
         assert config.parameters() == PAPER_PARAMETERS
     model = RNNEncoderDecoder(config)
-    initialise(model, options.seed, paper=settings.paper_initialisation, unigram=_unigram(store.train, sizes[1]))
+    initialise(model, options.seed, paper=settings.paper_initialisation, unigram=unigram_log_probs(store.train, sizes[1]))
     if options.init_from:
         report = initialise_from(model, store.src_vocab, store.tgt_vocab, load(options.init_from), options.init)
         for line in report.lines(options.freeze):
@@ -274,6 +274,8 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
     Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
     """
     device = local_device(resolve_device(options.device))
+    if options.precision not in TRAINING_PRECISIONS:
+        raise OptionError(f"precision {options.precision!r}; training knows {', '.join(TRAINING_PRECISIONS)}")
     slow = check_precision(options.precision, device)
     check_target(options.model_dir, options.overwrite)
     for path in options.inputs:
@@ -309,7 +311,7 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
     model = _model(options, store, say).to(device)
     if options.precision == "bf16":
         model.loss_dtype = torch.bfloat16
-    allow_tf32(options.precision, device)
+    set_tf32(options.precision, device)
     processes = f", {ranks.world} processes" if ranks.world > 1 else ""
     say(f"{model.config.parameters():,} parameters, {options.threads} threads{processes}, {device}")
     max_steps = _limit(options, store.numbers.training)
@@ -335,6 +337,7 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
         task, recipe, record, observer.on_step, threads=threads, ranks=ranks, state=state, resume=options.resume,
         measure_first=options.init_from is not None,
     )  # fmt: skip
+    model.loss_dtype = None
     shares = store.numbers.source_unk, store.numbers.target_unk
     control = task.control() if outcome.best and ranks.first else None
     summary = _summary(options, store, max_steps, outcome, control)

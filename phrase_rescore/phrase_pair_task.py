@@ -51,6 +51,8 @@ class PhrasePairTask:
 
     ``group``: so many neighbours among the pairs, which come sorted by source, are drawn together. They share encoder work,
     but a minibatch is then of fewer sources than a random one.
+
+    Raises OptionError without pairs, or if groups do not fill a minibatch.
     """
 
     def __init__(
@@ -65,14 +67,19 @@ class PhrasePairTask:
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
+        if batch_size % group:
+            raise OptionError(f"--group {group} does not divide --batch-size {batch_size}; choose a group that does")
         self.module, self._pairs, self._held_out = model, pairs, held_out
         self._seed, self._device = seed, device
-        self._group = min(group, batch_size, len(pairs))
+        self._group = min(group, len(pairs))
         self._groups = -(-len(pairs) // self._group)
         self._batch_groups = min(batch_size // self._group, self._groups)
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
-        """Minibatches of ``batch_size`` pairs drawn at random without replacement (section 4.1), pass after pass."""
+        """Minibatches of ``batch_size`` pairs, or groups of pairs, drawn at random without replacement (section 4.1).
+
+        Pass after pass; where there are fewer pairs than that, all of them.
+        """
         n, size = self._groups, self._batch_groups
         for start in count(first * size, size):
             places = np.arange(start, start + size)
@@ -90,21 +97,22 @@ class PhrasePairTask:
         return len(batch)
 
     def parts(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
-        """Every ``parts``-th pair, or group, in the order of their lengths: as many pairs, and as long ones, in every part."""
+        """Every ``parts``-th pair in the order of their lengths: nearly as many pairs, and as long ones, in every part.
+
+        Groups go as one, so that what they share stays together, unless there are too few of them for every part.
+        """
         if parts == 1:
             return [batch]
-        first = np.arange(0, len(batch), self._group)
-        lengths = (np.add.reduceat(side.lengths, first) for side in (batch.src, batch.tgt))
-        order = np.lexsort(tuple(lengths))
-        whole = np.concatenate((first, [len(batch)]))
-        taken = ([np.arange(whole[k], whole[k + 1]) for k in order[i::parts]] for i in range(parts))
-        return [batch.take(np.concatenate(rows) if rows else np.arange(0)) for rows in taken]
+        together = min(self._group, max(1, len(batch) // parts))
+        starts = np.arange(0, len(batch), together)
+        order = np.lexsort(tuple(np.add.reduceat(side.lengths, starts) for side in (batch.src, batch.tgt)))
+        rows = np.arange(len(batch))
+        return [batch.take(rows[np.isin(rows // together, order[i::parts])]) for i in range(parts)]
 
     def loss(self, module: nn.Module, part: EncodedPairs) -> Tensor:
-        if not len(part):  # a batch smaller than the number of parts
-            return sum((p.sum() for p in module.parameters()), start=torch.zeros(())) * 0.0
-        src, tgt = packed(part, self._device)
-        return module(src, tgt)  # type: ignore[no-any-return]
+        if not len(part):  # fewer pairs than parts: nothing to add, but processes that wait for each other must not miss one
+            return module(*packed(self._pairs.take(np.arange(1)), self._device)) * 0.0  # type: ignore[no-any-return]
+        return module(*packed(part, self._device))  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         return held_out_figures(self.module, self._held_out, self._device) if len(self._held_out) else None

@@ -44,7 +44,7 @@ Matrix = Tensor | Int8Matrix
 def times(x: Tensor, M: Matrix, add: Tensor | None = None) -> Tensor:
     """x Mᵀ (+ add): (n, in) -> (n, out), in the precision of M and returned in that of x."""
     if isinstance(M, Tensor) and M.dtype == x.dtype:
-        if gathering() and M.requires_grad:
+        if gathering():
             y = gathered_product(x, M)
             return y if add is None else y + add
         return x @ M.T if add is None else torch.addmm(add, x, M.T)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this process talks, measures and writes."""
+        """Whether this process talks and writes, and its held-out figures count."""
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
@@ -68,9 +69,9 @@ def local_device(device: str) -> str:
 def joined(device: str) -> Iterator[Ranks]:
     """Joins the other processes for as long as the ``with`` block lasts: NCCL among GPUs, gloo among CPUs.
 
-    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). Were its reducer the last to hold the
-    process group, that would end while Python's interpreter is locked, and wait for ever for gloo's threads, which need
-    the interpreter to free the tensors that they sent last.
+    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). The reducer of DistributedDataParallel
+    holds the process group; were it the last to do so, the group would be destroyed by a thread that holds Python's global
+    lock and joins gloo's threads, which wait for that lock to free the tensors that they sent last.
     """
     if not launched():
         yield ALONE
@@ -80,6 +81,9 @@ def joined(device: str) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if torch.device(device).type == "cuda" else "gloo")
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # frames of a failed step hold the wrapped module
+        raise
     finally:
         gc.collect()  # wrapped modules may be parts of circles
         dist.destroy_process_group()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from phrase_rescore.cells import rows_of
 from phrase_rescore.checkpoint import Checkpoint
-from phrase_rescore.devices import allow_tf32, check_precision
+from phrase_rescore.devices import check_precision, set_tf32
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.fields import words
 from phrase_rescore.model import for_scoring, with_eos
@@ -42,7 +42,7 @@ class Scorer:
         check_precision(precision, device)
         self.checkpoint, self.device, self.precision = checkpoint, device, precision
         self.batch, self.halved = BATCH if device == "cpu" else GPU_BATCH, False
-        allow_tf32(precision, device)
+        set_tf32(precision, device)
         model = for_scoring(checkpoint.model, device, precision)
         self._encoder, self._decoder = model.encoder, model.decoder
         with torch.inference_mode():

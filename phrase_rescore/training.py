@@ -141,8 +141,10 @@ def train(
     ``log`` gets a record at every evaluation, those of earlier sittings first; ``on_step`` gets step, share of the run done,
     loss per item and items. ``state`` is saved at every evaluation; with ``resume`` training goes on from it, and then
     ends with the very weights that it would have had, if ``max_steps`` ends it. ``measure_first``: before the first step too,
-    for weights that may be hard to better. The weights depend on the task, the recipe,
-    ``threads``, the number of processes and torch alone if ``max_steps`` ends the run.
+    for weights that may be hard to better. ``optimizer`` makes another than the recipe's.
+
+    The weights depend on the task, the recipe, ``threads``, the number of processes and torch alone if ``max_steps`` ends
+    the run.
 
     Raises OptionError without a limit or for a state of another run, RescoreError when the loss is not finite.
     """

@@ -1,6 +1,6 @@
 """Twenty steps of training in float64, alone or under torchrun; the gradients of every step and the last weights go to a file.
 
-usage: [torchrun …] ranks_script.py OUT.npz
+usage: [torchrun …] ranks_script.py OUT.npz MINIBATCH GROUP
 """
 
 import sys
@@ -18,7 +18,8 @@ STEPS = 20
 
 def main() -> None:
     model = small_checkpoint().model.double().requires_grad_(True)
-    task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), 31, seed=2)  # an odd number: unequal shares
+    batch_size, group = map(int, sys.argv[2:])
+    task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2, group=group)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     found: dict[str, np.ndarray] = {}
     with joined("cpu") as ranks:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore import gathered
+from phrase_rescore.errors import OptionError
 from phrase_rescore.gathered import gathered_gradients, gathering
 from phrase_rescore.gradients import Gradients
 from phrase_rescore.model import RNNEncoderDecoder, packed
@@ -140,7 +141,7 @@ def test_gradients_in_bf16_are_those_of_float32_nearly():
     assert 1e-5 < difference < 1e-2
 
 
-@pytest.mark.parametrize("group", [1, 3, 7, 8, 50])
+@pytest.mark.parametrize("group", [1, 2, 4, 8])
 def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
     pairs = EncodedPairs(Ragged.of([[i] for i in range(30)]), Ragged.of([[i, i] for i in range(30)]))
     task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=group)
@@ -148,12 +149,23 @@ def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
     for batch, _ in zip(task.batches(0), range(40), strict=False):
         assert 0 < len(batch) <= 8
         seen += batch.src.ids.tolist()
-        parts = task.parts(batch, 2)
-        assert sorted(np.concatenate([part.src.ids for part in parts]).tolist()) == sorted(batch.src.ids.tolist())
+        for n in (2, 3):
+            parts = task.parts(batch, n)
+            assert sorted(np.concatenate([part.src.ids for part in parts]).tolist()) == sorted(batch.src.ids.tolist())
+            assert all(len(part) for part in parts if len(batch) >= n)
     for start in range(0, len(seen) - 29, 30):
         assert sorted(seen[start : start + 30]) == list(range(30))
-    size = min(group, 8)
-    assert all(b == a + 1 for a, b in itertools.pairwise(seen) if a % size != size - 1 and a != 29)
+    assert all(b == a + 1 for a, b in itertools.pairwise(seen) if a % group != group - 1 and a != 29)
+    with pytest.raises(OptionError, match="--group 3 does not divide --batch-size 8"):
+        PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=3)
+
+
+def test_groups_stay_whole_in_parts():
+    pairs = EncodedPairs(Ragged.of([[i] for i in range(48)]), Ragged.of([[i] * (1 + i % 5) for i in range(48)]))
+    task = PhrasePairTask(small_model(), pairs, encoded([]), 16, seed=5, group=4)
+    for part in task.parts(next(task.batches(0)), 2):
+        assert len(part) == 8
+        assert len({i // 4 for i in part.src.ids.tolist()}) == 2
 
 
 @pytest.mark.parametrize("group", [1, 4])

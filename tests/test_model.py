@@ -6,6 +6,7 @@ import torch
 from models import encoded, random_pairs, small_checkpoint, weights
 from oracle import log_prob
 
+from phrase_rescore.cells import tanh
 from phrase_rescore.model import (
     PAPER_PARAMETERS,
     ModelConfig,
@@ -149,6 +150,32 @@ def test_logits_far_out_are_normalised_without_overflow():
         assert loss.item() == pytest.approx(plain.item(), rel=1e-5)
         loss.backward()
         assert torch.isfinite(leaf.grad).all()
+
+
+def test_a_row_far_out_leaves_the_others_of_its_tile_alone():
+    generator = torch.Generator().manual_seed(0)
+    G_l, b = torch.randn(40, 3, generator=generator), torch.randn(40, generator=generator)
+    g = torch.randn(6, 3, generator=generator)
+    g[2] *= 300.0
+    expected = torch.logsumexp((g @ G_l.T + b).double(), 1)
+    torch.testing.assert_close(LogNormaliser(G_l, b)(g).double(), expected, rtol=1e-6, atol=1e-6)
+    assert LogNormaliser(G_l, b)(g[:0]).shape == (0,)
+    g[4, 0] = torch.nan
+    assert LogNormaliser(G_l, b)(g).isnan().tolist() == [i == 4 for i in range(6)]
+
+
+def test_tanh():
+    x = torch.cat((torch.linspace(-25, 25, 100_001), torch.tensor([0.0, -0.0, 1e-30, torch.inf, -torch.inf, torch.nan])))
+    kept = x.clone()
+    expected = torch.tanh(x.double())
+    with torch.no_grad():
+        found = tanh(x)
+    assert found is x
+    assert (found[:-1] - expected[:-1]).abs().max() < 2.4e-7
+    assert found[-1].isnan()
+    x = kept.clone()
+    assert torch.equal(tanh(x)[:-1], torch.tanh(kept)[:-1])
+    assert torch.equal(x[:-1], kept[:-1])
 
 
 def test_the_normaliser_over_several_tiles():

@@ -241,12 +241,42 @@ def test_nothing_is_left_of_a_failed_training(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
 
 
+def test_group_and_precision_are_recorded_and_belong_to_a_training(tmp_path):
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    options = Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "m"), replace(SMALL, group=4), max_steps=12, eval_every=4)
+    told: list[str] = []
+    found = train_model(replace(options, precision="bf16"), Observer(told.append))
+    assert (found.training["group"], found.training["precision"]) == (4, "bf16")
+    assert found.model.loss_dtype is None
+    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert any("no bf16 arithmetic" in line for line in told) != has_bf16
+    exact = train_model(replace(options, model_dir=str(tmp_path / "exact")))
+    a, b = (torch.cat([w.flatten() for _, w in c.model.named_weights()]) for c in (found, exact))
+    assert 0 < (a - b).abs().max() < 0.1
+    for wrong in ("tf32", "int8", "float16"):
+        with pytest.raises(OptionError, match="tf32 is for GPUs" if wrong == "tf32" else "training knows float32, tf32, bf16"):
+            train_model(replace(options, model_dir=str(tmp_path / "other"), precision=wrong))
+
+    def stop(step, done, loss, items):
+        if step == 6:
+            raise KeyboardInterrupt
+
+    interrupted = replace(options, model_dir=str(tmp_path / "interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        train_model(interrupted, Observer(on_step=stop))
+    for change in ({"precision": "bf16"}, {"settings": replace(SMALL, group=2)}):
+        with pytest.raises(OptionError, match="group" if "settings" in change else "precision"):
+            train_model(replace(interrupted, resume=True, **change))
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_training_on_a_gpu(tmp_path):
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
+def test_training_on_a_gpu(tmp_path, precision):
     write_language(tmp_path / "pairs.tsv")
-    options = Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=200, device="cuda")
-    on_cpu = replace(options, model_dir=str(tmp_path / "cpu"), device="cpu")
+    inputs, settings = (str(tmp_path / "pairs.tsv"),), {"max_steps": 200, "device": "cuda", "precision": precision}
+    options = Options(inputs, str(tmp_path / "model"), SMALL, **settings)
+    on_cpu = replace(options, model_dir=str(tmp_path / "cpu"), device="cpu", precision="float32")
     found, expected = (train_model(o).training["held_out"]["loss"] for o in (options, on_cpu))
     assert found == pytest.approx(expected, rel=0.05)
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from phrase_rescore.commands.options import ByteSize, Duration, model_option, on_bad_row_option, quiet_option
+from phrase_rescore.devices import TRAINING_PRECISIONS
 from phrase_rescore.presets import PRESETS
 from phrase_rescore.runtime import local_processes, usable_cores
 
@@ -58,7 +59,7 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 @_setting("rank", _POSITIVE, "Rank of the output matrix.")
 @_setting("shortlist", _POSITIVE, "Words a side that the network knows; the others are UNK.")
 @_setting("batch_size", _POSITIVE, "Pairs of a minibatch.")
-@_setting("group", _POSITIVE, "Draw so many neighbours of the sorted pairs together: they share sources, and encoder work.")
+@_setting("group", _POSITIVE, "Draw so many neighbours of the sorted pairs together; a divisor of --batch-size.")
 @_setting("optimizer", click.Choice(["adam", "adadelta"]), "How weights are updated.")
 @_setting("learning_rate", click.FloatRange(min=0, min_open=True), "The rate at its highest.")
 @_setting("epochs", click.FloatRange(min=0, min_open=True), "Passes over the pairs, if neither steps nor time are given.")
@@ -86,7 +87,7 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option(
-    "--precision", type=click.Choice(["float32", "tf32", "bf16"]), default="float32", show_default=True,
+    "--precision", type=click.Choice(TRAINING_PRECISIONS), default="float32", show_default=True,
     help="Of the large products. tf32, bf16: GPUs (bf16: CPUs that have it). Weights stay float32.",
 )  # fmt: skip
 @click.option(

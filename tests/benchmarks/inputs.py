@@ -8,16 +8,15 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.fileio import open_input
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.model_training import unigram_log_probs
 from phrase_rescore.pair_store import PairStore, open_store
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.phrase_table import parse_row
 from phrase_rescore.presets import PRESETS, Preset
-from phrase_rescore.vocabulary import EOS, most_frequent
+from phrase_rescore.vocabulary import most_frequent
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"
@@ -82,7 +81,5 @@ def fresh_model(store: PairStore, preset: Preset, seed: int = 1) -> RNNEncoderDe
     """A model as `phrase-rescore train` begins with."""
     sizes = (len(store.src_vocab), len(store.tgt_vocab), preset.hidden, preset.embedding, preset.maxout, preset.rank)
     model = RNNEncoderDecoder(ModelConfig(*sizes))
-    counts = 1.0 + np.bincount(store.train.tgt.ids, minlength=sizes[1])
-    counts[EOS] += len(store.train)
-    initialise(model, seed, paper=preset.paper_initialisation, unigram=np.log(counts / counts.sum()).tolist())
+    initialise(model, seed, paper=preset.paper_initialisation, unigram=unigram_log_probs(store.train, sizes[1]))
     return model
