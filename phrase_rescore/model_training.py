@@ -297,10 +297,8 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
     waiting = TrainingState(options.state_dir, {}).exists()
     if options.resume and not waiting:
         raise OptionError(f"{options.state_dir}: no training to go on with; leave --resume out to begin one")
-    if waiting and not options.resume and not options.overwrite:
-        raise OptionError(
-            f"{options.state_dir} holds an interrupted training; go on with --resume or begin anew with --overwrite"
-        )
+    if waiting and not options.resume:
+        raise OptionError(f"{options.state_dir} holds an interrupted training; go on with --resume, or delete it to begin anew")
     store = _prepared(options, observer) if ranks.first else None
     ranks.agreed(0.0)  # the others wait for the first
     if store is None and not (store := open_store(options.store_dir, _fingerprint(options))):

@@ -50,9 +50,9 @@ class PhrasePairTask:
     """Trains a model on every pair once a pass, in an order drawn from ``seed``.
 
     ``group``: so many neighbours among the pairs, which come sorted by source, are drawn together. They share encoder work,
-    but a minibatch is then of fewer sources than a random one.
+    but a minibatch is then of fewer sources than a random one. It divides ``batch_size``.
 
-    Raises OptionError without pairs, or if groups do not fill a minibatch.
+    Raises OptionError without pairs.
     """
 
     def __init__(
@@ -67,8 +67,6 @@ class PhrasePairTask:
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
-        if batch_size % group:
-            raise OptionError(f"--group {group} does not divide --batch-size {batch_size}; choose a group that does")
         self.module, self._pairs, self._held_out = model, pairs, held_out
         self._seed, self._device = seed, device
         self._group = min(group, len(pairs))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from phrase_rescore.errors import OptionError
+
 
 @dataclass(frozen=True)
 class Preset:
-    """Sizes, data and recipe; every field is an option of ``train`` and overridden by it."""
+    """Sizes, data and recipe; every field is an option of ``train`` and overridden by it.
+
+    Raises OptionError if groups do not fill a minibatch.
+    """
 
     hidden: int
     embedding: int
@@ -24,6 +29,11 @@ class Preset:
     paper_initialisation: bool
     group: int = 1  # neighbours in the sorted pairs that are drawn together
     epochs: float = 5.0  # passes over the pairs, unless steps or time are given
+
+    def __post_init__(self) -> None:
+        if self.batch_size % self.group:
+            what = f"--group {self.group} does not divide --batch-size {self.batch_size}"
+            raise OptionError(f"{what}; choose a group that does")
 
 
 PRESETS = {

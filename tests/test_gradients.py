@@ -3,6 +3,7 @@
 import gc
 import itertools
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from phrase_rescore.model import RNNEncoderDecoder, packed
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.permutation import Permutation
 from phrase_rescore.phrase_pair_task import PhrasePairTask
+from phrase_rescore.presets import PRESETS
 
 
 def small_model(dtype: torch.dtype = torch.float64) -> RNNEncoderDecoder:
@@ -157,7 +159,7 @@ def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
         assert sorted(seen[start : start + 30]) == list(range(30))
     assert all(b == a + 1 for a, b in itertools.pairwise(seen) if a % group != group - 1 and a != 29)
     with pytest.raises(OptionError, match="--group 3 does not divide --batch-size 8"):
-        PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=3)
+        replace(PRESETS["default"], batch_size=8, group=3)
 
 
 def test_groups_stay_whole_in_parts():

@@ -101,13 +101,15 @@ def test_another_run_is_not_resumed(options: Options) -> None:
     ):
         with pytest.raises(OptionError, match=told):
             train_model(replace(changed, resume=True))
-    with pytest.raises(OptionError, match="go on with --resume or begin anew with --overwrite"):
-        train_model(options)
+    for overwrite in (False, True):
+        with pytest.raises(OptionError, match="go on with --resume, or delete it to begin anew"):
+            train_model(replace(options, overwrite=overwrite))
     with open(options.inputs[0], "a") as stream:
         stream.write("s1 s1 s1\tt9\n")
     with pytest.raises(OptionError, match="inputs was"):
         train_model(replace(options, resume=True))
-    train_model(replace(options, overwrite=True))
+    TrainingState(options.state_dir, {}).remove()
+    train_model(options)
 
 
 def test_nothing_to_resume(options: Options) -> None:

@@ -37,6 +37,7 @@ explain "90 seconds, and a network a quarter as wide as the paper's. At the end 
     "training: the negative log-likelihood (NLL) of a pair and the perplexity of a word, where lower is better," \
     "and then the same with the sources exchanged among the pairs. The more that control is worse, the more the" \
     "network has learnt of translating, and not only of French."
+rm -rf "$build/model.training" # of a demo that was interrupted
 rescore train "$table" -m "$build/model" --max-time 90s --eval-every 100 --hidden 256 --overwrite
 
 heading "3. Append the columns to every row"

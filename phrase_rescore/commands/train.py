@@ -83,7 +83,7 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
     "--threads",
     type=_POSITIVE,
     default=None,
-    help="Cores to use.  [default: all this process may use, shared among the processes of this machine]",
+    help="Cores a process may use.  [default: all this process may use, shared among the processes of this machine]",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option(
@@ -109,7 +109,7 @@ def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int 
     set -o pipefail; zcat extract.sorted.gz | phrase-rescore train - -m model --preset paper
 
     \b
-    torchrun --standalone --nproc-per-node 2 -m phrase_rescore train phrase-table.gz --threads 1
+    torchrun --standalone --nproc-per-node 4 -m phrase_rescore train phrase-table.gz  (four GPUs)
 
     Every distinct pair counts once, whatever its scores or counts. Ends with the held-out negative log-likelihood per pair
     (nats), perplexity per word, and both with every source replaced by another of its length.
