@@ -1,6 +1,6 @@
 """How long until the held-out loss that the plain loop reaches in a quarter of an hour? At paper size, on a store of pairs.
 
-usage: bench_time_to_loss.py PAIRS_DIR [--minutes 15] [--share 0.333] [--plain-rate 4e-3] [--json FILE]
+usage: bench_time_to_loss.py PAIRS_DIR [--minutes 15] [--share 0.333] [--plain-rate 4e-3] [--eval-every 500] [--json FILE]
 
 PAIRS_DIR is what `phrase-rescore train` keeps (MODEL_DIR.pairs). The plain loop: minibatches of 64, padded, autograd over the
 straightforward model, Adam; the same initial weights and the same schedule as ours, over its own time. Ours: `train` as it
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--share", type=float, default=1 / 3)
     parser.add_argument("--plain-rate", type=float, default=4e-3)
-    parser.add_argument("--eval-every", type=int, default=100, help="steps of ours between measurements (their time counts)")
+    parser.add_argument("--eval-every", type=int, default=500, help="steps of ours between measurements (their time counts)")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     cores, seconds, preset = usable_cores(), 60 * options.minutes, PRESETS["default"]

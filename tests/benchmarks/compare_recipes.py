@@ -1,6 +1,6 @@
 """Recipes of training side by side: each from the same pairs and seed, in the same time, by held-out loss.
 
-usage: compare_recipes.py PAIRS_DIR [--seconds 120] [--only NAME,…] [--json FILE]
+usage: compare_recipes.py PAIRS_DIR [--seconds 120] [--seeds 1] [--only NAME,…] [--json FILE]
 
 PAIRS_DIR is what `phrase-rescore train` keeps (MODEL_DIR.pairs). A candidate is the default preset with something changed;
 optimisers that `train` does not offer stand in for Adam in its loop.
