@@ -168,10 +168,7 @@ class Annotator:
         if self.format.scale == "exp":
             statistics.clamped_scores = int((log_p < MIN_LOG_P).sum())
             statistics.clamped_counts = sum(n > MAX_COUNT for n in unknown)
-        out = b"\n".join(table.write(self.format.replace, self.format.columns(log_p, unknown)))
-        last_kept = bool(table.lines) and table.lines[-1] == first_row + statistics.rows + statistics.dropped - 1
-        if table.lines and (data.endswith(b"\n") or not last_kept):
-            out += b"\n"
+        out = table.write(self.format.replace, self.format.columns(log_p, unknown))
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
     def _count_words(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.vocabulary import UNK, Vocabulary
+from phrase_rescore.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,10 @@ class Ragged:
     @classmethod
     def of_phrases(cls, phrases: Sequence[bytes], vocabulary: Vocabulary) -> Ragged:
         """The ids of phrases given as words between single blanks."""
-        text = b"\n".join(phrases)
-        spaces = np.frombuffer(text, np.uint8)
-        spaces = spaces[(spaces == ord(" ")) | (spaces == ord("\n"))]
-        n = len(spaces) + 1 if phrases else 0
-        ids = np.fromiter(map(vocabulary.ids.get, text.replace(b"\n", b" ").split(b" "), repeat(UNK)), np.int32, n)
-        ends = np.flatnonzero(spaces == ord("\n")) + 1  # the words before every end of a phrase but the last
-        return cls(ids, np.concatenate(([0], ends, [n] if phrases else [])).astype(np.int64))
+        text = b"\n".join((*phrases, b""))
+        ids, ends = vocabulary.table.look_up(text.replace(b"\n", b" "))
+        last_words = np.frombuffer(text, np.uint8)[ends] == ord("\n")
+        return cls(ids, np.concatenate(([0], np.flatnonzero(last_words) + 1)))
 
     def counts_of(self, id: int) -> NDArray[np.int64]:
         """How often an id stands in each sequence: (sequences,)."""

@@ -1,7 +1,7 @@
-"""A block of phrase-table rows taken column by column: the same rows and bytes as row by row, in a fraction of the time.
+"""A block of phrase-table rows taken all at once: the same rows and bytes as row by row, in a fraction of the time.
 
-Where every row of a block is laid out as Moses writes it, with single blanks, a few operations on whole columns
-split, check and write it. Any other block goes through ``parse_row`` and ``with_scores``, row by row.
+Where every row of a block is laid out as Moses writes it, with single blanks, a few operations on the block's bytes find,
+check and cut its fields. Any other block goes through ``parse_row`` and ``with_scores``, row by row.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import add
+
+import numpy as np
+from numpy.typing import NDArray
 
 from phrase_rescore.errors import RowError
 from phrase_rescore.fields import SEPARATOR
 from phrase_rescore.fileio import Block
-from phrase_rescore.phrase_table import NUMBER, has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
 
-_PLAIN_SEPARATOR = b" " + SEPARATOR + b" "
+_BLANK, _TAB, _NEWLINE, _BAR = b" \t\n" + SEPARATOR[:1]
+_STEP = len(SEPARATOR) + 1  # from a separator to the field behind it and its blank
+Positions = NDArray[np.int64]
+
 _NON_TERMINAL = re.compile(rb"(?<![^ \n])\[[^ \n]*\](?![^ \n])")
 
 
@@ -29,47 +34,101 @@ class TableBlock:
     lines: Sequence[int]  # their numbers, from 1
     src: Sequence[bytes]  # their source phrases, words between single blanks
     tgt: Sequence[bytes]
-    write: Callable[[int, Sequence[bytes]], list[bytes]]  # (drop, append): the rows, as ``with_scores`` writes them
+    write: Callable[[int, Sequence[bytes]], bytes]  # (drop, append): the rows, as ``with_scores`` writes them
     irregular_blanks: int = 0  # rows with tabs or doubled blanks among their scores
     bad: list[tuple[int, bytes, RowError]] = field(default_factory=list)  # number, row and what is wrong with it
 
 
-@functools.lru_cache
-def _score_column(n_scores: int) -> re.Pattern[bytes]:
-    row = NUMBER + rb"(?: " + NUMBER + rb"){%d}" % (n_scores - 1)
-    return re.compile(row + rb"(?:\n" + row + rb")*+")
+def _by_byte(values: dict[bytes, int]) -> bytes:
+    """For ``bytes.translate``: the value of every byte, 0 for those that are not listed."""
+    table = bytearray(256)
+    for listed, value in values.items():
+        for byte in listed:
+            table[byte] = value
+    return bytes(table)
 
 
-def _are_phrases(column: Sequence[bytes]) -> bool:
-    """Whether all are words between single blanks, with no doubt about separators or non-terminals."""
-    text = b" \n ".join(column)
-    blanks = text[:1] in (b"", b" ") or text[-1:] == b" " or b"  " in text or b"\t" in text
-    return not (blanks or SEPARATOR in text or (b"]" in text and _NON_TERMINAL.search(text)))
+_DIGITS = b"0123456789"
+_DIGIT, _POINT, _EXPONENT, _SIGN, _GAP = 1, 2, 4, 8, 16
+_KIND = _by_byte({_DIGITS: _DIGIT, b".": _POINT, b"eE": _EXPONENT, b"+-": _SIGN, b" \n": _GAP})
+_NEXT = _by_byte({  # the kinds that may follow each
+    _DIGITS: _DIGIT | _POINT | _EXPONENT | _GAP, b".": _DIGIT | _EXPONENT | _GAP, b"eE": _DIGIT | _SIGN, b"+-": _DIGIT,
+    b" \n": _DIGIT | _SIGN,
+})  # fmt: skip
 
 
-def _by_columns(lines: Sequence[int], rows: list[bytes], n_scores: int) -> TableBlock | None:
+@functools.lru_cache(maxsize=100_000)
+def _in_order(marks: bytes, n_scores: int) -> bool:
+    """Whether ``marks``, a row's scores without their digits, are those of ``n_scores`` numbers."""
+    number = rb"[+-]?\.?(?:[eE][+-]?)?"
+    return re.fullmatch(number + rb"(?: " + number + rb"){%d}" % (n_scores - 1), marks) is not None
+
+
+def _are_scores(text: bytes, n_scores: int) -> bool:
+    """Whether each line is ``n_scores`` numbers (``phrase_table.NUMBER``) between single blanks; False too for ``.5``.
+
+    By what stands beside what, digits begin every number and end every exponent. That a number has no second point or
+    exponent, and no point in its exponent, shows without the digits.
+    """
+    padded = b"\n" + text + b"\n"
+    kinds, following = (np.frombuffer(padded.translate(table), np.uint8) for table in (_KIND, _NEXT))
+    if not (following[:-1] & kinds[1:]).all():
+        return False
+    return all(_in_order(marks, n_scores) for marks in set(text.translate(None, _DIGITS).split(b"\n")))
+
+
+def _has_non_terminal(phrases: Sequence[bytes]) -> bool:
+    return _NON_TERMINAL.search(b"\n".join(phrases)) is not None
+
+
+def _cut(data: bytes, starts: Positions, ends: Positions) -> list[bytes]:
+    return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _at_once(block: Block, n_scores: int) -> TableBlock | None:
     """The block if all its rows are valid and plainly laid out, with or without fields after the scores; else None."""
-    fields = [row.split(_PLAIN_SEPARATOR, 3) for row in rows]
-    widths = set(map(len, fields))
-    if widths not in ({3}, {4}):
+    data, chars = block.data, np.frombuffer(block.data, np.uint8)
+    ends = np.flatnonzero(chars == _NEWLINE)
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    bars, blanks = chars == _BAR, chars == _BLANK
+    separators = np.flatnonzero(bars[:-2] & bars[1:-1] & bars[2:])
+    first = np.searchsorted(separators, starts)
+    found = np.diff(first, append=len(separators))
+    if found.min() < 2:
         return None
-    (width,) = widths
-    flat = list(chain.from_iterable(fields))
-    src, tgt, scores, rest = flat[0::width], flat[1::width], flat[2::width], [flat[i::width] for i in range(3, width)]
-    if not (_are_phrases(src) and _are_phrases(tgt) and _score_column(n_scores).fullmatch(b"\n".join(scores))):
+    tgt_starts, score_starts = separators[first] + _STEP, separators[first + 1] + _STEP
+    src_ends, tgt_ends = separators[first] - 1, separators[first + 1] - 1
+    score_ends = np.where(found > 2, np.append(separators, 0)[first + 2] - 1, ends)
+    if not ((starts < src_ends) & (tgt_starts < tgt_ends) & (score_starts < score_ends)).all():
+        return None
+    around = (src_ends, tgt_starts - 1, tgt_ends, score_starts - 1, score_ends[found > 2])
+    if not all(blanks[places].all() for places in around) or blanks[starts].any():
+        return None
+    odd = np.flatnonzero((blanks[:-1] & blanks[1:]) | (chars[:-1] == _TAB))  # doubled blanks, tabs: no harm after the scores
+    if len(odd) and (odd < score_ends[np.searchsorted(starts, odd, "right") - 1]).any():
+        return None
+    src, tgt = _cut(data, starts, src_ends), _cut(data, tgt_starts, tgt_ends)
+    scores = _cut(data, score_starts, score_ends)
+    if not _are_scores(b"\n".join(scores), n_scores) or (b"]" in data and (_has_non_terminal(src) or _has_non_terminal(tgt))):
         return None
 
-    def write(drop: int, append: Sequence[bytes]) -> list[bytes]:
-        kept = [column.rsplit(b" ", drop)[0] for column in scores] if drop else scores
-        return list(map(_PLAIN_SEPARATOR.join, zip(src, tgt, map(add, kept, append), *rest, strict=True)))
+    def write(drop: int, append: Sequence[bytes]) -> bytes:
+        kept_ends = score_ends
+        if drop:
+            kept_ends = score_starts + np.array([len(kept.rsplit(b" ", drop)[0]) for kept in scores])
+        between = _cut(data, np.append(0, score_ends[:-1]), kept_ends)  # one row's end and the next one's beginning
+        return b"".join((*chain.from_iterable(zip(between, append, strict=True)), data[score_ends[-1] :]))
 
-    return TableBlock(lines, src, tgt, write)
+    return TableBlock(range(block.first_row, block.first_row + len(starts)), src, tgt, write)
 
 
-def _by_rows(lines: Sequence[int], rows: list[bytes], n_scores: int, fix_blanks: bool) -> TableBlock:
+def _by_rows(block: Block, n_scores: int, fix_blanks: bool) -> TableBlock:
+    rows = block.rows()
     kept, src, tgt, fields = [], [], [], []
     bad, irregular = [], 0
-    for line, row in zip(lines, rows, strict=True):
+    for line, row in enumerate(rows, block.first_row):
         try:
             parsed = parse_row(row, n_scores)
         except RowError as error:
@@ -83,9 +142,11 @@ def _by_rows(lines: Sequence[int], rows: list[bytes], n_scores: int, fix_blanks:
         src.append(b" ".join(parsed.src))
         tgt.append(b" ".join(parsed.tgt))
         fields.append(parsed.fields)
+    last_as_it_was = bool(kept) and kept[-1] == block.first_row + len(rows) - 1 and not block.data.endswith(b"\n")
 
-    def write(drop: int, append: Sequence[bytes]) -> list[bytes]:
-        return [with_scores(row, drop, columns) for row, columns in zip(fields, append, strict=True)]
+    def write(drop: int, append: Sequence[bytes]) -> bytes:
+        written = [with_scores(row, drop, columns) + b"\n" for row, columns in zip(fields, append, strict=True)]
+        return b"".join(written)[: -1 if last_as_it_was else None]
 
     return TableBlock(kept, src, tgt, write, irregular, bad)
 
@@ -95,6 +156,4 @@ def parse_block(block: Block, n_scores: int, fix_blanks: bool = False) -> TableB
 
     ``fix_blanks`` writes single blanks between scores. Bad rows are returned, not raised.
     """
-    rows = block.rows()
-    lines = range(block.first_row, block.first_row + len(rows))
-    return _by_columns(lines, rows, n_scores) or _by_rows(lines, rows, n_scores, fix_blanks)
+    return _at_once(block, n_scores) or _by_rows(block, n_scores, fix_blanks)

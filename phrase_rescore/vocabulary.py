@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.fields import words
 from phrase_rescore.fileio import open_plain
+from phrase_rescore.word_table import WordTable
 
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
@@ -46,6 +48,11 @@ class Vocabulary:
     def encode(self, phrase: Sequence[bytes]) -> list[int]:
         """The ids of a phrase's words, without EOS."""
         return list(map(self.ids.__getitem__, phrase))
+
+    @functools.cached_property
+    def table(self) -> WordTable:
+        """The same for whole texts."""
+        return WordTable(self.ids, UNK)
 
 
 def most_frequent(counts: Counter[bytes], shortlist: int) -> tuple[Vocabulary, int]:

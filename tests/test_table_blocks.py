@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from unittest import mock
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from phrase_rescore import table_blocks
 from phrase_rescore.errors import RowError
 from phrase_rescore.fileio import Block
-from phrase_rescore.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
-from phrase_rescore.table_blocks import parse_block
+from phrase_rescore.phrase_table import NUMBER, has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.table_blocks import _are_scores, parse_block
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
 ODD = [b"a ||| b ||| 1", b"a  b|||c||| 0.5 1 ||| 0-0", b" a\t||| b ||| 1 1 1 ", b"a\xa0 ||| ] ||| 0 1", b"a ||| [b] ||| 1 1"]
@@ -56,16 +57,31 @@ def test_rows_of_a_block_are_those_taken_one_by_one(
         irregular += has_irregular_blanks(parsed.fields[2])
         fields = [*parsed.fields[:2], with_single_blanks(parsed.fields[2]) if fix else parsed.fields[2], *parsed.fields[3:]]
         expected.append((line, b" ".join(parsed.src), b" ".join(parsed.tgt), with_scores(fields, drop, b" 0.25 %d" % line)))
-    written = found.write(drop, [b" 0.25 %d" % line for line in found.lines])
-    assert list(zip(found.lines, found.src, found.tgt, written, strict=True)) == expected
+    assert list(zip(found.lines, found.src, found.tgt, strict=True)) == [row[:3] for row in expected]
+    ends = [row[3] + b"\n" for row in expected]
+    if ends and found.lines[-1] == 40 + len(rows) and not data.endswith(b"\n"):
+        ends[-1] = ends[-1][:-1]  # what ended without a newline still does
+    assert found.write(drop, [b" 0.25 %d" % line for line in found.lines]) == b"".join(ends)
     assert [(line, row, str(error)) for line, row, error in found.bad] == bad
     assert found.irregular_blanks == irregular
+
+
+@given(
+    st.lists(st.sampled_from([b"0", b"17", b".", b"e", b"E", b"+", b"-", b" ", b"\n", b"\r", b"x"]), max_size=12),
+    st.integers(1, 3),
+)
+def test_scores_checked_at_once_are_numbers(pieces: list[bytes], n_scores: int) -> None:
+    text = b"".join(pieces)
+    number = NUMBER + rb"(?: " + NUMBER + rb"){%d}" % (n_scores - 1)
+    right = all(re.fullmatch(number, line) for line in text.split(b"\n"))
+    without_whole_part = re.search(rb"(?<!\d)\.", text)
+    assert _are_scores(text, n_scores) == (right and not without_whole_part)
 
 
 @pytest.mark.parametrize(
     "rows",
     [
-        [b"a b ||| c ||| 1 0.5 ||| 0-0 ||| 1 1 1 ||| |||", b"a b ||| c d ||| 1e-05 .5 |||  ||| 2 2\t1"],
+        [b"a b ||| c ||| 1 0.5 ||| 0-0 ||| 1 1 1 ||| |||", b"a b ||| c d ||| 1e-05 +5. |||  ||| 2 2\t1"],
         [b"a ||| b ||| 1 1", b"c ||| d ||| 0.5 2"],
         [b"a] [ ||| [ b] ||| 1 1 ||| x"],
     ],
@@ -73,4 +89,5 @@ def test_rows_of_a_block_are_those_taken_one_by_one(
 def test_plain_blocks_take_the_quick_way(rows: list[bytes]) -> None:
     with mock.patch.object(table_blocks, "_by_rows", side_effect=AssertionError("row by row")):
         block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
-    assert block.write(0, [b" 0.25 1"] * len(rows)) == [with_scores(parse_row(row).fields, 0, b" 0.25 1") for row in rows]
+    expected = [with_scores(parse_row(row).fields, 0, b" 0.25 1") + b"\n" for row in rows]
+    assert block.write(0, [b" 0.25 1"] * len(rows)) == b"".join(expected)

@@ -67,7 +67,7 @@ def stages(folder: str, scorer: Scorer) -> dict[str, float]:
         parsed = stage("split, check", lambda block=block: parse_block(block, 4))
         stage("words to ids", lambda p=parsed: scorer.encode_phrases(p.src, p.tgt))
         columns = stage("format", lambda p=parsed: Format().columns(np.full(len(p.src), -3.25), [0] * len(p.src)))
-        out = stage("join", lambda p=parsed, c=columns: b"\n".join(p.write(0, c)))
+        out = stage("join", lambda p=parsed, c=columns: p.write(0, c))
         for level in ("6", "fast"):
             stage(f"gzip {level}", lambda out=out, level=level: gzip_member(out, level))
         rows += len(parsed.lines)
