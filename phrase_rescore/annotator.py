@@ -63,9 +63,8 @@ class Format:
         ([b' 0.03877421 1', b' 1.2e-38 2.718282'], [b' -3.25 2'])
         """
         values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
-        counts = {n: self.count(n) for n in set(unknown)}
-        digits = self.digits
-        return [b" %.*g %b" % (digits, x, counts[n]) for x, n in zip(values.tolist(), unknown, strict=True)]
+        forms = {n: b" %%.%dg %b" % (self.digits, self.count(n)) for n in set(unknown)}
+        return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
 
 
 @dataclass
@@ -167,7 +166,7 @@ class Annotator:
         log_p = scorer.log_probs(pairs)
         if self.format.scale == "exp":
             statistics.clamped_scores = int((log_p < MIN_LOG_P).sum())
-            statistics.clamped_counts = sum(n > MAX_COUNT for n in unknown)
+            statistics.clamped_counts = sum(unknown.count(n) for n in set(unknown) if n > MAX_COUNT)
         out = table.write(self.format.replace, self.format.columns(log_p, unknown))
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
