@@ -10,7 +10,6 @@ import functools
 import math
 import os
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
@@ -81,8 +80,8 @@ class Statistics:
     clamped_counts: int = 0
     irregular_blanks: int = 0
     dropped: int = 0
-    src_seen: Counter[bytes] = field(default_factory=Counter)  # words of the input's first FIT_ROWS rows
-    tgt_seen: Counter[bytes] = field(default_factory=Counter)
+    src_seen: list[bytes] = field(default_factory=list)  # the input's first FIT_ROWS rows: texts, a blank behind each word
+    tgt_seen: list[bytes] = field(default_factory=list)
     first_source: bytes | None = None
     last_source: bytes | None = None
     dropped_rows: list[tuple[int, bytes]] = field(default_factory=list)  # (row number, row) of this block alone
@@ -90,10 +89,10 @@ class Statistics:
     def __iadd__(self, other: Statistics) -> Statistics:
         joined = self.last_source is not None and self.last_source == other.first_source
         for f in fields(self):
-            if isinstance(mine := getattr(self, f.name), Counter):
-                mine.update(getattr(other, f.name))
-            elif isinstance(mine, int):
+            if isinstance(mine := getattr(self, f.name), int):
                 setattr(self, f.name, mine + getattr(other, f.name))
+        self.src_seen += other.src_seen
+        self.tgt_seen += other.tgt_seen
         self.sources -= joined
         self.first_source = self.first_source if self.first_source is not None else other.first_source
         self.last_source = other.last_source if other.last_source is not None else self.last_source
@@ -190,8 +189,8 @@ class Annotator:
                 )
         if table.lines and table.lines[0] <= FIT_ROWS:
             looked_at = slice(FIT_ROWS + 1 - table.lines[0])
-            statistics.src_seen.update(b" ".join(table.src[looked_at]).split(b" "))
-            statistics.tgt_seen.update(b" ".join(table.tgt[looked_at]).split(b" "))
+            statistics.src_seen.append(b" ".join((*table.src[looked_at], b"")))
+            statistics.tgt_seen.append(b" ".join((*table.tgt[looked_at], b"")))
         statistics.sources = sum(map(ne, table.src, islice(table.src, 1, None))) + bool(table.src)
         if table.src:
             statistics.first_source, statistics.last_source = table.src[0], table.src[-1]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from phrase_rescore.errors import shown
-from phrase_rescore.vocabulary import Vocabulary
+from phrase_rescore.vocabulary import UNK, Vocabulary
 
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
 EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
@@ -63,21 +63,24 @@ def _likely_cause(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[byte
 
 
 def fit_warnings(
-    seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
+    seen: tuple[bytes, bytes], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
 ) -> list[str]:
-    """One line for each side whose unknown words exceed 5 % and twice their share in training. Source first."""
+    """One line for each side whose unknown words exceed 5 % and twice their share in training. Source first.
+
+    ``seen``: the words of each side, one blank behind each.
+    """
     warnings = []
     for i, side in enumerate(("source", "target")):
         vocab, other = vocabs[i], vocabs[1 - i]
-        unknown: Counter[bytes] = Counter({word: n for word, n in seen[i].items() if word not in vocab.ids})
-        if not unknown:
-            continue
-        share = unknown.total() / seen[i].total()
+        ids, _ = vocab.table.look_up(seen[i])
+        share = float((ids == UNK).mean()) if len(ids) else 0.0
         if share <= max(MOST_UNKNOWN, 2 * unk_shares[i]):
             continue
+        counts = Counter(seen[i][:-1].split(b" "))
+        unknown: Counter[bytes] = Counter({word: n for word, n in counts.items() if word not in vocab.ids})
         ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
         commonest = ", ".join(f"{shown(word)} {n}" for word, n in ranked)
-        cause = _likely_cause(unknown, vocab, seen[i], other)
+        cause = _likely_cause(unknown, vocab, counts, other)
         warnings.append(
             f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training; "
             f"commonest: {commonest}" + (f"; likely cause: {cause}" if cause else "")
