@@ -183,7 +183,7 @@ class _Run:
         self._fit_checked = True
         s, c = self.statistics, self.scorer.checkpoint
         seen = b"".join(s.src_seen), b"".join(s.tgt_seen)
-        s.src_seen, s.tgt_seen = [], []
+        s.src_seen, s.tgt_seen = [], []  # needed no more
         found = fit_warnings(seen, (c.src_vocab, c.tgt_vocab), c.unk_shares)
         if found and self.strict:
             raise RescoreError(f"{display_name(self.files.table)}: {found[0]} (--strict)")

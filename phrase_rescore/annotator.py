@@ -80,7 +80,7 @@ class Statistics:
     clamped_counts: int = 0
     irregular_blanks: int = 0
     dropped: int = 0
-    src_seen: list[bytes] = field(default_factory=list)  # the input's first FIT_ROWS rows: texts, a blank behind each word
+    src_seen: list[bytes] = field(default_factory=list)  # texts of the first FIT_ROWS rows, a blank behind each word
     tgt_seen: list[bytes] = field(default_factory=list)
     first_source: bytes | None = None
     last_source: bytes | None = None

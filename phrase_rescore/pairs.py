@@ -44,7 +44,7 @@ class Ragged:
     def of_phrases(cls, phrases: Sequence[bytes], vocabulary: Vocabulary) -> Ragged:
         """The ids of phrases given as words between single blanks."""
         text = b"\n".join((*phrases, b""))
-        ids, ends = vocabulary.table.look_up(text.replace(b"\n", b" "))
+        ids, ends = vocabulary.word_table.look_up(text.replace(b"\n", b" "))
         last_words = np.frombuffer(text, np.uint8)[ends] == ord("\n")
         return cls(ids, np.concatenate(([0], np.flatnonzero(last_words) + 1)))
 

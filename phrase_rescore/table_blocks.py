@@ -1,7 +1,7 @@
 """A block of phrase-table rows taken all at once: the same rows and bytes as row by row, in a fraction of the time.
 
-Where every row of a block is laid out as Moses writes it, with single blanks, a few operations on the block's bytes find,
-check and cut its fields. Any other block goes through ``parse_row`` and ``with_scores``, row by row.
+Where every row of a block is laid out as Moses writes it, with single blanks and a digit before every point, a few operations
+on the block's bytes find, check and cut its fields. Any other block goes through ``parse_row`` and ``with_scores``, row by row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from phrase_rescore.fileio import Block
 from phrase_rescore.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
 
 _BLANK, _TAB, _NEWLINE, _BAR = b" \t\n" + SEPARATOR[:1]
-_STEP = len(SEPARATOR) + 1  # from a separator to the field behind it and its blank
+_STEP = len(SEPARATOR) + 1  # from a separator, past the blank behind it, to the field's first byte
 Positions = NDArray[np.int64]
 
 _NON_TERMINAL = re.compile(rb"(?<![^ \n])\[[^ \n]*\](?![^ \n])")
@@ -34,7 +34,7 @@ class TableBlock:
     lines: Sequence[int]  # their numbers, from 1
     src: Sequence[bytes]  # their source phrases, words between single blanks
     tgt: Sequence[bytes]
-    write: Callable[[int, Sequence[bytes]], bytes]  # (drop, append): the rows, as ``with_scores`` writes them
+    write: Callable[[int, Sequence[bytes]], bytes]  # (drop, append): the rows as ``with_scores`` makes them, with newlines
     irregular_blanks: int = 0  # rows with tabs or doubled blanks among their scores
     bad: list[tuple[int, bytes, RowError]] = field(default_factory=list)  # number, row and what is wrong with it
 
@@ -57,9 +57,9 @@ _NEXT = _by_byte({  # the kinds that may follow each
 })  # fmt: skip
 
 
-@functools.lru_cache(maxsize=100_000)
+@functools.lru_cache(maxsize=10_000)
 def _in_order(marks: bytes, n_scores: int) -> bool:
-    """Whether ``marks``, a row's scores without their digits, are those of ``n_scores`` numbers."""
+    """Whether ``marks``, a row's scores without their digits, may be those of ``n_scores`` numbers."""
     number = rb"[+-]?\.?(?:[eE][+-]?)?"
     return re.fullmatch(number + rb"(?: " + number + rb"){%d}" % (n_scores - 1), marks) is not None
 

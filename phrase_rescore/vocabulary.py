@@ -50,8 +50,8 @@ class Vocabulary:
         return list(map(self.ids.__getitem__, phrase))
 
     @functools.cached_property
-    def table(self) -> WordTable:
-        """The same for whole texts."""
+    def word_table(self) -> WordTable:
+        """Finds the ids of all words of a text at once."""
         return WordTable(self.ids, UNK)
 
 

@@ -72,7 +72,7 @@ def fit_warnings(
     warnings = []
     for i, side in enumerate(("source", "target")):
         vocab, other = vocabs[i], vocabs[1 - i]
-        ids, _ = vocab.table.look_up(seen[i])
+        ids, _ = vocab.word_table.look_up(seen[i])
         share = float((ids == UNK).mean()) if len(ids) else 0.0
         if share <= max(MOST_UNKNOWN, 2 * unk_shares[i]):
             continue

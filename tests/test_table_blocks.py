@@ -1,4 +1,4 @@
-"""Blocks by columns against the same rows one by one, and that plain blocks do take the quick way."""
+"""Blocks taken at once against the same rows one by one, and that plain blocks do take the quick way."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from phrase_rescore.phrase_table import NUMBER, has_irregular_blanks, parse_row,
 from phrase_rescore.table_blocks import _are_scores, parse_block
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
-ODD = [b"a ||| b ||| 1", b"a  b|||c||| 0.5 1 ||| 0-0", b" a\t||| b ||| 1 1 1 ", b"a\xa0 ||| ] ||| 0 1", b"a ||| [b] ||| 1 1"]
+ODD = [
+    b"a ||| b ||| 1",
+    b"a ||| b ||| 1 1 |||| x",
+    b"a |||| b ||| 1 1",
+    b"a ||| b ||| .5 1",
+    b"a  b|||c||| 0.5 1 ||| 0-0",
+    b" a\t||| b ||| 1 1 1 ",
+    b"a\xa0 ||| ] ||| 0 1",
+    b"a ||| [b] ||| 1 1",
+]
 WORDS = st.lists(
     st.sampled_from([b"a", b"b\r", b"|", b"[", b"]", b"[]x", b"\xe2\x80\xa8", b"||", b"0-0"]), min_size=1, max_size=3
 )
 PHRASES = WORDS.map(b" ".join)
-SCORES = st.lists(st.sampled_from([b"1", b"0.5", b"1e-05", b".5", b"1."]), min_size=2, max_size=2).map(b" ".join)
-TAILS = [b"0-0 ||| 1 1 1 ||| |||", b"||| 1 1 1", b"", b" ", b"0-0"]
+SCORES = st.lists(st.sampled_from([b"1", b"0.5", b"1e-05", b"-3", b"1."]), min_size=2, max_size=2).map(b" ".join)
+TAILS = [b"0-0 ||| 1 1 1 ||| |||", b"||||| x", b"|x|", b"||| 1 1 1", b"", b" ", b"0-0"]
 
 
 def row_of(src: bytes, tgt: bytes, scores: bytes, tail: bytes | None) -> bytes:
@@ -89,5 +98,6 @@ def test_scores_checked_at_once_are_numbers(pieces: list[bytes], n_scores: int) 
 def test_plain_blocks_take_the_quick_way(rows: list[bytes]) -> None:
     with mock.patch.object(table_blocks, "_by_rows", side_effect=AssertionError("row by row")):
         block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
-    expected = [with_scores(parse_row(row).fields, 0, b" 0.25 1") + b"\n" for row in rows]
-    assert block.write(0, [b" 0.25 1"] * len(rows)) == b"".join(expected)
+    for drop in (0, 1):
+        expected = [with_scores(parse_row(row).fields, drop, b" 0.25 1") + b"\n" for row in rows]
+        assert block.write(drop, [b" 0.25 1"] * len(rows)) == b"".join(expected)
