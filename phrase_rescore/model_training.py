@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import chain
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,154 +15,23 @@ import torch
 from phrase_rescore import __version__
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
-from phrase_rescore.errors import OptionError, RowError
-from phrase_rescore.fileio import SideFile, display_name, open_input
+from phrase_rescore.errors import OptionError
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.pair_readers import PairBlock, read_pair_blocks, refuse_by_name
-from phrase_rescore.pair_sorting import sorted_pairs
-from phrase_rescore.pair_store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
+from phrase_rescore.pair_preparation import fingerprint, prepared
+from phrase_rescore.pair_readers import refuse_by_name
+from phrase_rescore.pair_store import PairStore, open_store
 from phrase_rescore.pairs import EncodedPairs
 from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.presets import PRESETS, Preset
+from phrase_rescore.presets import PRESETS
 from phrase_rescore.ranks import Ranks, joined, local_device
 from phrase_rescore.runtime import prepare
 from phrase_rescore.training import Outcome, Recipe, train
+from phrase_rescore.training_options import Observer, Options
 from phrase_rescore.training_state import TrainingState
-from phrase_rescore.vocabulary import EOS, Vocabulary, count_words, most_frequent, read_vocabulary
+from phrase_rescore.vocabulary import EOS
 from phrase_rescore.warm_start import freeze, initialise_from
 
 _AT_ONCE = 1 << 22  # ids
-
-
-@dataclass(frozen=True)
-class Options:
-    """What ``train`` was asked for. ``settings`` has the preset and whatever overrode it."""
-
-    inputs: tuple[str, ...]
-    model_dir: str
-    settings: Preset
-    preset: str = "default"
-    form: str | None = None
-    drop_bad_rows: bool = False
-    vocab_corpus: tuple[str, str] | None = None
-    source_vocab: str | None = None
-    target_vocab: str | None = None
-    held_out: int = 10_000
-    min_count: int = 1
-    max_length: int | None = None
-    pairs_dir: str | None = None  # default: MODEL_DIR.pairs
-    scratch: str | None = None  # default: where temporary files go
-    memory: int = 1 << 30  # bytes that sorting may use
-    max_steps: int | None = None
-    max_time: float | None = None  # seconds
-    eval_every: int = 500
-    patience: int | None = None
-    seed: int = 1
-    threads: int = 1
-    device: str = "cpu"
-    precision: str = "float32"
-    init_from: str | None = None
-    init: str = "all"
-    freeze: tuple[str, ...] = ()
-    resume: bool = False
-    save_dtype: str = "float32"
-    shard_size: int | None = None
-    overwrite: bool = False
-
-    @property
-    def store_dir(self) -> str:
-        """Where the prepared pairs are kept."""
-        return self.pairs_dir or f"{self.model_dir.rstrip('/')}.pairs"
-
-    @property
-    def state_dir(self) -> str:
-        """Where the training stands while it is under way."""
-        return f"{self.model_dir.rstrip('/')}.training"
-
-
-@dataclass
-class Observer:
-    """Where progress goes; the command line shows it, a library caller may not care."""
-
-    say: Callable[[str], None] = lambda message: None
-    on_read: Callable[[int], object] | None = None
-    on_pairs: Callable[[int], object] | None = None
-    on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
-    on_record: Callable[[dict[str, Any]], None] = lambda record: None
-
-
-def _fingerprint(options: Options) -> Fingerprint | None:
-    return fingerprint_of(
-        options.inputs,
-        (options.source_vocab, options.target_vocab, *(options.vocab_corpus or ())),
-        form=options.form,
-        drop_bad_rows=options.drop_bad_rows,
-        shortlist=options.settings.shortlist,
-        held_out=options.held_out,
-        min_count=options.min_count,
-        max_length=options.max_length,
-        version=__version__,
-    )
-
-
-def _blocks(options: Options, observer: Observer, dropped: SideFile) -> Iterator[PairBlock]:
-    """The pairs of all inputs; bad rows go to a side file, if they are to be dropped."""
-
-    def blocks_of(path: str) -> Iterator[PairBlock]:
-        def drop(line: int, row: bytes, error: RowError) -> None:
-            dropped.add(f"{display_name(path)}:{line}", row)
-
-        on_bad_row = drop if options.drop_bad_rows else None
-        return read_pair_blocks(path, options.form, observer.on_read, on_bad_row, counts=options.min_count > 1)
-
-    return chain.from_iterable(map(blocks_of, options.inputs))
-
-
-def _vocabularies(
-    options: Options, counted: tuple[Counter[bytes], Counter[bytes]], say: Callable[[str], None]
-) -> tuple[Vocabulary, Vocabulary]:
-    """The shortlists of both sides: from files, or counted over a corpus or the distinct pairs."""
-    result = []
-    for i, side in enumerate(("source", "target")):
-        if path := (options.source_vocab, options.target_vocab)[i]:
-            result.append(read_vocabulary(path))
-            continue
-        counts = counted[i]
-        if options.vocab_corpus:
-            with open_input(options.vocab_corpus[i]) as stream:
-                counts = count_words(stream)
-        vocabulary, left_out = most_frequent(counts, options.settings.shortlist)
-        types = f"{side}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
-        say(types + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
-        result.append(vocabulary)
-    return result[0], result[1]
-
-
-def _prepared(options: Options, observer: Observer) -> PairStore:
-    """The store of distinct pairs: that of an earlier run if nothing has changed, else a new one."""
-    fingerprint = _fingerprint(options)
-    if store := open_store(options.store_dir, fingerprint):
-        observer.say(f"distinct pairs as prepared before in {store.directory}")
-        return store
-    check_store_target(options.store_dir)
-    scratch = options.scratch or tempfile.gettempdir()
-    with SideFile(f"{options.model_dir}.dropped", options.drop_bad_rows) as dropped:
-        blocks = _blocks(options, observer, dropped)
-        with sorted_pairs(blocks, scratch, options.memory, options.threads, options.min_count, options.max_length) as pairs:
-
-            def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
-                return _vocabularies(options, (src, tgt), observer.say)
-
-            store = prepare_store(options.store_dir, fingerprint, pairs, vocabularies, options.held_out, observer.on_pairs)
-    if dropped.rows:
-        observer.say(f"warning: {dropped.summary()}")
-    for number, what in (
-        (store.numbers.too_long, "too long"),
-        (store.numbers.left_out, f"seen less than {options.min_count} times"),
-    ):
-        if number:
-            observer.say(f"{number:,} distinct pairs left out: {what}")
-    return store
 
 
 def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
@@ -241,7 +107,7 @@ def _identity(options: Options, store: PairStore, ranks: Ranks, device: str, max
     return {
         "version": __version__,
         "torch": torch.__version__,
-        "inputs": _fingerprint(options),
+        "inputs": fingerprint(options),
         **asdict(store.numbers),
         **asdict(options.settings),
         **{
@@ -299,9 +165,9 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
         raise OptionError(f"{options.state_dir}: no training to go on with; leave --resume out to begin one")
     if waiting and not options.resume:
         raise OptionError(f"{options.state_dir} holds an interrupted training; go on with --resume, or delete it to begin anew")
-    store = _prepared(options, observer) if ranks.first else None
+    store = prepared(options, observer) if ranks.first else None
     ranks.agreed(0.0)  # the others wait for the first
-    if store is None and not (store := open_store(options.store_dir, _fingerprint(options))):
+    if store is None and not (store := open_store(options.store_dir, fingerprint(options))):
         raise OptionError("many processes need inputs that can be read twice: files, and a --pairs directory all of them see")
     if not store.numbers.training:
         raise OptionError("there are no pairs to train on")

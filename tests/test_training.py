@@ -10,12 +10,13 @@ from models import encoded
 from phrase_rescore.checkpoint import load
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.model import packed
-from phrase_rescore.model_training import Observer, Options, train_model
+from phrase_rescore.model_training import train_model
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.phrase_pair_task import PhrasePairTask, with_other_sources
 from phrase_rescore.presets import PRESETS
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.training import Recipe, train
+from phrase_rescore.training_options import Observer, Options
 
 SMALL = replace(PRESETS["default"], hidden=32, embedding=16, maxout=16, rank=16, batch_size=32)
 

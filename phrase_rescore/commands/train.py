@@ -115,7 +115,8 @@ def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int 
     (nats), perplexity per word, and both with every source replaced by another of its length.
     """
     from phrase_rescore.commands.progress import TrainingBar, byte_bar, pair_bar, say
-    from phrase_rescore.model_training import Observer, Options, train_model
+    from phrase_rescore.model_training import train_model
+    from phrase_rescore.training_options import Observer, Options
 
     overridden = {field.name: chosen.pop(field.name) for field in fields(PRESETS[preset]) if field.name in chosen}
     settings = replace(PRESETS[preset], **{name: value for name, value in overridden.items() if value is not None})
