@@ -1,6 +1,6 @@
-"""Recipes of training side by side: each from the same pairs and seed, in the same time, by held-out loss.
+"""Recipes of training side by side: each from the same pairs and seed, in the same time or steps, by held-out loss.
 
-usage: compare_recipes.py PAIRS_DIR [--seconds 120] [--seeds 1] [--only NAME,…] [--json FILE]
+usage: compare_recipes.py PAIRS_DIR [--seconds 120 | --steps N] [--seeds 1] [--only NAME,…] [--json FILE]
 
 PAIRS_DIR is what `phrase-rescore train` keeps (MODEL_DIR.pairs). A candidate is the default preset with something changed;
 optimisers that `train` does not offer stand in for Adam in its loop.
@@ -72,12 +72,12 @@ CANDIDATES = {
 }
 
 
-def run(candidate: Candidate, store: PairStore, seconds: float, seed: int) -> dict[str, Any]:
-    """Steps, pairs and held-out loss after ``seconds``."""
+def run(candidate: Candidate, store: PairStore, limits: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Steps, pairs and held-out loss at the end of the run."""
     p = candidate.preset
     model = fresh_model(store, p, seed)
     task = PhrasePairTask(model, store.train, store.held_out, p.batch_size, seed, group=p.group)
-    recipe = Recipe(p.optimizer, p.learning_rate, p.objective, p.clip, p.decay, p.warm_up, max_time=seconds, eval_every=NEVER)
+    recipe = Recipe(p.optimizer, p.learning_rate, p.objective, p.clip, p.decay, p.warm_up, eval_every=NEVER, **limits)
     outcome = train(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer)
     assert outcome.best
     return {"steps": outcome.steps, "pairs": outcome.steps * p.batch_size, "loss": outcome.best["loss"]}
@@ -87,22 +87,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs")
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--steps", type=int, help="in place of seconds, for a machine that has other work")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", default=",".join(CANDIDATES))
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     prepare(usable_cores())
     store = stored_pairs(options.pairs)
+    limits = {"max_steps": options.steps} if options.steps else {"max_time": options.seconds}
     print(f"{'':26s}   steps     pairs  nats a pair")
     results = {}
     for name in options.only.split(","):
-        runs = [run(CANDIDATES[name], store, options.seconds, seed) for seed in range(1, options.seeds + 1)]
+        runs = [run(CANDIDATES[name], store, limits, seed) for seed in range(1, options.seeds + 1)]
         results[name] = runs
         loss = statistics.mean(r["loss"] for r in runs)
         print(f"{name:26s}{runs[0]['steps']:8,d}{runs[0]['pairs']:10,d}{loss:13.3f}", flush=True)
         if options.json:
             with open(options.json, "w") as stream:
-                json.dump({"seconds": options.seconds, "runs": results}, stream, indent=2)
+                json.dump({**limits, "runs": results}, stream, indent=2)
 
 
 if __name__ == "__main__":
