@@ -16,6 +16,7 @@ from phrase_rescore import __version__
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
 from phrase_rescore.errors import OptionError
+from phrase_rescore.final_pass import FinalPassTask
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.pair_preparation import fingerprint, prepared
 from phrase_rescore.pair_readers import refuse_by_name
@@ -68,7 +69,12 @@ def _limit(options: Options, pairs: int) -> int | None:
 
 
 def _summary(
-    options: Options, store: PairStore, max_steps: int | None, outcome: Outcome, control: dict[str, float] | None
+    options: Options,
+    store: PairStore,
+    max_steps: int | None,
+    outcome: Outcome,
+    control: dict[str, float] | None,
+    final_pass: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """What config.json says about training. Nothing that differs between two runs of the same thing."""
     s = options.settings
@@ -99,6 +105,7 @@ def _summary(
         "best_step": outcome.best_step,
         "held_out": outcome.best,
         "held_out_other_sources": control,
+        "final_pass": final_pass,
     }
 
 
@@ -112,7 +119,7 @@ def _identity(options: Options, store: PairStore, ranks: Ranks, device: str, max
         **asdict(options.settings),
         **{
             name: getattr(options, name)
-            for name in ("seed", "threads", "precision", "max_time", "eval_every", "init_from", "init", "freeze")
+            for name in ("seed", "threads", "precision", "max_time", "eval_every", "init_from", "init", "freeze", "final_pass")
         },
         "max_steps": max_steps,
         "processes": ranks.world,
@@ -150,12 +157,29 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
         load(options.init_from)  # before hours of preparing pairs
     elif options.freeze:
         raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
+    if options.final_pass and not options.held_out:
+        raise OptionError("--final-pass learns what was held out, and --held-out 0 holds nothing out; leave one of them out")
     prepare(options.threads)
     with joined(device) as ranks:
         mine = observer if observer and ranks.first else Observer()
         if slow:
             mine.say(f"warning: {slow}")
         return _train(options, mine, device, ranks)
+
+
+def _final_pass(
+    task: FinalPassTask, learning_rate: float, say: Callable[[str], None], threads: int, ranks: Ranks
+) -> dict[str, Any]:
+    """What config.json says about it."""
+
+    def record(entry: dict[str, Any]) -> None:
+        losses = entry["held_out"]
+        figures = f"held-out pairs {losses['held_out']:.3f} nats/pair, training pairs {losses['training']:.3f}"
+        say(f"final pass, step {entry['step']:,}: {figures}")
+
+    outcome = train(task, task.recipe(learning_rate), record, threads=threads, ranks=ranks, measure_first=True)
+    assert outcome.best
+    return {"steps": outcome.best_step, "held_out": outcome.best["held_out"], "training": outcome.best["training"]}
 
 
 def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> Checkpoint:
@@ -204,7 +228,10 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
     model.loss_dtype = None
     shares = store.numbers.source_unk, store.numbers.target_unk
     control = task.control() if outcome.best and ranks.first else None
-    summary = _summary(options, store, max_steps, outcome, control)
+    final = None
+    if options.final_pass and store.numbers.held_out:
+        final = _final_pass(FinalPassTask(task, settings.batch_size), settings.learning_rate, say, threads, ranks)
+    summary = _summary(options, store, max_steps, outcome, control, final)
     checkpoint = Checkpoint(model.to("cpu"), store.src_vocab, store.tgt_vocab, shares, summary)
     if ranks.first:
         with atomic_directory(options.model_dir, options.overwrite) as directory:

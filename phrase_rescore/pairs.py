@@ -33,6 +33,11 @@ class Ragged:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         return Ragged(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets)
 
+    def followed_by(self, other: Ragged) -> Ragged:
+        """These sequences, then the other ones."""
+        offsets = np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1]))
+        return Ragged(np.concatenate((self.ids, other.ids)), offsets)
+
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
         """Sequences of word ids."""
@@ -67,3 +72,6 @@ class EncodedPairs:
 
     def take(self, rows: NDArray[np.int64]) -> EncodedPairs:
         return EncodedPairs(self.src.take(rows), self.tgt.take(rows))
+
+    def followed_by(self, other: EncodedPairs) -> EncodedPairs:
+        return EncodedPairs(self.src.followed_by(other.src), self.tgt.followed_by(other.tgt))

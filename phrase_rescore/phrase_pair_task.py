@@ -67,8 +67,8 @@ class PhrasePairTask:
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
-        self.module, self._pairs, self._held_out = model, pairs, held_out
-        self._seed, self._device = seed, device
+        self.module, self.pairs, self.held_out = model, pairs, held_out
+        self.seed, self.device = seed, device
         self._group = min(group, len(pairs))
         self._groups = -(-len(pairs) // self._group)
         self._batch_groups = min(batch_size // self._group, self._groups)
@@ -86,10 +86,10 @@ class PhrasePairTask:
                 of_pass = places // n == number
                 groups[of_pass] = self._order(int(number)).at(places[of_pass] % n)
             rows = (groups[:, None] * self._group + np.arange(self._group)).ravel()
-            yield self._pairs.take(rows[rows < len(self._pairs)])  # the last group may be smaller
+            yield self.pairs.take(rows[rows < len(self.pairs)])  # the last group may be smaller
 
     def _order(self, number: int) -> Permutation:
-        return Permutation(self._groups, (self._seed, number))
+        return Permutation(self._groups, (self.seed, number))
 
     def size(self, batch: EncodedPairs) -> int:
         return len(batch)
@@ -109,13 +109,13 @@ class PhrasePairTask:
 
     def loss(self, module: nn.Module, part: EncodedPairs) -> Tensor:
         if not len(part):  # fewer pairs than parts: nothing to add, but processes that wait for each other must not miss one
-            return module(*packed(self._pairs.take(np.arange(1)), self._device)) * 0.0  # type: ignore[no-any-return]
-        return module(*packed(part, self._device))  # type: ignore[no-any-return]
+            return module(*packed(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
+        return module(*packed(part, self.device))  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
-        return held_out_figures(self.module, self._held_out, self._device) if len(self._held_out) else None
+        return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
 
     def control(self) -> dict[str, float] | None:
         """The held-out figures with every source replaced by another of equal length."""
-        exchanged = with_other_sources(self._held_out)
-        return held_out_figures(self.module, exchanged, self._device) if len(exchanged) else None
+        exchanged = with_other_sources(self.held_out)
+        return held_out_figures(self.module, exchanged, self.device) if len(exchanged) else None

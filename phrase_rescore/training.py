@@ -211,7 +211,7 @@ def train(
                 evaluate()
     finally:
         gradients.close()
-    if run.step == 0 or run.step % recipe.eval_every:
+    if not run.records or run.records[-1]["step"] != run.step:  # it has them already when a finished run is resumed
         evaluate()
     if run.best_weights:
         module.load_state_dict(run.best_weights)

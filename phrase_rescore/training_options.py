@@ -39,6 +39,7 @@ class Options:
     init_from: str | None = None
     init: str = "all"
     freeze: tuple[str, ...] = ()
+    final_pass: bool = False
     resume: bool = False
     save_dtype: str = "float32"
     shard_size: int | None = None

@@ -78,6 +78,9 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
     "--freeze", multiple=True, type=click.Choice(["encoder", "decoder", "source-embedding", "target-embedding", "output"]),
     help="Keep a part as it is while the rest learns; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--final-pass", is_flag=True, help="At the end learn the held-out pairs too, until they cost no more than the others."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the initial weights and the order of pairs.")
 @click.option(
     "--threads",
@@ -170,5 +173,8 @@ def _report(training: dict[str, Any], model_dir: str) -> list[str]:
     for key, what in (("held_out", "held-out"), ("held_out_other_sources", "control, other sources")):
         if figures := training[key]:
             lines.append(f"{what}: {figures['loss']:.3f} nats per pair, perplexity {figures['perplexity']:.2f} per word")
+    if final := training["final_pass"]:
+        figures = f"held-out pairs {final['held_out']:.3f} nats per pair, training pairs {final['training']:.3f}"
+        lines.append(f"after a final pass of {final['steps']:,} steps: {figures}")
     lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} in {model_dir}")
     return lines

@@ -1,0 +1,55 @@
+"""The end of a training: the held-out pairs, measured and needed for nothing else any more, are learnt like the others.
+
+A table is annotated as a whole. What was held out scores lower in it than what was learnt, at equal φ, until it is learnt as
+well; and higher, if it is learnt more. So the pass ends where held-out pairs cost as much as training pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from phrase_rescore.pairs import EncodedPairs
+from phrase_rescore.permutation import Permutation
+from phrase_rescore.phrase_pair_task import PhrasePairTask, held_out_figures
+from phrase_rescore.training import Recipe
+
+_RATE = 1e-4  # Adam's; so low that the other pairs do not suffer and a pass or more is needed, which goes over all alike
+_PASSES, _STEPS = 20, 1000  # at most so many passes over the held-out pairs, or steps if these are more
+_MEASURED, _EVERY = 8, 4  # so often a pass, but at most after every fourth step
+_PATIENCE = 4
+
+
+class FinalPassTask(PhrasePairTask):
+    """Minibatches of held-out pairs and as many training pairs, so that nothing is forgotten for the former.
+
+    Either is drawn at random without replacement, pass after pass. What is to become small is the difference between the mean
+    losses of the held-out pairs and of as many training pairs.
+    """
+
+    def __init__(self, task: PhrasePairTask, batch_size: int) -> None:
+        half, pairs, held_out = max(1, batch_size // 2), task.pairs, task.held_out
+        super().__init__(task.module, pairs, held_out, half, task.seed, task.device)
+        self._learnt = PhrasePairTask(task.module, held_out, held_out, half, task.seed, task.device)
+        self._like = pairs.take(Permutation(len(pairs), (task.seed, -1)).at(np.arange(min(len(pairs), len(held_out)))))
+        self._steps = math.ceil(len(held_out) / half)  # of a pass over the held-out pairs
+
+    def recipe(self, learning_rate: float) -> Recipe:
+        """Adam at a low rate, at most ``learning_rate``; the weights of the least difference are the result."""
+        return Recipe(
+            "adam", min(_RATE, learning_rate), "mean", clip=1.0, decay=False, max_steps=max(_PASSES * self._steps, _STEPS),
+            eval_every=max(_EVERY, math.ceil(self._steps / _MEASURED)), patience=_PATIENCE,
+        )  # fmt: skip
+
+    def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
+        for held_out, others in zip(self._learnt.batches(first), super().batches(first), strict=False):  # neither ends
+            yield held_out.followed_by(others)
+
+    def evaluate(self) -> dict[str, float]:
+        """``held_out`` and ``training``: losses in nats a pair; ``loss``: how far they lie apart."""
+        held_out, training = (
+            held_out_figures(self.module, pairs, self.device)["loss"] for pairs in (self.held_out, self._like)
+        )
+        return {"loss": abs(held_out - training), "held_out": held_out, "training": training}

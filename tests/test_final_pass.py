@@ -1,0 +1,112 @@
+"""After the last measurement the held-out pairs are learnt as well, no more and no less than the others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_resume import Stopped, files
+from test_training import SMALL, write_language
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.final_pass import FinalPassTask
+from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.model_training import train_model
+from phrase_rescore.pairs import EncodedPairs, Ragged
+from phrase_rescore.phrase_pair_task import PhrasePairTask
+from phrase_rescore.training_options import Observer, Options
+
+
+def numbered(first: int, n: int) -> EncodedPairs:
+    """Pairs that can be told by their source."""
+    return EncodedPairs(Ragged.of([[first + i] for i in range(n)]), Ragged.of([[2 + i % 5, 3] for i in range(n)]))
+
+
+@pytest.fixture
+def task() -> FinalPassTask:
+    model = RNNEncoderDecoder(ModelConfig(200, 10, 8, 4, 4, 4))
+    initialise(model, 1, paper=False)
+    return FinalPassTask(PhrasePairTask(model, numbered(50, 100), numbered(10, 30), 16, 1), 16)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    write_language(tmp_path / "pairs.tsv", pairs=600)
+    inputs, settings = (str(tmp_path / "pairs.tsv"),), replace(SMALL, learning_rate=4e-3)
+    return Options(inputs, str(tmp_path / "model"), settings, max_steps=300, eval_every=100, held_out=40)
+
+
+def test_half_of_a_minibatch_was_held_out_and_a_pass_learns_each_pair_once(task: FinalPassTask) -> None:
+    batches, held_out = task.batches(), []
+    for _ in range(15):  # four passes of 3.75 minibatches
+        sources = next(batches).src.ids
+        assert len(sources) == 16
+        assert sources[8:].min() >= 50
+        held_out += list(sources[:8])
+    assert sorted(held_out) == sorted(list(range(10, 40)) * 4)
+    assert sorted(held_out[:30]) == list(range(10, 40))
+
+
+def test_minibatches_depend_on_their_number_alone(task: FinalPassTask) -> None:
+    whole = [next(batches) for batches in [task.batches()] for _ in range(6)]
+    np.testing.assert_array_equal(next(task.batches(5)).src.ids, whole[5].src.ids)
+
+
+def test_what_is_made_small_is_how_far_the_losses_lie_apart(task: FinalPassTask) -> None:
+    figures = task.evaluate()
+    assert figures["loss"] == abs(figures["held_out"] - figures["training"])
+    model, every = task.module, {}
+    with torch.no_grad():
+        for src, tgt in {(int(s), int(t)) for s, t in zip(task.held_out.src.ids, task.held_out.tgt.ids[::2], strict=True)}:
+            one = EncodedPairs(Ragged.of([[src]]), Ragged.of([[tgt, 3]]))
+            every[src] = task.loss(model, one).item()
+    assert figures["held_out"] == pytest.approx(np.mean(list(every.values())), rel=1e-5)
+
+
+def test_held_out_pairs_come_to_cost_what_others_cost(options: Options) -> None:
+    """And what is reported of them as held-out loss is from before."""
+    without = train_model(replace(options, model_dir=f"{options.model_dir}.without")).training
+    told: list[str] = []
+    found = train_model(replace(options, final_pass=True), Observer(told.append)).training
+    assert (found["held_out"], found["best_step"], found["steps"]) == (without["held_out"], without["best_step"], 300)
+    assert found["held_out_other_sources"] == without["held_out_other_sources"]
+    assert without["final_pass"] is None
+    final = found["final_pass"]
+    assert final["steps"] > 0
+    before = [line for line in told if line.startswith("final pass, step 0: ")]
+    assert len(before) == 1
+    assert f"held-out pairs {found['held_out']['loss']:.3f} nats/pair" in before[0]
+    training = float(before[0].rpartition(" ")[2])
+    assert abs(final["held_out"] - final["training"]) < 0.2 * (found["held_out"]["loss"] - training)
+    assert final["training"] < training + 0.05, "nothing is forgotten for it"
+
+
+def test_killed_in_the_final_pass(options: Options) -> None:
+    options = replace(options, final_pass=True)
+    train_model(replace(options, model_dir=f"{options.model_dir}.whole"))
+
+    def stop(message: str) -> None:
+        if message.startswith("final pass, step 2"):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        train_model(options, Observer(stop))
+    with pytest.raises(OptionError, match="final_pass was True and is False now"):
+        train_model(replace(options, final_pass=False, resume=True))
+    train_model(replace(options, resume=True))
+    assert files(Path(options.model_dir)) == files(Path(f"{options.model_dir}.whole"))
+    log = (Path(options.model_dir) / "train.log.jsonl").read_text()
+    assert [json.loads(line)["step"] for line in log.splitlines()] == [100, 200, 300]
+
+
+def test_nothing_was_held_out(options: Options) -> None:
+    with pytest.raises(OptionError, match="--final-pass learns what was held out, and --held-out 0"):
+        train_model(replace(options, final_pass=True, held_out=0))
+    few = Path(options.inputs[0]).with_name("few.tsv")
+    few.write_bytes(b"a\tb\nc\td\n")
+    found = train_model(replace(options, inputs=(str(few),), final_pass=True, max_steps=2)).training
+    assert (found["distinct_pairs"]["held_out"], found["final_pass"]) == (0, None)
