@@ -7,13 +7,16 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
-from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Statistics
+from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Model, Statistics
+from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
+from phrase_rescore.factors import select_factor
 from phrase_rescore.fields import words
 from phrase_rescore.fileio import Block, SideFile, atomic_output, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.phrase_table import TableRow, parse_row
@@ -29,7 +32,7 @@ class Files:
     """Where everything comes from and goes to; ``-`` is standard input or output."""
 
     table: str
-    model_dir: str
+    model_dirs: tuple[str, ...]
     out: str = "-"
     columns_json: str | None = None  # default: OUT.columns.json, nothing for standard output
     dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for standard output
@@ -49,7 +52,7 @@ class Summary:
     """What a run did."""
 
     statistics: Statistics
-    signature: str
+    models: tuple[Model, ...]
     how: str  # it was computed
     seconds: float
     warnings: list[str]
@@ -63,15 +66,17 @@ class Summary:
         def share(part: int, whole: int) -> str:
             return f"{part / whole:.2%}" if whole else "none"
 
-        lines = [
-            f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s",
-            f"unknown words: {s.tgt_unknown:,} of the target ({share(s.tgt_unknown, s.tgt_words)}), "
-            f"{s.src_unknown:,} of the source ({share(s.src_unknown, s.src_words)})",
-        ]
-        if s.clamped_scores:
-            lines.append(f"clamped: {s.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
-        if s.clamped_counts:
-            lines.append(f"clamped: {s.clamped_counts:,} unknown-word counts above 88")
+        lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
+        for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
+            whose = f"{model.directory}: " if len(self.models) > 1 else ""
+            lines.append(
+                f"{whose}unknown words: {of_model.tgt_unknown:,} of the target ({share(of_model.tgt_unknown, s.tgt_words)}), "
+                f"{of_model.src_unknown:,} of the source ({share(of_model.src_unknown, s.src_words)})"
+            )
+            if of_model.clamped_scores:
+                lines.append(f"{whose}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
+            if of_model.clamped_counts:
+                lines.append(f"{whose}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
         if s.irregular_blanks:
             lines.append(
                 f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows (CreateProbingPT misreads them; "
@@ -80,7 +85,8 @@ class Summary:
         if s.dropped:
             lines.append(self.dropped)
         lines.append(f"scored {self.how}")
-        return [*lines, *(f"warning: {warning}" for warning in self.warnings), f"model: {self.signature}"]
+        signatures = (f"model: {model.signature}" for model in self.models)
+        return [*lines, *(f"warning: {warning}" for warning in self.warnings), *signatures]
 
 
 def _looks_annotated(rows: list[TableRow]) -> bool:
@@ -127,25 +133,20 @@ def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list
     raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
 
 
-def _columns(form: Format, n_scores: int, signature: str) -> str:
+def _columns(form: Format, n_scores: int, checkpoints: Sequence[Checkpoint]) -> str:
     """The sidecar: what the columns added mean."""
-    exp = form.scale == "exp"
-    side = {"output": "target", "input": "source", "both": "source and target"}[form.unknown_side]
-    columns = [
-        {
-            "column": n_scores - form.replace + 1,
-            "feature": "log_prob",
-            "model": signature,
-            "unit": "probability: exp of the natural log p(target | source), EOS included" if exp
-            else "natural log p(target | source), EOS included",
-        },
-        {
-            "column": n_scores - form.replace + 2,
-            "feature": "unknown_words",
-            "model": signature,
-            "unit": f"{'exp of the ' if exp else ''}number of {side} words unknown to the model",
-        },
-    ]  # fmt: skip
+    exp, columns = form.scale == "exp", list[dict[str, Any]]()
+    for checkpoint in checkpoints:
+        read, predicted = checkpoint.sides
+        side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
+        log_p = f"natural log p({predicted} | {read}), EOS included"
+        for feature in form.features:
+            if feature == "score":
+                name, unit = "log_prob", f"probability: exp of the {log_p}" if exp else log_p
+            else:
+                name, unit = "unknown_words", f"{'exp of the ' if exp else ''}number of {side} words unknown to the model"
+            number = n_scores - form.replace + len(columns) + 1
+            columns.append({"column": number, "feature": name, "model": checkpoint.signature, "unit": unit})
     return json.dumps({"format_version": 1, "columns": columns}, indent=2) + "\n"
 
 
@@ -164,8 +165,8 @@ class _Run:
     """The state of one annotation while its blocks come back."""
 
     def __init__(self, files: Files, annotator: Annotator, strict: bool, warn: Callable[[str], None]) -> None:
-        self.files, self.strict, self.warn = files, strict, warn
-        self.scorer = annotator.compute.scorer(annotator.model_dir)
+        self.files, self.strict, self.warn, self.models = files, strict, warn, annotator.models
+        self.checkpoints = [annotator.compute.scorer(model.directory).checkpoint for model in annotator.models]
         self.statistics, self.warnings = Statistics(), list[str]()
         self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
         self._fit_checked = False
@@ -181,15 +182,18 @@ class _Run:
         if self._fit_checked:
             return
         self._fit_checked = True
-        s, c = self.statistics, self.scorer.checkpoint
-        seen = b"".join(s.src_seen), b"".join(s.tgt_seen)
+        s = self.statistics
+        src, tgt = (b"\n".join(seen).split(b"\n") for seen in (s.src_seen, s.tgt_seen))
         s.src_seen, s.tgt_seen = [], []  # needed no more
-        found = fit_warnings(seen, (c.src_vocab, c.tgt_vocab), c.unk_shares)
-        if found and self.strict:
-            raise RescoreError(f"{display_name(self.files.table)}: {found[0]} (--strict)")
-        for warning in found:
-            self.warnings.append(warning)
-            self.warn(warning)
+        for model, c in zip(self.models, self.checkpoints, strict=True):
+            seen = select_factor(src, c.factors[0], "source"), select_factor(tgt, c.factors[1], "target")
+            texts = b" ".join((*seen[0], b"")), b" ".join((*seen[1], b""))
+            whose = f"{model.directory}: " if len(self.models) > 1 else ""
+            for found in fit_warnings(texts, (c.src_vocab, c.tgt_vocab), c.unk_shares):
+                if self.strict:
+                    raise RescoreError(f"{display_name(self.files.table)}: {whose}{found} (--strict)")
+                self.warnings.append(whose + found)
+                self.warn(whose + found)
 
 
 def expected_rows(value: str | None) -> int | None:
@@ -220,20 +224,22 @@ def annotate(
     """
     form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
     start = time.monotonic()
-    signature = compute.scorer(files.model_dir).checkpoint.signature
+    if len(set(map(os.path.realpath, files.model_dirs))) < len(files.model_dirs):
+        raise OptionError("-m names the same model twice; each adds its columns once")
+    models = tuple(Model(name, compute.scorer(name).checkpoint.signature) for name in files.model_dirs)
     table = display_name(files.table)
     with open_input(files.table, on_read) as stream:
         first, blocks = _first_rows(read_blocks(stream, block_rows), table, form)
         n_scores = first[0].n_scores
         if form.replace >= n_scores:
             raise OptionError(f"--replace {form.replace}: {table} has only {n_scores} scores, and at least one must stay")
-        annotator = Annotator(table, files.model_dir, signature, n_scores, form, compute)
+        annotator = Annotator(table, models, n_scores, form, compute)
         run = _Run(files, annotator, strict, warn)
         if not form.replace and _looks_annotated(first):
             message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
             run.warnings.append(message)
             warn(message)
-        sidecar = _sidecar(files.columns_path, _columns(form, n_scores, signature))
+        sidecar = _sidecar(files.columns_path, _columns(form, n_scores, run.checkpoints))
         with no_cycle_collection(), table_output(files.out) as out, sidecar, run.dropped:
             for data, statistics in in_order(executor, annotator, blocks, in_flight=jobs + 2):
                 out.write(data, statistics.rows)
@@ -244,6 +250,6 @@ def annotate(
                 raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")
     seconds = time.monotonic() - start
     how = f"on {', '.join(compute.devices)} in {compute.precision}, {jobs} x {compute.threads} threads"
-    if small := [d for i, d in enumerate(compute.devices) if compute.scorer(files.model_dir, i).halved]:
+    if small := [d for i, d in enumerate(compute.devices) if any(compute.scorer(m.directory, i).halved for m in models)]:
         run.warnings.append(f"{', '.join(small)} ran out of memory; smaller batches went through")
-    return Summary(run.statistics, signature, how, seconds, run.warnings, run.dropped.summary())
+    return Summary(run.statistics, models, how, seconds, run.warnings, run.dropped.summary())

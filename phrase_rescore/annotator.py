@@ -11,18 +11,17 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from itertools import islice
 from operator import ne
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.checkpoint import CONFIG, load
+from phrase_rescore.checkpoint import CONFIG, SIDES, load
 from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.fileio import Block, gzip_member
-from phrase_rescore.pairs import EncodedPairs
+from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import use_threads
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.table_blocks import TableBlock, parse_block
@@ -41,6 +40,7 @@ class Format:
     scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
     digits: int = 7  # significant
     unknown_side: str = "output"  # output, input, both: whose unknown words are counted
+    features: tuple[str, ...] = FEATURES  # what every model adds, in this order
     replace: int = 0  # last score columns to drop first
     fix_blanks: bool = False
     drop_bad_rows: bool = False
@@ -56,14 +56,31 @@ class Format:
         return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
 
     def columns(self, log_p: NDArray[np.float64], unknown: Sequence[int]) -> list[bytes]:
-        """Both columns of every row, each with the blank before it, from natural log-probabilities (n,).
+        """A model's columns of every row, each with the blank before it, from natural log-probabilities (n,).
 
         >>> Format().columns(np.array([-3.25, -1000.0]), [0, 1]), Format(scale="log").columns(np.array([-3.25]), [2])
         ([b' 0.03877421 1', b' 1.2e-38 2.718282'], [b' -3.25 2'])
         """
         values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
-        forms = {n: b" %%.%dg %b" % (self.digits, self.count(n)) for n in set(unknown)}
+        score = b" %%.%dg" % self.digits
+        if "score" not in self.features:
+            counts = {n: b" " + self.count(n) for n in set(unknown)}
+            return [counts[n] for n in unknown]
+        forms = {n: score + (b" " + self.count(n) if "count" in self.features else b"") for n in set(unknown)}
         return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
+
+
+@dataclass(frozen=True)
+class ModelStatistics:
+    """What one model's columns show of the rows."""
+
+    src_unknown: int = 0
+    tgt_unknown: int = 0
+    clamped_scores: int = 0
+    clamped_counts: int = 0
+
+    def __add__(self, other: ModelStatistics) -> ModelStatistics:
+        return ModelStatistics(*(mine + others for mine, others in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass
@@ -74,13 +91,10 @@ class Statistics:
     sources: int = 0  # runs of equal sources: in a sorted table, distinct sources
     src_words: int = 0
     tgt_words: int = 0
-    src_unknown: int = 0
-    tgt_unknown: int = 0
-    clamped_scores: int = 0
-    clamped_counts: int = 0
+    models: list[ModelStatistics] = field(default_factory=list)
     irregular_blanks: int = 0
     dropped: int = 0
-    src_seen: list[bytes] = field(default_factory=list)  # texts of the first FIT_ROWS rows, a blank behind each word
+    src_seen: list[bytes] = field(default_factory=list)  # the phrases of the first FIT_ROWS rows, one a line, block by block
     tgt_seen: list[bytes] = field(default_factory=list)
     first_source: bytes | None = None
     last_source: bytes | None = None
@@ -91,6 +105,10 @@ class Statistics:
         for f in fields(self):
             if isinstance(mine := getattr(self, f.name), int):
                 setattr(self, f.name, mine + getattr(other, f.name))
+        if self.models:
+            self.models = [mine + others for mine, others in zip(self.models, other.models, strict=True)]
+        else:
+            self.models = other.models
         self.src_seen += other.src_seen
         self.tgt_seen += other.tgt_seen
         self.sources -= joined
@@ -135,64 +153,85 @@ ONE_CORE = Compute()
 
 
 @dataclass(frozen=True)
+class Model:
+    """A model that is meant: its directory, and its signature, which must not change meanwhile."""
+
+    directory: str
+    signature: str
+
+
+@dataclass(frozen=True)
 class Annotator:
-    """Appends the score and the unknown-word count to every row of a block.
+    """Appends the features of every model to every row of a block.
 
     Raises InputError for a bad row (unless ``format.drop_bad_rows``) and for a word that needs an untrained UNK.
     """
 
     table: str  # name for messages
-    model_dir: str
-    signature: str  # of the model that was meant: it must not change on disk meanwhile
+    models: tuple[Model, ...]
     n_scores: int  # columns that every row must have
     format: Format
     compute: Compute = ONE_CORE
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
         use_threads(self.compute.threads)
-        scorer = self.compute.scorer(self.model_dir, number)
-        if scorer.checkpoint.signature != self.signature:
-            raise ModelError(f"{self.model_dir}: the model has changed since annotation began; start again")
-        statistics = Statistics()
-        table = parse_block(Block(number, first_row, data), self.n_scores, self.format.fix_blanks)
+        scorers = [self._scorer(model, number) for model in self.models]
+        factors = {scorer.checkpoint.factors for scorer in scorers}
+        table = parse_block(Block(number, first_row, data), self.n_scores, self.format.fix_blanks, factors)
         if table.bad and not self.format.drop_bad_rows:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
-        statistics.dropped_rows, statistics.dropped = [(line, row) for line, row, _ in table.bad], len(table.bad)
-        statistics.irregular_blanks = table.irregular_blanks
-        pairs = scorer.encode_phrases(table.src, table.tgt)
-        unknown = self._count_words(table, pairs, scorer.checkpoint.unk_shares, statistics)
-        log_p = scorer.log_probs(pairs)
-        if self.format.scale == "exp":
-            statistics.clamped_scores = int((log_p < MIN_LOG_P).sum())
-            statistics.clamped_counts = sum(unknown.count(n) for n in set(unknown) if n > MAX_COUNT)
-        out = table.write(self.format.replace, self.format.columns(log_p, unknown))
+        statistics = self._count(table)
+        columns = [self._columns(scorer, table, statistics) for scorer in scorers]
+        out = table.write(
+            self.format.replace, columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
+        )
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
-    def _count_words(
-        self, table: TableBlock, pairs: EncodedPairs, unk_shares: tuple[float, float], statistics: Statistics
-    ) -> list[int]:
-        """Fills in the counts of words and sources; returns the unknown words that each row's column shows."""
-        statistics.rows = len(table.lines)
-        src_unknown, tgt_unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
+    def _scorer(self, model: Model, block: int) -> Scorer:
+        scorer = self.compute.scorer(model.directory, block)
+        if scorer.checkpoint.signature != model.signature:
+            raise ModelError(f"{model.directory}: the model has changed since annotation began; start again")
+        return scorer
+
+    def _count(self, table: TableBlock) -> Statistics:
+        """What is counted without a model."""
+        s = Statistics(len(table.lines), dropped=len(table.bad), irregular_blanks=table.irregular_blanks)
+        s.dropped_rows = [(line, row) for line, row, _ in table.bad]
+        s.sources = sum(map(ne, table.src, islice(table.src, 1, None))) + bool(table.src)
+        if table.src:
+            s.first_source, s.last_source = table.src[0], table.src[-1]
+        if table.lines and table.lines[0] <= FIT_ROWS:
+            looked_at = slice(FIT_ROWS + 1 - table.lines[0])
+            s.src_seen.append(b"\n".join(table.src[looked_at]))
+            s.tgt_seen.append(b"\n".join(table.tgt[looked_at]))
+        return s
+
+    def _columns(self, scorer: Scorer, table: TableBlock, statistics: Statistics) -> list[bytes]:
+        """The columns of one model; its counts are added to the statistics."""
+        pairs = scorer.encode_phrases(table.src, table.tgt)
         statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
-        statistics.src_unknown, statistics.tgt_unknown = int(src_unknown.sum()), int(tgt_unknown.sum())
-        for side, share, counts in (("source", unk_shares[0], src_unknown), ("target", unk_shares[1], tgt_unknown)):
+        unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
+        self._check_unk(table, scorer.checkpoint.unk_shares, unknown)
+        read, predicted = reversed(unknown) if scorer.checkpoint.inverse else unknown
+        shown_unknown = {"output": predicted, "input": read, "both": read + predicted}[self.format.unknown_side].tolist()
+        log_p = scorer.log_probs(pairs) if "score" in self.format.features else np.zeros(len(pairs))
+        clamped_scores = clamped_counts = 0
+        if self.format.scale == "exp":
+            clamped_scores = int((log_p < MIN_LOG_P).sum())
+            clamped_counts = sum(shown_unknown.count(n) for n in set(shown_unknown) if n > MAX_COUNT)
+        statistics.models.append(ModelStatistics(int(unknown[0].sum()), int(unknown[1].sum()), clamped_scores, clamped_counts))
+        return self.format.columns(log_p, shown_unknown)
+
+    def _check_unk(
+        self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[NDArray[np.int64], NDArray[np.int64]]
+    ) -> None:
+        for side, phrases, share, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
             if share == 0 and not self.format.allow_untrained_unk and counts.any():
                 place = int((counts > 0).argmax())
-                phrase = table.src[place] if side == "source" else table.tgt[place]
                 raise InputError(
                     self.table,
-                    f"{shown(phrase)} has a {side} word that the model does not know, and its UNK was never trained",
+                    f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained",
                     "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk",
                     table.lines[place],
                 )
-        if table.lines and table.lines[0] <= FIT_ROWS:
-            looked_at = slice(FIT_ROWS + 1 - table.lines[0])
-            statistics.src_seen.append(b" ".join((*table.src[looked_at], b"")))
-            statistics.tgt_seen.append(b" ".join((*table.tgt[looked_at], b"")))
-        statistics.sources = sum(map(ne, table.src, islice(table.src, 1, None))) + bool(table.src)
-        if table.src:
-            statistics.first_source, statistics.last_source = table.src[0], table.src[-1]
-        shown_unknown = {"output": tgt_unknown, "input": src_unknown, "both": src_unknown + tgt_unknown}
-        return cast(list[int], shown_unknown[self.format.unknown_side].tolist())

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,15 @@ from torch import Tensor
 
 from phrase_rescore import __version__
 from phrase_rescore.errors import InputError, ModelError, OptionError
+from phrase_rescore.factors import WHOLE, Factors
 from phrase_rescore.fileio import replace_directory
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.pairs import EncodedPairs
 from phrase_rescore.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 
 FORMAT_VERSION = 1
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+SIDES = ("source", "target")
 CONFIG, SOURCE_VOCAB, TARGET_VOCAB, LOG = "config.json", "source.vocab", "target.vocab", "train.log.jsonl"
 
 # What this version can build; any other value in a config is an error and not a guess.
@@ -38,14 +41,17 @@ STRUCTURE: dict[str, Any] = {
     "kind": "rnn-encoder-decoder",
     "encoder": {"cell": "cho-gru-reset-before", "layers": 1, "direction": "forward", "source_order": "forward"},
     "decoder": {"cell": "cho-gru-reset-after", "layers": 1},
-    "inverse": False,
-    "factors": {"source": None, "target": None},
 }
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with all that is needed to use it. ``unk_shares``: UNK's share of the training words, source and target."""
+    """A model with all that is needed to use it.
+
+    Source and target are those of the phrase table: an ``inverse`` model reads targets and gives p(source | target).
+    ``factors``: which factor of a word (0, 1, …) the model knows, source and target; None: words are whole tokens.
+    ``unk_shares``: UNK's share of the training words, source and target.
+    """
 
     model: RNNEncoderDecoder
     src_vocab: Vocabulary
@@ -53,6 +59,22 @@ class Checkpoint:
     unk_shares: tuple[float, float]
     training: dict[str, Any]  # the training summary
     signature: str = ""
+    inverse: bool = False
+    factors: Factors = WHOLE
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The side that the model reads and the one that it predicts."""
+        return ("target", "source") if self.inverse else ("source", "target")
+
+    @property
+    def vocabs(self) -> tuple[Vocabulary, Vocabulary]:
+        """Of the side that the model reads and of the one that it predicts."""
+        return (self.tgt_vocab, self.src_vocab) if self.inverse else (self.src_vocab, self.tgt_vocab)
+
+    def for_model(self, pairs: EncodedPairs) -> EncodedPairs:
+        """Pairs as the network takes them, read side first."""
+        return pairs.turned_round if self.inverse else pairs
 
 
 def _signature(checkpoint: Checkpoint) -> str:
@@ -64,8 +86,12 @@ def _signature(checkpoint: Checkpoint) -> str:
     for vocabulary in (checkpoint.src_vocab, checkpoint.tgt_vocab):
         digest.update(b"\0" + b"\n".join(vocabulary.words))
     c = checkpoint.model.config
+    given, predicted = checkpoint.sides
+    factors = "".join(
+        f"|{side}-factor:{factor}" for side, factor in zip(SIDES, checkpoint.factors, strict=True) if factor is not None
+    )
     return (
-        f"{STRUCTURE['kind']}|p(target|source)|hidden:{c.hidden}|embedding:{c.embedding}|maxout:{c.maxout}|rank:{c.rank}"
+        f"{STRUCTURE['kind']}|p({predicted}|{given}){factors}|hidden:{c.hidden}|embedding:{c.embedding}|maxout:{c.maxout}|rank:{c.rank}"
         f"|words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}|model:{digest.hexdigest()}"
         f"|version:{__version__}"
     )
@@ -101,6 +127,8 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
         "format_version": FORMAT_VERSION,
         "made_by": f"phrase-rescore {__version__}",
         **STRUCTURE,
+        "inverse": checkpoint.inverse,
+        "factors": dict(zip(SIDES, checkpoint.factors, strict=True)),
         "sizes": asdict(checkpoint.model.config),
         "unk_share": {"source": source, "target": target},
         "weights": {"dtype": dtype, "files": files, "parameters": checkpoint.model.config.parameters()},
@@ -141,6 +169,18 @@ def _sizes(config: dict[str, Any], path: str) -> ModelConfig:
     return sizes
 
 
+def _direction_and_factors(config: dict[str, Any], path: str) -> tuple[bool, Factors]:
+    inverse, factors = config.get("inverse"), config.get("factors")
+    if not isinstance(inverse, bool):
+        raise ModelError(f"{path}: inverse {json.dumps(inverse)} is neither true nor false; the model is damaged")
+    if not isinstance(factors, dict) or sorted(factors) != sorted(SIDES):
+        raise ModelError(f"{path}: factors {json.dumps(factors)} have no source and target; the model is damaged")
+    for factor in factors.values():
+        if factor is not None and (not isinstance(factor, int) or isinstance(factor, bool) or factor < 0):
+            raise ModelError(f"{path}: factor {json.dumps(factor)} is no whole number from 0; the model is damaged")
+    return inverse, (factors["source"], factors["target"])
+
+
 def _read_weights(config: dict[str, Any], directory: str) -> dict[str, Tensor]:
     weights = config.get("weights", {})
     if weights.get("dtype") not in DTYPES:
@@ -163,6 +203,7 @@ def load(directory: str) -> Checkpoint:
     config = _read_config(directory)
     path = os.path.join(directory, CONFIG)
     sizes = _sizes(config, path)
+    inverse, factors = _direction_and_factors(config, path)
     try:
         src_vocab = read_vocabulary(os.path.join(directory, SOURCE_VOCAB))
         tgt_vocab = read_vocabulary(os.path.join(directory, TARGET_VOCAB))
@@ -171,7 +212,9 @@ def load(directory: str) -> Checkpoint:
         raise ModelError(f"{error}; the model is damaged") from None
     except (KeyError, TypeError, ValueError):
         raise ModelError(f"{path}: 'unk_share' is missing or no pair of numbers; the model is damaged") from None
-    for side, vocabulary, size in (("source", src_vocab, sizes.src_vocabulary), ("target", tgt_vocab, sizes.tgt_vocabulary)):
+    read, predicted = (tgt_vocab, src_vocab) if inverse else (src_vocab, tgt_vocab)
+    for vocabulary, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
+        side = "source" if vocabulary is src_vocab else "target"
         if len(vocabulary) != size:
             raise ModelError(
                 f"{directory}/{side}.vocab: {len(vocabulary)} ids where {CONFIG} says {size}; files of two models?"
@@ -190,8 +233,8 @@ def load(directory: str) -> Checkpoint:
                 raise ModelError(f"{directory}: tensor {name} has shape {found} where {CONFIG} says {wanted}")
             weight.copy_(tensors[name])
     model.requires_grad_(False)
-    loaded = Checkpoint(model, src_vocab, tgt_vocab, shares, config.get("training", {}))
-    return Checkpoint(model, src_vocab, tgt_vocab, shares, loaded.training, _signature(loaded))
+    loaded = Checkpoint(model, src_vocab, tgt_vocab, shares, config.get("training", {}), "", inverse, factors)
+    return replace(loaded, signature=_signature(loaded))
 
 
 def check_target(directory: str, overwrite: bool) -> None:

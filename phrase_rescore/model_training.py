@@ -30,7 +30,7 @@ from phrase_rescore.training import Outcome, Recipe, train
 from phrase_rescore.training_options import Observer, Options
 from phrase_rescore.training_state import TrainingState
 from phrase_rescore.vocabulary import EOS
-from phrase_rescore.warm_start import freeze, initialise_from
+from phrase_rescore.warm_start import freeze, in_table_terms, initialise_from
 
 _AT_ONCE = 1 << 22  # ids
 
@@ -44,20 +44,33 @@ def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
     return [float(x) for x in np.log(counts / counts.sum())]
 
 
+def _as_learnt(options: Options, pairs: EncodedPairs) -> EncodedPairs:
+    """Pairs of the store, which are the table's, as the network takes them."""
+    return pairs.turned_round if options.inverse else pairs
+
+
 def _model(options: Options, store: PairStore, say: Callable[[str], None]) -> RNNEncoderDecoder:
     """The model before its first step."""
-    settings, sizes = options.settings, (len(store.src_vocab), len(store.tgt_vocab))
+    settings, vocabs = options.settings, (store.src_vocab, store.tgt_vocab)
+    read, predicted = reversed(vocabs) if options.inverse else vocabs
+    sizes = len(read), len(predicted)
     config = ModelConfig(*sizes, settings.hidden, settings.embedding, settings.maxout, settings.rank)
     if settings == PRESETS["paper"] and set(sizes) == {settings.shortlist + 2}:
         assert config.parameters() == PAPER_PARAMETERS
     model = RNNEncoderDecoder(config)
-    initialise(model, options.seed, paper=settings.paper_initialisation, unigram=unigram_log_probs(store.train, sizes[1]))
+    initialise(
+        model,
+        options.seed,
+        paper=settings.paper_initialisation,
+        unigram=unigram_log_probs(_as_learnt(options, store.train), sizes[1]),
+    )
+    frozen = [in_table_terms(part, options.inverse) for part in options.freeze]
     if options.init_from:
-        report = initialise_from(model, store.src_vocab, store.tgt_vocab, load(options.init_from), options.init)
-        for line in report.lines(options.freeze):
+        report = initialise_from(model, read, predicted, load(options.init_from), options.init)
+        for line in report.lines(frozen):
             say(line)
-    if options.freeze:
-        freeze(model, options.freeze)
+    if frozen:
+        freeze(model, frozen)
     return model
 
 
@@ -119,7 +132,18 @@ def _identity(options: Options, store: PairStore, ranks: Ranks, device: str, max
         **asdict(options.settings),
         **{
             name: getattr(options, name)
-            for name in ("seed", "threads", "precision", "max_time", "eval_every", "init_from", "init", "freeze", "final_pass")
+            for name in (
+                "seed",
+                "threads",
+                "precision",
+                "max_time",
+                "eval_every",
+                "init_from",
+                "init",
+                "freeze",
+                "final_pass",
+                "inverse",
+            )
         },
         "max_steps": max_steps,
         "processes": ranks.world,
@@ -153,8 +177,10 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
     check_target(options.model_dir, options.overwrite)
     for path in options.inputs:
         refuse_by_name(path)
-    if options.init_from:
-        load(options.init_from)  # before hours of preparing pairs
+    if options.init_from:  # before hours of preparing pairs
+        if load(options.init_from).inverse != options.inverse:
+            what = "is of the other direction" + ("" if options.inverse else ", that of --inverse")
+            raise OptionError(f"--init-from {options.init_from}: {what}; start from a model of the same")
     elif options.freeze:
         raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
     if options.final_pass and not options.held_out:
@@ -208,7 +234,8 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
         max_steps, options.max_time, options.eval_every, options.patience,
     )  # fmt: skip
     state = TrainingState(options.state_dir, _identity(options, store, ranks, device, max_steps))
-    task = PhrasePairTask(model, store.train, store.held_out, settings.batch_size, options.seed, device, settings.group)
+    training, held_out = _as_learnt(options, store.train), _as_learnt(options, store.held_out)
+    task = PhrasePairTask(model, training, held_out, settings.batch_size, options.seed, device, settings.group)
     records: list[dict[str, Any]] = []
 
     def record(entry: dict[str, Any]) -> None:
@@ -232,7 +259,9 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
     if options.final_pass and store.numbers.held_out:
         final = _final_pass(FinalPassTask(task, settings.batch_size), settings.learning_rate, say, threads, ranks)
     summary = _summary(options, store, max_steps, outcome, control, final)
-    checkpoint = Checkpoint(model.to("cpu"), store.src_vocab, store.tgt_vocab, shares, summary)
+    checkpoint = Checkpoint(
+        model.to("cpu"), store.src_vocab, store.tgt_vocab, shares, summary, "", options.inverse, options.factors
+    )
     if ranks.first:
         with atomic_directory(options.model_dir, options.overwrite) as directory:
             with open(os.path.join(directory, LOG), "w", encoding="utf-8", newline="\n") as log_file:

@@ -23,6 +23,7 @@ def fingerprint(options: Options) -> Fingerprint | None:
         options.inputs,
         (options.source_vocab, options.target_vocab, *(options.vocab_corpus or ())),
         form=options.form,
+        factors=list(options.factors),
         drop_bad_rows=options.drop_bad_rows,
         shortlist=options.settings.shortlist,
         held_out=options.held_out,
@@ -40,7 +41,7 @@ def _blocks(options: Options, observer: Observer, dropped: SideFile) -> Iterator
             dropped.add(f"{display_name(path)}:{line}", row)
 
         on_bad_row = drop if options.drop_bad_rows else None
-        return read_pair_blocks(path, options.form, observer.on_read, on_bad_row, counts=options.min_count > 1)
+        return read_pair_blocks(path, options.form, observer.on_read, on_bad_row, options.min_count > 1, options.factors)
 
     return chain.from_iterable(map(blocks_of, options.inputs))
 

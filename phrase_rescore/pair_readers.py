@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, shown
+from phrase_rescore.factors import WHOLE, Factors, check_factor, select_factor
 from phrase_rescore.fields import SEPARATOR, split_fields, words
 from phrase_rescore.fileio import Block, display_name, open_input, read_blocks
 from phrase_rescore.phrase_table import NUMBER, parse_row, phrase_words
@@ -132,13 +133,13 @@ def _first_n_scores(rows: list[bytes]) -> int | None:
     return None
 
 
-def _table_block_reader(counts: bool) -> BlockReader:
+def _table_block_reader(counts: bool, factors: Factors) -> BlockReader:
     n_scores: int | None = None
 
     def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
         nonlocal n_scores
         n_scores = n_scores or _first_n_scores(block.rows())
-        table = parse_block(block, n_scores or 1)  # without any good row, all are bad whatever the number
+        table = parse_block(block, n_scores or 1, factors=(factors,))  # without any good row, all are bad whatever the number
         if not counts:
             return PairBlock(table.src, table.tgt), table.bad
         rows, kept, found, bad = block.rows(), [], [], table.bad
@@ -154,19 +155,21 @@ def _table_block_reader(counts: bool) -> BlockReader:
     return read
 
 
-def _block_reader(reader: RowReader, counts: bool) -> BlockReader:
+def _block_reader(reader: RowReader, counts: bool, factors: Factors) -> BlockReader:
     """Row by row; every row is one occurrence."""
 
     def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
         src, tgt, bad = [], [], []
         for line, row in enumerate(block.rows(), block.first_row):
             try:
-                pair = reader(row)
+                of_src, of_tgt = map(b" ".join, reader(row))
+                check_factor(of_src, factors[0], "source")
+                check_factor(of_tgt, factors[1], "target")
             except RowError as error:
                 bad.append((line, row, error))
                 continue
-            src.append(b" ".join(pair[0]))
-            tgt.append(b" ".join(pair[1]))
+            src.append(of_src)
+            tgt.append(of_tgt)
         return PairBlock(src, tgt, [1] * len(src) if counts else None), bad
 
     return read
@@ -178,13 +181,15 @@ def read_pair_blocks(
     on_read: Callable[[int], object] | None = None,
     on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
     counts: bool = False,
+    factors: Factors = WHOLE,
 ) -> Iterator[PairBlock]:
     """The pairs of a file some thousands at a time, as columns.
 
     ``form`` is a key of READERS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and
     error for a row that cannot be used, which is then left out; without it such a row raises InputError.
     With ``counts`` also how often each was extracted: a table's joint count (a row without one is a bad row), and 1 for
-    every row of an extract file or TSV. The error of a bad row comes before any pair of its block.
+    every row of an extract file or TSV. Of words with factors, phrases have the one chosen for their side, and a word
+    without it makes a bad row. The error of a bad row comes before any pair of its block.
     """
     refuse_by_name(path)
     name = display_name(path)
@@ -192,7 +197,10 @@ def read_pair_blocks(
         blocks = read_blocks(stream, _BLOCK_ROWS)
         first = list(islice(blocks, 1))
         form = form or detect_format(name, first[0].rows()[:_SNIFFED_ROWS] if first else [])
-        read = _table_block_reader(counts) if form == "table" else _block_reader(READERS[form](), counts)
+        if form == "table":
+            read = _table_block_reader(counts, factors)
+        else:
+            read = _block_reader(READERS[form](), counts, factors)
         for block in chain(first, blocks):
             pairs, bad = read(block)
             for line, row, error in bad:
@@ -200,4 +208,5 @@ def read_pair_blocks(
                     raise error.at(name, line) from None
                 on_bad_row(line, row, error)
             if pairs.src:
-                yield pairs
+                src, tgt = select_factor(pairs.src, factors[0], "source"), select_factor(pairs.tgt, factors[1], "target")
+                yield PairBlock(src, tgt, pairs.counts)

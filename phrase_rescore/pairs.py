@@ -73,5 +73,10 @@ class EncodedPairs:
     def take(self, rows: NDArray[np.int64]) -> EncodedPairs:
         return EncodedPairs(self.src.take(rows), self.tgt.take(rows))
 
+    @property
+    def turned_round(self) -> EncodedPairs:
+        """Targets as sources, sources as targets: what an inverse model reads and predicts."""
+        return EncodedPairs(self.tgt, self.src)
+
     def followed_by(self, other: EncodedPairs) -> EncodedPairs:
         return EncodedPairs(self.src.followed_by(other.src), self.tgt.followed_by(other.tgt))

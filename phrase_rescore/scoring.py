@@ -18,6 +18,7 @@ from phrase_rescore.cells import rows_of
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.devices import check_precision, set_tf32
 from phrase_rescore.errors import RescoreError
+from phrase_rescore.factors import select_factor
 from phrase_rescore.fields import words
 from phrase_rescore.model import for_scoring, with_eos
 from phrase_rescore.pairs import EncodedPairs, Ragged
@@ -122,11 +123,15 @@ class Scorer:
             start += batch
 
     def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Natural log p of every target word and, last, of EOS: those of pair i are ``flat[offsets[i]:offsets[i + 1]]``."""
+        """Natural log p of every word predicted (of the target; of the source by an inverse model) and, last, of EOS.
+
+        Those of pair i are ``flat[offsets[i]:offsets[i + 1]]``.
+        """
+        pairs = self.checkpoint.for_model(pairs)
         return np.concatenate((np.empty(0), *self._in_memory(pairs))), with_eos(pairs.tgt).offsets
 
     def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
-        """Natural log p(target | source) of every pair, EOS included: (n,)."""
+        """Natural log p(target | source) of every pair, EOS included: (n,). Of an inverse model, p(source | target)."""
         flat, offsets = self.word_log_probs(pairs)
         return np.add.reduceat(flat, offsets[:-1]) if len(pairs) else flat
 
@@ -136,8 +141,12 @@ class Scorer:
         return self.encode_phrases([src for src, _ in listed], [tgt for _, tgt in listed])
 
     def encode_phrases(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> EncodedPairs:
-        """The same for phrases with single blanks between their words."""
+        """The same for phrases with single blanks between their words.
+
+        Raises RowError for a word without the factor that the model reads.
+        """
         known = self.checkpoint
+        src, tgt = select_factor(src, known.factors[0], "source"), select_factor(tgt, known.factors[1], "target")
         return EncodedPairs(Ragged.of_phrases(src, known.src_vocab), Ragged.of_phrases(tgt, known.tgt_vocab))
 
     def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:

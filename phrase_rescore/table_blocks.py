@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import RowError
+from phrase_rescore.factors import WHOLE, Factors, check_factor, have_factor
 from phrase_rescore.fields import SEPARATOR
 from phrase_rescore.fileio import Block
 from phrase_rescore.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
@@ -85,7 +86,7 @@ def _cut(data: bytes, starts: Positions, ends: Positions) -> list[bytes]:
     return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _at_once(block: Block, n_scores: int) -> TableBlock | None:
+def _at_once(block: Block, n_scores: int, factors: Collection[Factors]) -> TableBlock | None:
     """The block if all its rows are valid and plainly laid out, with or without fields after the scores; else None."""
     data, chars = block.data, np.frombuffer(block.data, np.uint8)
     ends = np.flatnonzero(chars == _NEWLINE)
@@ -113,6 +114,8 @@ def _at_once(block: Block, n_scores: int) -> TableBlock | None:
     scores = _cut(data, score_starts, score_ends)
     if not _are_scores(b"\n".join(scores), n_scores) or (b"]" in data and (_has_non_terminal(src) or _has_non_terminal(tgt))):
         return None
+    if not all(have_factor(src, of_src) and have_factor(tgt, of_tgt) for of_src, of_tgt in factors):
+        return None
 
     def write(drop: int, append: Sequence[bytes]) -> bytes:
         kept_ends = score_ends
@@ -124,13 +127,17 @@ def _at_once(block: Block, n_scores: int) -> TableBlock | None:
     return TableBlock(range(block.first_row, block.first_row + len(starts)), src, tgt, write)
 
 
-def _by_rows(block: Block, n_scores: int, fix_blanks: bool) -> TableBlock:
+def _by_rows(block: Block, n_scores: int, factors: Collection[Factors], fix_blanks: bool) -> TableBlock:
     rows = block.rows()
     kept, src, tgt, fields = [], [], [], []
     bad, irregular = [], 0
     for line, row in enumerate(rows, block.first_row):
         try:
             parsed = parse_row(row, n_scores)
+            phrases = b" ".join(parsed.src), b" ".join(parsed.tgt)
+            for of_src, of_tgt in factors:
+                check_factor(phrases[0], of_src, "source")
+                check_factor(phrases[1], of_tgt, "target")
         except RowError as error:
             bad.append((line, row, error))
             continue
@@ -139,8 +146,8 @@ def _by_rows(block: Block, n_scores: int, fix_blanks: bool) -> TableBlock:
             if fix_blanks:
                 parsed.fields[2] = with_single_blanks(parsed.fields[2])
         kept.append(line)
-        src.append(b" ".join(parsed.src))
-        tgt.append(b" ".join(parsed.tgt))
+        src.append(phrases[0])
+        tgt.append(phrases[1])
         fields.append(parsed.fields)
     last_as_it_was = bool(kept) and kept[-1] == block.first_row + len(rows) - 1 and not block.data.endswith(b"\n")
 
@@ -151,9 +158,9 @@ def _by_rows(block: Block, n_scores: int, fix_blanks: bool) -> TableBlock:
     return TableBlock(kept, src, tgt, write, irregular, bad)
 
 
-def parse_block(block: Block, n_scores: int, fix_blanks: bool = False) -> TableBlock:
-    """Splits and checks the rows of a block; every row must have ``n_scores`` scores.
+def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: Collection[Factors] = (WHOLE,)) -> TableBlock:
+    """Splits and checks the rows of a block; every row must have ``n_scores`` scores, and its words all of ``factors``.
 
     ``fix_blanks`` writes single blanks between scores. Bad rows are returned, not raised.
     """
-    return _at_once(block, n_scores) or _by_rows(block, n_scores, fix_blanks)
+    return _at_once(block, n_scores, factors) or _by_rows(block, n_scores, factors, fix_blanks)

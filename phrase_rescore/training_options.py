@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from phrase_rescore.factors import WHOLE, Factors
 from phrase_rescore.presets import Preset
 
 
@@ -17,6 +18,8 @@ class Options:
     model_dir: str
     settings: Preset
     preset: str = "default"
+    inverse: bool = False  # learn p(source | target)
+    factors: Factors = WHOLE
     form: str | None = None
     drop_bad_rows: bool = False
     vocab_corpus: tuple[str, str] | None = None

@@ -2,6 +2,7 @@
 
 Encoder and decoder can be taken one by one: all that passes between them is the summary c, of the size ``hidden`` on both
 sides. Vocabularies may differ: what belongs to a word goes to the word of the same spelling.
+Source and target are here what the network reads and predicts; ``in_table_terms`` turns them round for an inverse model.
 """
 
 from __future__ import annotations
@@ -40,27 +41,40 @@ _WORDS_IN = {  # group: the side whose words have rows in it
 }  # fmt: skip
 
 
+def in_table_terms(name: str, inverse: bool) -> str:
+    """A side, or a part that is named by one, of an inverse model by the other side; and back.
+
+    >>> in_table_terms("source-embedding", True), in_table_terms("output", True), in_table_terms("source", False)
+    ('target-embedding', 'output', 'source')
+    """
+    side, dash, rest = name.partition("-")
+    return {"source": "target", "target": "source"}.get(side, side) + dash + rest if inverse else name
+
+
 @dataclass(frozen=True)
 class Report:
     """Per side that was taken over: how many of its words the donor knows, and how many it has."""
 
     words: dict[str, tuple[int, int]]
+    inverse: bool = False
 
     def lines(self, frozen: Sequence[str] = ()) -> list[str]:
         """For people; those that begin with ``warning`` name words without a start, or frozen where chance put them."""
         lines = []
-        for side, (known, total) in self.words.items():
+        for part, (known, total) in self.words.items():
+            side = in_table_terms(part, self.inverse)
             text = f"{side}: {known:,} of {total:,} words start from the other model"
             lines.append(text if known == total else f"{text}, {total - known:,} afresh")
             if total and not known:
                 lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
         for group in frozen:
-            side = _WORDS_IN[group]
-            known, total = self.words.get(side, (0, 0))
-            if side not in self.words:
-                lines.append(f"warning: --freeze {group} keeps random weights: --init does not take them from the other model")
+            part, name = _WORDS_IN[group], in_table_terms(group, self.inverse)
+            known, total = self.words.get(part, (0, 0))
+            if part not in self.words:
+                lines.append(f"warning: --freeze {name} keeps random weights: --init does not take them from the other model")
             elif known < total:
-                lines.append(f"warning: --freeze {group} keeps random weights of {total - known:,} new {side} words")
+                side = in_table_terms(part, self.inverse)
+                lines.append(f"warning: --freeze {name} keeps random weights of {total - known:,} new {side} words")
         return lines
 
 
@@ -95,8 +109,8 @@ def initialise_from(
         raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
     _check_sizes(model.config, donor.model.config, part)
     rows = {
-        "source": _shared_rows(src_vocab, donor.src_vocab),
-        "target": _shared_rows(tgt_vocab, donor.tgt_vocab),
+        "source": _shared_rows(src_vocab, donor.vocabs[0]),
+        "target": _shared_rows(tgt_vocab, donor.vocabs[1]),
     }
     sides = PARTS[part][1]
     theirs = dict(donor.model.named_weights())
@@ -110,7 +124,7 @@ def initialise_from(
         else:
             weight.copy_(theirs[name])
     totals = {"source": len(src_vocab.words), "target": len(tgt_vocab.words)}
-    return Report({side: (len(rows[side][0]) - FIRST_WORD, totals[side]) for side in sides})
+    return Report({side: (len(rows[side][0]) - FIRST_WORD, totals[side]) for side in sides}, donor.inverse)
 
 
 def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:

@@ -6,16 +6,24 @@ import os
 
 import click
 
-from phrase_rescore.commands.options import model_option, on_bad_row_option, quiet_option
+from phrase_rescore.commands.options import DEFAULT_MODEL, Subset, on_bad_row_option, quiet_option
 from phrase_rescore.devices import PRECISIONS, check_precision, resolve_devices
 from phrase_rescore.errors import OptionError
 from phrase_rescore.fileio import GZIP_LEVELS
+from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import usable_cores
 
 
 @click.command(short_help="Append the two columns to a phrase table.")
 @click.argument("table")
-@model_option
+@click.option(
+    "-m", "--model", "model_dirs", metavar="MODEL_DIR", multiple=True, default=[DEFAULT_MODEL], show_default=True,
+    help="The model directory. May be repeated: each model adds its columns, in the order given.",
+)  # fmt: skip
+@click.option(
+    "--features", type=Subset(FEATURES), default=",".join(FEATURES), show_default=True,
+    help="What every model adds: score, count or both.",
+)  # fmt: skip
 @click.option(
     "-o", "--out", default="-", metavar="OUT", help="File to write, gzip if it ends in .gz.  [default: standard output]"
 )
@@ -69,16 +77,18 @@ from phrase_rescore.runtime import usable_cores
 )  # fmt: skip
 @quiet_option
 def command(
-    table: str, model_dir: str, out: str, scale: str, digits: int, unknown_side: str, replace: int, fix_blanks: bool,
-    on_bad_row: str, dropped: str | None, expect_rows: str | None, columns_json: str | None, strict: bool,
-    allow_untrained_unk: bool, block_size: int | None, gzip_level: str, jobs: int | None, threads: int, device: str,
-    precision: str, quiet: bool,
+    table: str, model_dirs: tuple[str, ...], features: tuple[str, ...], out: str, scale: str, digits: int, unknown_side: str,
+    replace: int, fix_blanks: bool, on_bad_row: str, dropped: str | None, expect_rows: str | None, columns_json: str | None,
+    strict: bool, allow_untrained_unk: bool, block_size: int | None, gzip_level: str, jobs: int | None, threads: int,
+    device: str, precision: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Append p(target | source) and exp(number of unknown words) to the scores of every row of TABLE ('-': standard
-    input), in this order, always last. Rows in, rows out, same order; every other byte stays.
+    input), in this order, always last. Rows in, rows out, same order; every other byte stays. An inverse model
+    ('train --inverse') adds p(source | target) and counts unknown words of the source.
 
     \b
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
+    phrase-rescore annotate phrase-table.gz -m forward -m inverse -o phrase-table.rnn.gz
     set -o pipefail; zcat phrase-table.gz | phrase-rescore annotate - | gzip > phrase-table.rnn.gz
 
     UNITS. Moses takes the natural logarithm of every column, so probabilities are written and what MERT tunes is log p and the
@@ -106,7 +116,7 @@ def command(
             say(f"warning: {warning}")
     default_block = BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS
     prepare(threads)
-    form = Format(scale, digits, unknown_side, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
+    form = Format(scale, digits, unknown_side, features, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
     bar = byte_bar((table,), quiet, os.path.basename(table))
 
     def on_block(statistics: Statistics) -> None:
@@ -115,7 +125,7 @@ def command(
     try:
         with ThreadPoolExecutor(jobs) as executor:
             summary = annotate(
-                Files(table, model_dir, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
+                Files(table, model_dirs, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
                 expect_rows=expected_rows(expect_rows), block_rows=block_size or default_block,
                 gzip_level=gzip_level, on_read=bar.update, on_block=on_block,
                 warn=lambda message: say(f"warning: {message}"),

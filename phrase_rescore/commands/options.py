@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -39,6 +40,24 @@ class ByteSize(click.ParamType):
         if not match:
             self.fail(f"{value!r} is no size; write 500K, 15M or 2G", param, ctx)
         return int(match[1]) * _BYTES[match[2]]
+
+
+class Subset(click.ParamType):
+    """Some of the names that there are, commas between: a tuple of them, in the order that they have there."""
+
+    name = "names"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        asked = str(value).split(",")
+        if unknown := [name for name in asked if name not in self._names]:
+            self.fail(f"{unknown[0]!r} is none of {', '.join(self._names)}", param, ctx)
+        return tuple(name for name in self._names if name in asked)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return ",".join(self._names)
 
 
 def on_bad_row_option(function: Any) -> Any:

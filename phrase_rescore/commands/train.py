@@ -28,6 +28,11 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @model_option
 @click.option("--overwrite", is_flag=True, help="Replace the model in MODEL_DIR, once the new one is complete.")
+@click.option("--inverse", is_flag=True, help="Learn p(source | target): the network reads targets and predicts sources.")
+@click.option(
+    "--source-factor", type=click.IntRange(min=0), metavar="K", help="Of words with factors read the K-th, from 0, alone."
+)
+@click.option("--target-factor", type=click.IntRange(min=0), metavar="K", help="The same for target words.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "extract", "tsv"]), help="What the inputs are.  [default: by their content]"
 )
@@ -102,7 +107,16 @@ def _setting(name: str, kind: click.ParamType, text: str) -> Any:
 )
 @click.option("--shard-size", type=ByteSize(), help="Largest file of weights: 15M, 2G.  [default: one file]")
 @quiet_option
-def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int | None, quiet: bool, **chosen: Any) -> None:
+def command(
+    inputs: tuple[str, ...],
+    source_factor: int | None,
+    target_factor: int | None,
+    on_bad_row: str,
+    preset: str,
+    threads: int | None,
+    quiet: bool,
+    **chosen: Any,
+) -> None:
     """Learn p(target | source) from the distinct phrase pairs of the INPUTs: phrase tables, extract files or
     two-column TSV; plain, gzip, bzip2, xz or zstandard; '-' is standard input.
 
@@ -127,6 +141,7 @@ def command(inputs: tuple[str, ...], on_bad_row: str, preset: str, threads: int 
         inputs,
         settings=settings,
         preset=preset,
+        factors=(source_factor, target_factor),
         drop_bad_rows=on_bad_row == "drop",
         threads=threads or max(1, usable_cores() // local_processes()),
         **chosen,

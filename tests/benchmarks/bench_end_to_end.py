@@ -55,7 +55,7 @@ def main() -> None:
             alone.append(len(rows) / (time.perf_counter() - start))
             start = time.perf_counter()
             with ThreadPoolExecutor(jobs) as executor:
-                annotate(Files(source, model, out), Format(), executor, jobs)
+                annotate(Files(source, (model,), out), Format(), executor, jobs)
             whole.append(len(rows) / (time.perf_counter() - start))
         del scorer
         start = time.perf_counter()

@@ -44,7 +44,7 @@ def whole(folder: str, gzip_level: str, jobs: int) -> float:
     os.sched_setaffinity(0, cores[:jobs])
     try:
         with ThreadPoolExecutor(jobs) as executor:
-            files = Files(f"{folder}/table.gz", f"{folder}/model", f"{folder}/out.gz")
+            files = Files(f"{folder}/table.gz", (f"{folder}/model",), f"{folder}/out.gz")
             summary = annotate(files, Format(), executor, jobs, gzip_level=gzip_level)
     finally:
         os.sched_setaffinity(0, cores)
