@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "train",
     "annotate": "annotate",
     "strip": "strip",
+    "score": "score",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
 

@@ -1,0 +1,63 @@
+"""``phrase-rescore score``: options to one library call."""
+
+from __future__ import annotations
+
+import click
+
+from phrase_rescore.commands.options import model_option
+from phrase_rescore.errors import OptionError
+
+
+@click.command(short_help="Score phrase pairs from standard input.")
+@model_option
+@click.option("--per-word", is_flag=True, help="A third column: the words predicted and </s>, the log p of each behind it.")
+@click.option(
+    "--flush", is_flag=True, help="Answer every line at once, for a program that keeps this one open.  [default: at a terminal]"
+)
+@click.option(
+    "--tokenize", nargs=2, metavar="SOURCE TARGET", default=None,
+    help="Tokenize and escape typed text as Moses does, by the rules of these languages: en fr.",
+)  # fmt: skip
+@click.option("--lowercase", is_flag=True, help="Lower-case typed text, with --tokenize.")
+@click.option("--digits", type=click.IntRange(2, 17), default=7, show_default=True, help="Significant digits.")
+@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
+def command(
+    model_dir: str, per_word: bool, flush: bool, tokenize: tuple[str, str] | None, lowercase: bool, digits: int, device: str
+) -> None:
+    """Score phrase pairs from standard input, a pair a line: 'source ||| target' (whatever follows, as in the rows of
+    a phrase table, is not looked at) or source, tab, target.
+
+    For every line one of standard output: natural log p(target | source), tab, the number of target words unknown to the
+    model. An inverse model gives log p(source | target) and counts source words.
+
+    \b
+    echo 'search ||| rechercher' | phrase-rescore score --per-word
+
+    Phrases are tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
+    """
+    import sys
+
+    from phrase_rescore.checkpoint import load
+    from phrase_rescore.commands.progress import say
+    from phrase_rescore.devices import resolve_device
+    from phrase_rescore.pair_scoring import LineScorer, Prepare, as_written, score_lines
+    from phrase_rescore.runtime import prepare, usable_cores
+    from phrase_rescore.scoring import BATCH, Scorer
+
+    if lowercase and not tokenize:
+        raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
+    prepare(usable_cores())
+    checkpoint = load(model_dir)
+    for side, share in zip(("source", "target"), checkpoint.unk_shares, strict=True):
+        if share == 0:
+            say(f"warning: no {side} word was unknown in training: scores of pairs with such a word mean nothing")
+    sides: tuple[Prepare, Prepare] = (as_written, as_written)
+    if tokenize:
+        from phrase_rescore.typed_text import TypedText
+
+        sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
+    scorer = LineScorer(Scorer(checkpoint, resolve_device(device)), sides, per_word, digits)
+    at_once = 1 if flush or sys.stdin.isatty() else BATCH
+    for lines in score_lines(sys.stdin.buffer, scorer, "<stdin>", at_once):
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()

@@ -1,0 +1,95 @@
+"""Lines with phrase pairs in, lines with their scores out: pairs that a person or another program writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from phrase_rescore.errors import RowError, shown
+from phrase_rescore.factors import check_factor
+from phrase_rescore.fields import SEPARATOR, split_fields
+from phrase_rescore.phrase_table import phrase_words
+from phrase_rescore.scoring import BATCH, Scorer
+from phrase_rescore.vocabulary import UNK
+
+Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
+END = b"</s>"
+
+
+def as_written(side: bytes) -> bytes:
+    return side
+
+
+def split_pair(line: bytes) -> tuple[bytes, bytes]:
+    """Source and target of ``source ||| target [||| …]`` or of two columns with a tab between.
+
+    Raises RowError for anything else.
+    """
+    line = line.rstrip(b"\r\n")
+    sides = split_fields(line, 2)[:2] if SEPARATOR in line else line.split(b"\t")
+    if len(sides) != 2:
+        raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
+    return sides[0], sides[1]
+
+
+@dataclass(frozen=True)
+class LineScorer:
+    """Scores pairs, a line each: natural log p, tab, how many words of the predicted side the model does not know.
+
+    ``per_word`` adds a third column: every word predicted and ``</s>`` for the phrase's end, the log p of each behind it.
+    """
+
+    scorer: Scorer
+    prepare: tuple[Prepare, Prepare] = (as_written, as_written)  # source, target
+    per_word: bool = False
+    digits: int = 7  # significant
+
+    def pair(self, line: bytes) -> tuple[bytes, bytes]:
+        """The phrases of a line, single blanks between words.
+
+        Raises RowError for a line that is no pair, an empty phrase, a non-terminal, a word without the model's factor.
+        """
+        src, tgt = (prepare(side) for prepare, side in zip(self.prepare, split_pair(line), strict=True))
+        phrases = b" ".join(phrase_words(src, "source")), b" ".join(phrase_words(tgt, "target"))
+        for phrase, factor, side in zip(phrases, self.scorer.checkpoint.factors, ("source", "target"), strict=True):
+            check_factor(phrase, factor, side)
+        return phrases
+
+    def __call__(self, pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
+        """A line for every pair, with its newline."""
+        encoded = self.scorer.encode_phrases([src for src, _ in pairs], [tgt for _, tgt in pairs])
+        flat, offsets = self.scorer.word_log_probs(encoded)
+        unknown = self.scorer.checkpoint.for_model(encoded).tgt.counts_of(UNK)
+        lines = []
+        for i, (log_p, n) in enumerate(zip(np.add.reduceat(flat, offsets[:-1]).tolist(), unknown.tolist(), strict=True)):
+            columns = [b"%.*g" % (self.digits, log_p), b"%d" % n]
+            if self.per_word:
+                predicted = pairs[i][0 if self.scorer.checkpoint.inverse else 1].split(b" ")
+                steps = zip((*predicted, END), flat[offsets[i] : offsets[i + 1]].tolist(), strict=True)
+                columns.append(b" ".join(b"%b %.*g" % (word, self.digits, step) for word, step in steps))
+            lines.append(b"\t".join(columns) + b"\n")
+        return lines
+
+
+def score_lines(lines: Iterable[bytes], scorer: LineScorer, name: str, at_once: int = BATCH) -> Iterator[list[bytes]]:
+    """The scores of lines, ``at_once`` at a time and in their order. Raises InputError, with the line, for a bad one.
+
+    The scores of the lines before it come first.
+    """
+    number, remaining = 0, iter(lines)
+    while some := list(islice(remaining, at_once)):
+        pairs, failure = [], None
+        for line in some:
+            number += 1
+            try:
+                pairs.append(scorer.pair(line))
+            except RowError as error:
+                failure = error.at(name, number)
+                break
+        if pairs:
+            yield scorer(pairs)
+        if failure:
+            raise failure
