@@ -1,7 +1,7 @@
 """log p(target | source) of phrase-table rows by nothing but NumPy and the files of a model directory (docs/model.md).
 
 Usage: python docs/score_by_hand.py MODEL_DIR < rows
-Prints for every row of standard input: log p (natural logarithm, EOS included), TAB, number of unknown target words.
+Prints for every row of standard input: log p (natural logarithm, EOS included), TAB, number of unknown words predicted.
 Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder …", EMNLP 2014 (arXiv 1406.1078), appendix A."""
 
 import json
@@ -28,8 +28,7 @@ def read_tensors(path):
 
 def read_vocabulary(path):
     """word -> id; a line is a word as raw bytes, a tab and a count."""
-    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
-    return {line.split(b"\t")[0]: id for id, line in enumerate(lines, FIRST_WORD)}
+    return {line.split(b"\t")[0]: id for id, line in enumerate(path.read_bytes().split(b"\n")[:-1], FIRST_WORD)}
 
 
 def sigmoid(x):
@@ -64,15 +63,17 @@ def log_prob(enc, dec, src, tgt):
 
 def main(model_dir, rows):
     config = json.loads((model_dir / "config.json").read_bytes())
-    kind = [config["format_version"], config["inverse"], config["encoder"]["cell"], config["decoder"]["cell"]]
-    assert kind == [1, False, "cho-gru-reset-before", "cho-gru-reset-after"], f"another kind of model: {kind}"
+    kind = config["format_version"], config["encoder"]["cell"], config["decoder"]["cell"]
+    assert kind == (1, "cho-gru-reset-before", "cho-gru-reset-after"), f"another kind of model: {kind}"
     tensors = dict(t for file in config["weights"]["files"] for t in read_tensors(model_dir / file))
     enc = {name.split(".")[-1]: weight for name, weight in tensors.items() if name.startswith("encoder.")}
     dec = {name.split(".")[-1]: weight for name, weight in tensors.items() if not name.startswith("encoder.")}
-    vocabularies = [read_vocabulary(model_dir / f"{side}.vocab") for side in ("source", "target")]
+    order = -1 if config["inverse"] else 1  # the side read comes first
+    names = enumerate(("source", "target")[::order])
+    sides = [(i, read_vocabulary(model_dir / f"{side}.vocab"), config["factors"][side]) for i, side in names]
     for row in rows:
-        phrases = [field.replace(b"\t", b" ").strip(b" \r\n").split(b" ") for field in row.split(b"|||")[:2]]
-        src, tgt = ([ids.get(w, UNK) for w in words if w] for ids, words in zip(vocabularies, phrases, strict=True))
+        fields = [field.replace(b"\t", b" ").strip(b" \r\n").split(b" ") for field in row.split(b"|||")[:2][::order]]
+        src, tgt = ([ids.get(w if k is None else w.split(b"|")[k], UNK) for w in fields[i] if w] for i, ids, k in sides)
         print(f"{log_prob(enc, dec, src, tgt):.12g}\t{tgt.count(UNK)}")
 
 

@@ -20,20 +20,33 @@ _RATE = 1e-4  # Adam's; so low that the other pairs do not suffer and a pass or 
 _PASSES, _STEPS = 20, 1000  # at most so many passes over the held-out pairs, or steps if these are more
 _MEASURED, _EVERY = 8, 4  # so often a pass, but at most after every fourth step
 _PATIENCE = 4
+_CHOICE = 20  # training pairs for each held-out one, among which one of its lengths is looked for
+
+
+def of_like_lengths(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
+    """For each wanted pair one of ``pairs``, drawn at random, whose source and target are as long; none where there is none."""
+    choice = Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), _CHOICE * len(wanted))))
+    sample = pairs.take(choice)
+    keys, sought = ((p.src.lengths << 32) + p.tgt.lengths for p in (sample, wanted))
+    order, sought = np.argsort(keys, kind="stable"), np.sort(sought)
+    first, last = (np.searchsorted(keys[order], sought, side) for side in ("left", "right"))
+    again = np.arange(len(sought)) - np.searchsorted(sought, sought)  # how many of these lengths come before
+    there = last > first
+    return sample.take(order[(first + again % np.maximum(last - first, 1))[there]])
 
 
 class FinalPassTask(PhrasePairTask):
     """Minibatches of held-out pairs and as many training pairs, so that nothing is forgotten for the former.
 
     Either is drawn at random without replacement, pass after pass. What is to become small is the difference between the mean
-    losses of the held-out pairs and of as many training pairs.
+    losses of the held-out pairs and of as many training pairs of the same lengths.
     """
 
     def __init__(self, task: PhrasePairTask, batch_size: int) -> None:
         half, pairs, held_out = max(1, batch_size // 2), task.pairs, task.held_out
         super().__init__(task.module, pairs, held_out, half, task.seed, task.device)
         self._learnt = PhrasePairTask(task.module, held_out, held_out, half, task.seed, task.device)
-        self._like = pairs.take(Permutation(len(pairs), (task.seed, -1)).at(np.arange(min(len(pairs), len(held_out)))))
+        self._like = of_like_lengths(pairs, held_out, task.seed)
         self._steps = math.ceil(len(held_out) / half)  # of a pass over the held-out pairs
 
     def recipe(self, learning_rate: float) -> Recipe:

@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -250,6 +251,16 @@ def test_score_by_hand_agrees_with_annotate(run, model_dir):
     assert [n for _, n in by_hand] == [n for _, n in annotated] == UNKNOWN
     assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
     assert len({round(p, 3) for p, _ in by_hand}) == len(UNKNOWN)  # no two alike: agreement means something
+
+
+def test_score_by_hand_takes_inverse_and_factored_models(run, model_dir, tmp_path):
+    forward = load(model_dir)
+    inverse = replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(None, 1))
+    save(inverse, str(tmp_path))
+    rows = b"das alte haus ||| A|the old|old X|house ||| 1\nzzz ||| a|UNK|x ||| 1 ||| 0-0\n"
+    by_hand, annotated = score_by_hand(str(tmp_path), rows), annotated_columns(run, str(tmp_path), rows)
+    assert [n for _, n in by_hand] == [n for _, n in annotated] == [1, 1]
+    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
 
 
 def test_score_by_hand_reads_bfloat16_shards(run, model_dir, tmp_path):

@@ -13,7 +13,7 @@ from test_resume import Stopped, files
 from test_training import SMALL, write_language
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.final_pass import FinalPassTask
+from phrase_rescore.final_pass import FinalPassTask, of_like_lengths
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.model_training import train_model
 from phrase_rescore.pairs import EncodedPairs, Ragged
@@ -65,6 +65,21 @@ def test_what_is_made_small_is_how_far_the_losses_lie_apart(task: FinalPassTask)
             one = EncodedPairs(Ragged.of([[src]]), Ragged.of([[tgt, 3]]))
             every[src] = task.loss(model, one).item()
     assert figures["held_out"] == pytest.approx(np.mean(list(every.values())), rel=1e-5)
+
+
+def test_they_are_compared_with_pairs_of_their_lengths() -> None:
+    def pairs(*lengths: tuple[int, int]) -> EncodedPairs:
+        sides = ([[2] * n for n in side] for side in zip(*lengths, strict=True))
+        return EncodedPairs(*map(Ragged.of, sides))
+
+    def lengths(found: EncodedPairs) -> list[tuple[int, int]]:
+        return sorted(zip(found.src.lengths.tolist(), found.tgt.lengths.tolist(), strict=True))
+
+    training = pairs(*[(1, 1)] * 50, *[(2, 3)] * 2, (3, 2), (4, 4))
+    found = of_like_lengths(training, pairs((2, 3), (1, 1), (2, 3), (2, 3), (9, 9), (3, 2)), seed=1)
+    assert lengths(found) == [(1, 1), (2, 3), (2, 3), (2, 3), (3, 2)], "one that is not there is left out, few come again"
+    sources = of_like_lengths(numbered(50, 100), numbered(10, 30), seed=1).src.ids
+    assert len(set(sources.tolist())) == 30, "no pair stands for two while there are others"
 
 
 def test_held_out_pairs_come_to_cost_what_others_cost(options: Options) -> None:
