@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -33,6 +34,7 @@ from phrase_rescore.vocabulary import EOS
 from phrase_rescore.warm_start import freeze, in_table_terms, initialise_from
 
 _AT_ONCE = 1 << 22  # ids
+_SECONDS_BETWEEN = 20.0  # what is said of the final pass
 
 
 def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
@@ -197,9 +199,13 @@ def _final_pass(
     task: FinalPassTask, learning_rate: float, say: Callable[[str], None], threads: int, ranks: Ranks
 ) -> dict[str, Any]:
     """What config.json says about it."""
+    said = -math.inf
 
     def record(entry: dict[str, Any]) -> None:
-        losses = entry["held_out"]
+        nonlocal said
+        if time.monotonic() < said + _SECONDS_BETWEEN:
+            return
+        losses, said = entry["held_out"], time.monotonic()
         figures = f"held-out pairs {losses['held_out']:.3f} nats/pair, training pairs {losses['training']:.3f}"
         say(f"final pass, step {entry['step']:,}: {figures}")
 
