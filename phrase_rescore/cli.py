@@ -20,6 +20,7 @@ COMMANDS = {
     "annotate": "annotate",
     "strip": "strip",
     "curves": "curves",
+    "moses-ini": "moses_ini",
 }  # name -> module of phrase_rescore.commands
 
 
