@@ -21,6 +21,7 @@ COMMANDS = {
     "strip": "strip",
     "score": "score",
     "curves": "curves",
+    "moses-ini": "moses_ini",
 }  # name -> module of phrase_rescore.commands
 
 

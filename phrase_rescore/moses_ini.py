@@ -1,0 +1,279 @@
+"""A ``moses.ini`` made for a phrase table with more columns: bytes in, bytes out, and what else must know the number.
+
+As Moses reads it (``moses/Parameter.cpp``, ``moses/FF/FeatureFunction.cpp``): ``#`` begins a comment anywhere, blanks, tabs and
+CR around a line are nothing, a line ``[section]`` names the lines below it. A line of ``[feature]`` is an implementation and
+``key=value`` words; one of ``[weight]`` is ``NAME= w w …``, with ``=`` glued to the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from phrase_rescore.errors import InputError, OptionError, shown
+from phrase_rescore.fields import BLANKS_AND_CR
+from phrase_rescore.phrase_table import NUMBER
+from phrase_rescore.table_columns import Column
+
+TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
+BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")
+_UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT")  # filter-model-given-input.pl passes their lines through
+_FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
+
+
+class _Word(NamedTuple):
+    text: bytes
+    start: int  # of its first byte, in the ini
+    end: int  # behind its last byte
+
+
+class _Line(NamedTuple):
+    number: int  # from 1
+    section: bytes
+    words: list[_Word]  # at least one
+
+    def value(self, ini: bytes) -> bytes:
+        return ini[self.words[0].start : self.words[-1].end]
+
+
+def _lines(ini: bytes) -> Iterator[_Line]:
+    """The lines that hold values, without comments and headers."""
+    section, start = b"", 0
+    for number, row in enumerate(ini.split(b"\n"), 1):
+        text = row.partition(b"#")[0].rstrip(BLANKS_AND_CR)
+        before = len(text) - len(text.lstrip(BLANKS_AND_CR))
+        if text[before : before + 1] == b"[":
+            name, closed, _ = text[before + 1 :].partition(b"]")
+            section = name if closed else section
+        elif text:
+            found = re.compile(rb"[^ \t]+").finditer(text, before)
+            yield _Line(number, section, [_Word(m[0], start + m.start(), start + m.end()) for m in found])
+        start += len(row) + 1
+
+
+def _text(data: bytes) -> str:
+    return shown(data)[1:-1]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature of an ini; a phrase table if ``is_table``."""
+
+    name: bytes
+    implementation: bytes
+    line: _Line
+    values: dict[bytes, _Word]  # of its ``key=value`` words, by key
+    weights_end: int = -1  # where its weights end in the ini, in bytes; find_table says it
+
+    def __str__(self) -> str:
+        return _text(self.name)
+
+    def value(self, key: bytes) -> bytes:
+        """Empty where its line has no such key."""
+        return self.values[key].text if key in self.values else b""
+
+    @property
+    def path(self) -> bytes:
+        return self.value(b"path")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its scores come from a table of phrase pairs, text or binarized; a glue grammar's do not."""
+        return self.implementation in TEXT_TABLES + BINARIZED_TABLES and b"glue-grammar" not in self.path
+
+    @property
+    def is_binarized(self) -> bool:
+        return self.implementation in BINARIZED_TABLES
+
+    @property
+    def n_columns(self) -> int:
+        """``num-features``, 1 where the line has none (``moses/FF/FeatureFunction.cpp``)."""
+        return int(self.value(b"num-features") or 1)
+
+    def is_tuneable(self, column: int) -> bool:
+        """Whether tuning moves the weight of a column, from 0; those added are."""
+        tuneable = self.value(b"tuneable-components").split(b",")
+        return column >= min(len(tuneable), self.n_columns) or tuneable[column].lower() not in _FALSE
+
+
+def _features(lines: Sequence[_Line], where: str) -> list[Feature]:
+    """All features, under the names that Moses gives them. Raises InputError for a key that stands twice, as Moses does."""
+    features, unnamed = list[Feature](), list[bytes]()
+    for line in lines:
+        if line.section != b"feature":
+            continue
+        implementation, values = line.words[0].text, dict[bytes, _Word]()
+        for word in line.words[1:]:
+            key, sign, value = word.text.partition(b"=")
+            if key in values:
+                raise InputError(where, f"{_text(key)}= stands twice in a line", "Moses wants every key once", line.number)
+            values[key] = _Word(value, word.start + len(key + sign), word.end)
+        name = values[b"name"].text if b"name" in values else b""
+        if not name:  # numbered among those of its kind that have none
+            name = implementation + b"%d" % unnamed.count(implementation)
+            unnamed.append(implementation)
+        features.append(Feature(name, implementation, line, values))
+    return features
+
+
+def _chosen(ini: bytes, name: bytes | None, where: str, lines: Sequence[_Line]) -> Feature:
+    """The feature of that name, or else the only phrase table."""
+    if old := [line.number for line in lines if line.section == b"ttable-file"]:
+        raise InputError(
+            where,
+            "[ttable-file], an ini of the old style",
+            "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini",
+            old[0],
+        )
+    features = _features(lines, where)
+    if not features:
+        raise InputError(where, "no feature in it", "pass the moses.ini that train-model.perl or mert-moses.pl wrote")
+    tables = [feature for feature in features if feature.is_table]
+    if not tables:
+        others = ", ".join(dict.fromkeys(_text(feature.implementation) for feature in features))
+        known = ", ".join(map(_text, TEXT_TABLES + BINARIZED_TABLES))
+        raise InputError(where, f"no phrase table among its features ({others})", f"phrase tables are {known}")
+    choice = " or ".join(f"--feature {table}" for table in tables)
+    if name is None and len(tables) > 1:
+        told = ", ".join(f"{table} (line {table.line.number}, path={_text(table.path)})" for table in tables)
+        raise InputError(where, f"{len(tables)} phrase tables: {told}", f"choose one with {choice}")
+    name = tables[0].name if name is None else name
+    named = [feature for feature in features if feature.name == name]
+    if not named:
+        raise InputError(where, f"no feature is named {_text(name)}", f"use {choice}")
+    if len(named) > 1:
+        raise InputError(where, f"two features are named {named[0]}", "give each its own name=", named[1].line.number)
+    if not named[0].is_table:
+        found = f"{named[0]} is no phrase table: {shown(named[0].line.value(ini))}"
+        raise InputError(where, found, f"use {choice}", named[0].line.number)
+    return named[0]
+
+
+def _weights(ini: bytes, feature: Feature, where: str, lines: Sequence[_Line]) -> _Line:
+    """The feature's line in ``[weight]``; of several Moses takes the last one."""
+    n = feature.n_columns
+    example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
+    weights = [line for line in lines if line.section == b"weight"]
+    own = [line for line in weights if line.words[0].text[:-1] == feature.name]
+    if not own:
+        for line in weights:
+            text = line.value(ini)
+            if re.match(re.escape(feature.name) + rb"[ \t]*=", text):
+                found, hint = f"{shown(text)} is no weight of {feature}", f"glue '=' to the name, a blank behind it: {example}"
+                raise InputError(where, found, hint, line.number)
+        found = f"no weight of {feature} in [weight]"
+        raise InputError(where, found, f"Moses would take 1 for every column: write {example} with {n} weights below [weight]")
+    found_weights = len(own[-1].words) - 1
+    if found_weights != n:
+        plural = "s" * (found_weights != 1)
+        found = f"{found_weights} weight{plural} of {feature}, of which num-features={n} (line {feature.line.number})"
+        hint = "Moses stops there: make them as many as the columns of the table it had so far"
+        raise InputError(where, found, hint, own[-1].number)
+    return own[-1]
+
+
+def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
+    """The phrase table of that name, or the only one, with ``weights_end``.
+
+    Raises InputError, with ``where`` as the file's name, for an ini of the old style, one without features or phrase tables,
+    several tables and no name, a name that is none of theirs, and weights that are missing or not ``num-features`` many.
+    """
+    lines = list(_lines(ini))
+    feature = _chosen(ini, name, where, lines)
+    number = feature.values.get(b"num-features")
+    if number and not re.fullmatch(rb"0*[1-9]\d{0,8}", number.text):
+        found = f"num-features={_text(number.text)}"
+        raise InputError(where, found, "write the number of the table's score columns", feature.line.number)
+    return replace(feature, weights_end=_weights(ini, feature, where, lines).words[-1].end)
+
+
+def new_weights(how: str, added: Sequence[Column]) -> list[bytes]:
+    """A weight for each added column: ``small`` (0.01, for counts -0.01), ``zero``, or numbers between commas as they are.
+
+    Small weights leave a tuned system nearly where it was, log p counting in its favour and unknown words against it.
+
+    Raises OptionError for anything else.
+    """
+    if how == "small":
+        return [b"-0.01" if column.is_count(added=True) else b"0.01" for column in added]
+    if how == "zero":
+        return [b"0" for _ in added]
+    numbers = how.encode("utf-8", "surrogateescape").split(b",")
+    if bad := [number for number in numbers if not re.fullmatch(NUMBER, number)]:
+        raise OptionError(f"--weights: {shown(bad[0])} is no number; write small, zero or numbers such as 0.05,-0.1")
+    if len(numbers) != len(added):
+        raise OptionError(f"--weights {how}: the number of weights is {len(numbers)}, that of added columns {len(added)}")
+    return numbers
+
+
+def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
+    """The ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
+
+    ``tuneable-components``, where the line has it, gets a 1 for each of these, as Moses wants one word for every column.
+
+    Raises OptionError for a path that cannot stand in an ini.
+    """
+    if not path or re.search(rb"[\s#]", path):
+        raise OptionError(f"path {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
+    line_end, edits = feature.line.words[-1].end, list[tuple[int, int, bytes]]()
+
+    def put(key: bytes, value: bytes) -> None:
+        if key in feature.values:
+            edits.append((feature.values[key].start, feature.values[key].end, value))
+        else:
+            edits.append((line_end, line_end, b" " + key + b"=" + value))
+
+    if n_columns != feature.n_columns:
+        put(b"num-features", b"%d" % n_columns)
+    if path != feature.path:
+        put(b"path", path)
+    if components := feature.value(b"tuneable-components"):
+        put(b"tuneable-components", components + b",1" * len(weights))
+    edits.append((feature.weights_end, feature.weights_end, b"".join(b" " + weight for weight in weights)))
+    for start, end, value in sorted(edits, reverse=True):
+        ini = ini[:start] + value + ini[end:]
+    return ini
+
+
+def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
+    """What Moses loads, but its scripts misread."""
+    found = []
+    if not re.fullmatch(rb"[A-Za-z][A-Za-z0-9]*", feature.name):
+        found.append(
+            f"the name {feature} is not a letter, then letters and digits: mert-moses.pl fails at it in n-best lists; "
+            "rename it in [feature] and [weight]"
+        )
+    if feature.implementation not in _UNFILTERED:
+        line, script = f"line {feature.line.number}", "filter-model-given-input.pl"
+        row = ini[: feature.line.words[0].start].rpartition(b"\n")[2] + feature.line.value(ini)
+        if b"\t" in row or b"  " in row or row.startswith(b" "):
+            found.append(f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks")
+        if b"=" in path:
+            found.append(f"{line}: {script} cuts the path {_text(path)} at '='; give the table another name")
+    return found
+
+
+def hints(feature: Feature, columns: Sequence[Column]) -> list[str]:
+    """What else must know the number of columns, as the options of Moses' programs.
+
+    ``--range`` has bounds for each tuneable column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank
+    by p(target | source), which train-model.perl writes as the third column.
+    """
+    n, n_old = len(columns), feature.n_columns
+    ranges = ",".join(
+        "-1..1" if column.is_count(added=i >= n_old) else "0..1" for i, column in enumerate(columns) if feature.is_tuneable(i)
+    )
+    rank = min(2, n_old - 1)
+    src_factors, tgt_factors = (feature.value(key).count(b",") + 1 for key in (b"input-factor", b"output-factor"))
+    on_disk = f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}"
+    return [
+        f"mert-moses.pl: --range={feature}:{ranges} (it bounds where random restarts begin, not the weights)",
+        "mert-moses.pl: delete features.list from its working directory, or it ends with 'Mismatched lambdas'",
+        f"processPhraseTableMin: -nscores {n} -rankscore {rank}; "
+        "-quantize N if it grows too large, as it keeps every distinct value",
+        f"CreateProbingPT: --num-scores {n}; it takes 4 without, and checks nothing",
+        f"{on_disk} TABLE DIRECTORY; it checks nothing",
+        f"filter-model-given-input.pl: -Binarizer '{on_disk}' or 'CreateProbingPT --num-scores {n}'; it passes them no number",
+    ]

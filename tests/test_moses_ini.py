@@ -1,0 +1,534 @@
+"""``moses-ini``: what changes in an ini, what is told beside it, and every refusal."""
+
+from __future__ import annotations
+
+import bz2
+import difflib
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.fileio import open_input
+from phrase_rescore.moses_ini import find_table, hints, new_weights, warnings, with_table
+from phrase_rescore.phrase_table import parse_row, with_scores
+from phrase_rescore.table_columns import Column, read_columns
+
+SCORE, COUNT = Column(1e-9, 0.5, ""), Column(1, 7.389056, "")
+FEATURE = "PhraseDictionaryMemory name=TranslationModel0 num-features=4 path=old.gz input-factor=0 output-factor=0"
+INI = f"""\
+[input-factors]
+0
+[feature]
+WordPenalty
+{FEATURE}
+KENLM name=LM0 factor=0 path=lm.blm order=5
+[weight]
+LM0= 0.5
+TranslationModel0= 0.2 0.2 0.2 0.2
+WordPenalty0= -1
+"""
+ROWS = """\
+a ||| x ||| 0.5 0.25 1 0.1 0.125 1 ||| 0-0 ||| 1 1 1 ||| |||
+a ||| y ||| 0.5 0.25 1 0.1 0.0625 7.389056 ||| 0-0 ||| 1 1 1 ||| |||
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "new.gz"
+    path.write_bytes(gzip.compress(ROWS.encode()))
+    return path
+
+
+def changed(before: bytes, after: bytes) -> list[str]:
+    """The lines that differ, old and new ones in turn."""
+    lines = difflib.ndiff(before.decode().splitlines(keepends=True), after.decode().splitlines(keepends=True))
+    return [line.removesuffix("\n") for line in lines if line[0] in "+-"]
+
+
+# ---- the real ini
+
+
+@pytest.fixture(scope="module")
+def real(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The shared ini, and 1,000 rows of the shared table with two columns more."""
+    path = tmp_path_factory.mktemp("real") / "phrase-table.rnn.gz"
+    with open_input(str(shared_data / "phrase-table.20k.gz")) as stream:
+        rows = [parse_row(next(stream).removesuffix(b"\n")) for _ in range(1000)]
+    columns = [b" 0.%03d %s" % (i % 999 + 1, b"2.718282" if i % 7 == 0 else b"1") for i in range(1000)]
+    path.write_bytes(
+        gzip.compress(b"".join(with_scores(row.fields, 0, new) + b"\n" for row, new in zip(rows, columns, strict=True)))
+    )
+    return shared_data / "moses.ini", path
+
+
+OLD_LINES = (
+    "- PhraseDictionaryMemory name=TranslationModel0 num-features=4 path=phrase-table.gz input-factor=0 output-factor=0 ",
+    "- TranslationModel0= 0.290983 0.0272824 0.0783934 0.0424418",
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"), [([], "0.01 -0.01"), (["--weights", "zero"], "0 0"), (["--weights", "-.05,2e-3"], "-.05 2e-3")]
+)
+def test_two_lines_of_the_real_ini_change(run: Run, real: tuple[Path, Path], options: list[str], weights: str) -> None:
+    ini, table = real
+    result = run("moses-ini", ini, "--table", table, *options)
+    assert result.status == 0, result.err
+    assert changed(ini.read_bytes(), result.out) == [
+        OLD_LINES[0],
+        "+ " + OLD_LINES[0][2:].replace("features=4", "features=6").replace("phrase-table.gz", str(table)),
+        OLD_LINES[1],
+        f"+ {OLD_LINES[1][2:]} {weights}",
+    ]
+    said = [line.removeprefix("phrase-rescore: ") for line in result.err.splitlines()]
+    assert said == [
+        f"TranslationModel0: num-features 4 -> 6, new weights {weights}, path phrase-table.gz -> {table}",
+        "mert-moses.pl: --range=TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1 "
+        "(it bounds where random restarts begin, not the weights)",
+        "mert-moses.pl: delete features.list from its working directory, or it ends with 'Mismatched lambdas'",
+        "processPhraseTableMin: -nscores 6 -rankscore 2; -quantize N if it grows too large, as it keeps every distinct value",
+        "CreateProbingPT: --num-scores 6; it takes 4 without, and checks nothing",
+        "CreateOnDiskPt 1 1 6 100 2 TABLE DIRECTORY; it checks nothing",
+        "filter-model-given-input.pl: -Binarizer 'CreateOnDiskPt 1 1 6 100 2' or 'CreateProbingPT --num-scores 6'; "
+        "it passes them no number",
+    ]
+
+
+def test_done_twice_there_is_nothing_to_do(run: Run, real: tuple[Path, Path], tmp_path: Path) -> None:
+    ini, table = real
+    once, twice = tmp_path / "once.ini", tmp_path / "twice.ini"
+    assert run("moses-ini", ini, "--table", table, "-o", once, "-q") == (0, b"", "")
+    message = "phrase-rescore: nothing to do: TranslationModel0 has 6 columns and this path already\n"
+    assert run("moses-ini", once, "--table", table) == (0, once.read_bytes(), message)
+    assert run("moses-ini", once, "--table", table, "-o", twice) == (0, b"", message)
+    assert twice.read_bytes() == once.read_bytes()
+    assert run("moses-ini", once, "--table", table, "-q") == (0, once.read_bytes(), "")
+
+
+# ---- what changes
+
+
+def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> None:
+    ini = tmp_path / "moses.ini"
+    ini.write_text(INI)
+    assert run("moses-ini", ini, "--table", table, "-o", ini, "-q") == (0, b"", "")
+    assert ini.read_text() == INI.replace("features=4", "features=6").replace("old.gz", str(table)).replace(
+        "0.2 0.2\n", "0.2 0.2 0.01 -0.01\n"
+    )
+
+
+def test_a_refusal_leaves_the_output_alone(run: Run, table: Path, tmp_path: Path) -> None:
+    ini = tmp_path / "moses.ini"
+    ini.write_text(INI.replace("0.2 0.2\n", "0.2\n"))
+    before = ini.read_bytes()
+    assert run("moses-ini", ini, "--table", table, "-o", ini).status == 1
+    assert ini.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["moses.ini", "new.gz"]
+
+
+def test_ini_and_table_from_standard_input(run: Run, table: Path, tmp_path: Path) -> None:
+    from_ini = run("moses-ini", "-", "--table", table, "--path", "p.gz", "-q", stdin=INI.encode())
+    ini = tmp_path / "moses.ini"
+    ini.write_text(INI)
+    from_table = run("moses-ini", ini, "--table", "-", "--path", "p.gz", "-q", stdin=ROWS.encode())
+    assert from_ini == from_table
+    assert b" num-features=6 path=p.gz " in from_ini.out
+
+
+def test_a_binarized_table_goes_by_its_text(run: Run, table: Path) -> None:
+    ini = INI.replace("Memory", "Compact").encode()
+    result = run("moses-ini", "-", "--table", table, "--path", "bin/new.minphr", "-q", stdin=ini)
+    assert (result.status, result.err) == (0, "")
+    line = b"PhraseDictionaryCompact name=TranslationModel0 num-features=6 path=bin/new.minphr input-factor=0"
+    assert line in result.out
+
+
+def test_the_ini_of_the_filter_script(run: Run, table: Path) -> None:
+    """It rewrote the path; the numbers are patched before or after filtering."""
+    filtered = INI.replace("old.gz", str(table)).encode()
+    result = run("moses-ini", "-", "--table", table, stdin=filtered)
+    assert changed(filtered, result.out)[1] == "+ " + FEATURE.replace("=4", "=6").replace("old.gz", str(table))
+    assert "num-features 4 -> 6, new weights 0.01 -0.01\n" in result.err
+    patched = run("moses-ini", "-", "--table", table, "-q", stdin=INI.encode()).out
+    again = run("moses-ini", "-", "--table", table, "--path", "filtered/phrase-table.0-0.1.1.gz", stdin=patched)
+    assert changed(patched, again.out)[1] == "+ " + FEATURE.replace("=4", "=6").replace(
+        "old.gz", "filtered/phrase-table.0-0.1.1.gz"
+    )
+    told = f"phrase-rescore: TranslationModel0: path {table} -> filtered/phrase-table.0-0.1.1.gz\n"
+    assert again.err.startswith(told)
+    assert "TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1 (" in again.err
+
+
+def patched(ini: str, name: str | None = None, columns: int = 6) -> str:
+    data = ini.encode()
+    feature = find_table(data, None if name is None else name.encode())
+    n_new = columns - feature.n_columns
+    return with_table(data, feature, b"NEW", columns, [b"W"] * n_new).decode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("X name=TM num-features=4 path=a", "X name=TM num-features=6 path=NEW"),
+        ("X path=a=b  \tnum-features=4 name=TM # path=c", "X path=NEW  \tnum-features=6 name=TM # path=c"),
+        (
+            "  X\tname=TM\tnum-features=04\tpath=NEW table-limit=20 \r",
+            "  X\tname=TM\tnum-features=6\tpath=NEW table-limit=20 \r",
+        ),
+        ("X name=TM num-features=4", "X name=TM num-features=6 path=NEW"),
+        (
+            "X name=TM num-features=4 tuneable-components=1,1,0,1",
+            "X name=TM num-features=6 tuneable-components=1,1,0,1,1,1 path=NEW",
+        ),
+        ("X name=TM num-features=6 path=NEW", "X name=TM num-features=6 path=NEW"),
+    ],
+)
+def test_feature_lines(before: str, after: str) -> None:
+    frame = "[feature]\n{}\n[weight]\nTM= {}"
+    n = 6 if "=6" in before else 4
+    text = frame.format(before, " ".join(["1"] * n)).replace("X", "PhraseDictionaryMemory")
+    expected = frame.format(after, " ".join(["1"] * n + ["W"] * (6 - n))).replace("X", "PhraseDictionaryMemory")
+    assert patched(text) == expected
+
+
+def test_num_features_is_1_where_the_line_has_none() -> None:
+    ini = "[feature]\nPhraseDictionaryMemory name=TM path=a\n[weight]\nTM= 1\n"
+    assert patched(ini, columns=3) == (
+        "[feature]\nPhraseDictionaryMemory name=TM path=NEW num-features=3\n[weight]\nTM= 1 W W\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("TranslationModel0= 1 2 3 4", "TranslationModel0= 1 2 3 4 W W"),
+        ("\tTranslationModel0=\t1  2 3 4 \t# 5\r", "\tTranslationModel0=\t1  2 3 4 W W \t# 5\r"),
+        ("TranslationModel0= 1\nTranslationModel0= 1 2 3 4", "TranslationModel0= 1\nTranslationModel0= 1 2 3 4 W W"),
+        ("#TranslationModel0= 1\nTranslationModel0= 1 2 3 4#", "#TranslationModel0= 1\nTranslationModel0= 1 2 3 4 W W#"),
+    ],
+)
+def test_weight_lines(before: str, after: str) -> None:
+    ini = INI.replace("TranslationModel0= 0.2 0.2 0.2 0.2", before)
+    expected = INI.replace("TranslationModel0= 0.2 0.2 0.2 0.2", after).replace("=4", "=6").replace("old.gz", "NEW")
+    assert patched(ini) == expected
+
+
+def test_sections_may_come_in_any_order_and_more_than_once() -> None:
+    other = f"[ feature]\n{FEATURE}1\n[feature]\n[]\n{FEATURE}2\n"
+    ini = f"TM= 1\n[weight] of all\nTranslationModel0= 1 2 3 4\n{other}[feature]\n[no header\n{FEATURE}\n[weight]\n"
+    expected = ini.replace("3 4", "3 4 W W")
+    at = expected.rindex("PhraseDictionary")
+    assert patched(ini) == expected[:at] + expected[at:].replace("=4", "=6").replace("old.gz", "NEW")
+
+
+def test_the_named_one_of_several() -> None:
+    second = (
+        "ProbingPT num-features=2 path=bin\nProbingPT num-features=3 path=bin2\nPhraseDictionaryMemory path=x/glue-grammar.gz"
+    )
+    ini = INI.replace("KENLM", f"{second}\nKENLM") + "ProbingPT0= 7 7\nProbingPT1= 8 8 8\n"
+    assert patched(ini, "ProbingPT1", 4) == (
+        ini.replace("num-features=3 path=bin2", "num-features=4 path=NEW").replace("8 8 8", "8 8 8 W")
+    )
+
+
+def test_a_glue_grammar_is_no_choice() -> None:
+    glue = "PhraseDictionaryMemory name=TranslationModel1 num-features=1 path=model/glue-grammar tuneable=false"
+    assert patched(INI.replace("KENLM", f"{glue}\nKENLM")).count("NEW") == 1
+
+
+NOISE = st.binary(max_size=20).map(lambda data: data.translate(None, b"\n[="))  # no header, no other weights of TM
+LINES = st.lists(NOISE, max_size=4).map(lambda lines: b"".join(line + b"\n" for line in lines))
+FEATURES = LINES.map(lambda lines: lines.translate(None, b" \t"))  # without arguments, so that no key stands there twice
+BLANK = st.text(" \t", min_size=1, max_size=3).map(str.encode)
+MARGIN = st.text(" \t\r", max_size=3).map(str.encode)
+TAIL = st.one_of(st.just(b""), MARGIN, NOISE.map(lambda data: b" #" + data))
+
+
+@given(st.data())
+def test_no_other_byte_changes(data: st.DataObject) -> None:
+    """Any lines around them, any blanks and comments in them, and without a last newline."""
+    blank = [data.draw(BLANK) for _ in range(7)]
+    margin = [data.draw(MARGIN) for _ in range(2)]
+    tails = [data.draw(TAIL) for _ in range(2)]
+    noise = [data.draw(lines) for lines in (FEATURES, FEATURES, LINES, LINES, LINES)]
+    newline = data.draw(st.sampled_from([b"", b"\n"]))
+    words = data.draw(st.permutations([b"name=TM", b"num-features=2", b"path=a", b"table-limit=3"]))
+    feature_first = data.draw(st.booleans())
+
+    def ini(numbers: bytes, path: bytes, more: bytes) -> bytes:
+        new = [word.replace(b"=2", b"=" + numbers).replace(b"=a", b"=" + path) for word in words]
+        line = b"PhraseDictionaryMemory" + b"".join(b + word for b, word in zip(blank, new, strict=False))
+        feature = b"[feature]\n" + noise[0] + margin[0] + line + tails[0] + b"\n" + noise[1]
+        weights = margin[1] + b"TM=" + blank[4] + b"0.5" + blank[5] + b"-1" + more + tails[1]
+        weight = b"[weight]\n" + noise[2] + weights + b"\n" + noise[3]
+        parts = [feature, weight] if feature_first else [weight, feature]
+        whole = noise[4] + b"".join(parts)
+        return whole if newline else whole.removesuffix(b"\n")
+
+    before = ini(b"2", b"a", b"")
+    found = find_table(before, b"TM")  # noise may be another table, too
+    assert with_table(before, found, b"b/c.gz", 4, [b"0.01", b"-0.01"]) == ini(b"4", b"b/c.gz", b" 0.01 -0.01")
+    assert with_table(before, found, b"a", 2, []) == before
+
+
+# ---- refusals
+
+WHERE = "phrase-rescore: error: <stdin>"
+TABLES = (
+    "phrase tables are PhraseDictionaryMemory, PhraseDictionaryScope3, PhraseDictionarySCFG, RuleTable, "
+    "PhraseDictionaryCompact, PhraseDictionaryOnDisk, PhraseDictionaryBinary, ProbingPT"
+)
+TWO = INI.replace("KENLM", f"{FEATURE.replace('Model0', 'Model1').replace('old', 'b')}\nKENLM")
+V1 = "[ttable-file]\n# impl\n0 0 0 5 phrase-table.gz\n[weight-t]\n0.2\n"
+REFUSALS = {
+    "old style": (
+        V1, [],
+        ":3: [ttable-file], an ini of the old style; "
+        "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini",
+    ),
+    "no ini": ("a ||| b ||| 1\n", [], ": no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote"),
+    "no table": (
+        INI.replace(FEATURE, "Mmsapt name=PT0"), [],
+        f": no phrase table among its features (WordPenalty, Mmsapt, KENLM); {TABLES}",
+    ),
+    "two tables": (
+        TWO, [],
+        ": 2 phrase tables: TranslationModel0 (line 5, path=old.gz), TranslationModel1 (line 6, path=b.gz); "
+        "choose one with --feature TranslationModel0 or --feature TranslationModel1",
+    ),
+    "no such feature": (
+        INI, ["--feature", "TranslationModel7"], ": no feature is named TranslationModel7; use --feature TranslationModel0"
+    ),
+    "no table by that name": (
+        TWO, ["--feature", "LM0"],
+        ":7: LM0 is no phrase table: 'KENLM name=LM0 factor=0 path=lm.blm order=5'; "
+        "use --feature TranslationModel0 or --feature TranslationModel1",
+    ),
+    "two of a name": (
+        TWO.replace("Model1", "Model0"), ["--feature", "TranslationModel0"],
+        ":6: two features are named TranslationModel0; give each its own name=",
+    ),
+    "key twice": (
+        INI.replace("path=old.gz", "path=a path=b"), [], ":5: path= stands twice in a line; Moses wants every key once",
+    ),
+    "no number": (
+        INI.replace("num-features=4", "num-features=four"), [],
+        ":5: num-features=four; write the number of the table's score columns",
+    ),
+    "no weights": (
+        INI.replace("TranslationModel0= ", "TranslationModel1= "), [],
+        ": no weight of TranslationModel0 in [weight]; Moses would take 1 for every column: "
+        "write 'TranslationModel0= w w …' with 4 weights below [weight]",
+    ),
+    "weights that are not its": (
+        INI.replace("TranslationModel0= ", "TranslationModel0 ="), [],
+        ":9: 'TranslationModel0 =0.2 0.2 0.2 0.2' is no weight of TranslationModel0; "
+        "glue '=' to the name, a blank behind it: 'TranslationModel0= w w …'",
+    ),
+    "too few weights": (
+        INI.replace("0.2 0.2\n", "0.2\n"), [],
+        ":9: 3 weights of TranslationModel0, of which num-features=4 (line 5); "
+        "Moses stops there: make them as many as the columns of the table it had so far",
+    ),
+    "too many weights": (
+        INI.replace("0.2 0.2\n", "0.2 0.2 0.01 -0.01\n"), [],
+        ":9: 6 weights of TranslationModel0, of which num-features=4 (line 5); "
+        "Moses stops there: make them as many as the columns of the table it had so far",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ini", "options", "text"), REFUSALS.values(), ids=REFUSALS)
+def test_inis_that_are_refused(run: Run, table: Path, ini: str, options: list[str], text: str) -> None:
+    result = run("moses-ini", "-", "--table", table, *options, stdin=ini.encode())
+    assert result == (1, b"", f"{WHERE}{text}\n")
+
+
+def test_usage(run: Run, table: Path) -> None:
+    def refused(*args: object, ini: str = INI) -> str:
+        result = run("moses-ini", "-", *args, stdin=ini.encode())
+        assert (result.status, result.out) == (2, b"")
+        return result.err.removeprefix("phrase-rescore: error: ").removesuffix("\n")
+
+    assert refused("--table", "-") == "--table - has no name to write into the ini; give it with --path"
+    assert refused("--table", "-", "--path", "p") == "ini and table cannot both be standard input; name one of them"
+    assert refused("--table", table, "--path", "a b") == (
+        "path 'a b': no blank and no '#' can stand in an ini; name the file without"
+    )
+    assert refused("--table", table, "--path", "a#b").startswith("path 'a#b': ")
+    assert refused("--table", table, "--path", "").startswith("path '': ")
+    assert refused("--table", table, "--weights", "tiny") == (
+        "--weights: 'tiny' is no number; write small, zero or numbers such as 0.05,-0.1"
+    )
+    assert refused("--table", table, "--weights", "0.1") == "--weights 0.1: the number of weights is 1, that of added columns 2"
+    assert refused("--table", table, ini=INI.replace("PhraseDictionaryMemory", "ProbingPT")) == (
+        f"TranslationModel0 is ProbingPT, a binarized table: give the one made of {table} with --path"
+    )
+    assert "Missing option '--table'" in refused()
+
+
+def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "new"
+
+    def refused(data: bytes, *args: object) -> str:
+        path.write_bytes(data)
+        result = run("moses-ini", "-", "--table", path, *args, stdin=INI.encode())
+        assert (result.status, result.out) == (1, b"")
+        return result.err.removeprefix(f"phrase-rescore: error: {path}").removesuffix("\n")
+
+    rows = ROWS.encode()
+    assert refused(b"") == ": is empty; pass a phrase table"
+    assert refused(b"a ||| b ||| 0.5 1 1\n") == (
+        ": 3 score columns, where TranslationModel0 has num-features=4; pass the table that annotate wrote"
+    )
+    assert refused(rows.replace(b"7.389056", b"")) == (
+        ":2: 5 scores where the first row has 6; Moses needs the same number on every row"
+    )
+    assert refused(rows.replace(b"0.0625 7.389056", b"-2.77 2")) == (
+        ":2: score '-2.77' is negative; Moses takes the logarithm of every column and would lose the pair without a message; "
+        "annotate without --scale log"
+    )
+    text = ": is compressed, and not gzip named .gz; Moses loads plain tables and .gz: compress it so"
+    assert refused(gzip.compress(rows)) == text
+    assert refused(bz2.compress(rows)) == text
+    path.write_bytes(gzip.compress(rows))
+    assert run("moses-ini", "-", "--table", path, "--path", "made.bin", stdin=INI.encode()).status == 0
+
+
+def test_plain_tables_under_any_name(run: Run, tmp_path: Path) -> None:
+    for name in ("new", "new.gz"):
+        (tmp_path / name).write_text(ROWS)
+        assert run("moses-ini", "-", "--table", tmp_path / name, stdin=INI.encode()).status == 0
+
+
+# ---- warnings
+
+
+def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
+    ini = INI.replace("TranslationModel0", "TM_0").replace("num-features", " num-features")
+    result = run("moses-ini", "-", "--table", table, "--path", "k=v/new.gz", "-q", stdin=ini.encode())
+    assert result.status == 0
+    assert result.err == (
+        "phrase-rescore: warning: <stdin>: the name TM_0 is not a letter, then letters and digits: "
+        "mert-moses.pl fails at it in n-best lists; rename it in [feature] and [weight]\n"
+        "phrase-rescore: warning: <stdin>: line 5: filter-model-given-input.pl splits it at single blanks; "
+        "take out tabs, doubled and leading blanks\n"
+        "phrase-rescore: warning: <stdin>: line 5: filter-model-given-input.pl cuts the path k=v/new.gz at '='; "
+        "give the table another name\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "number"),
+    [
+        (f"{FEATURE} \r", b"a", 0),
+        (f"{FEATURE} # a\tb", b"a", 0),
+        (f" {FEATURE}", b"a", 1),
+        (FEATURE.replace(" path", "\tpath"), b"a", 1),
+        (FEATURE, b"a=b", 1),
+        (FEATURE.replace("Memory", "Compact").replace(" path", "\tpath"), b"a=b", 0),
+        (FEATURE.replace("TranslationModel0", "0TM"), b"a", 1),
+    ],
+)
+def test_what_is_worth_a_warning(line: str, path: bytes, number: int) -> None:
+    name = "0TM" if "0TM" in line else "TranslationModel0"
+    ini = f"x\n[feature]\n{line}\n[weight]\n{name}= 1 1 1 1".encode()
+    assert len(warnings(ini, find_table(ini), path)) == number
+
+
+# ---- columns, weights, ranges
+
+
+def test_columns_by_their_values(table: Path) -> None:
+    columns = read_columns(str(table))
+    assert columns == [(0.5, 0.5, ""), (0.25, 0.25, ""), (1, 1, ""), (0.1, 0.1, ""), (0.0625, 0.125, ""), (1, 7.389056, "")]
+    assert [column.is_count(added=False) for column in columns] == [False] * 5 + [True]
+    assert [column.is_count(added=True) for column in columns] == [False, False, True, False, False, True]
+
+
+def test_columns_by_their_sidecar(table: Path) -> None:
+    """A count that is never above 0 in the first rows, and a column that looks like one."""
+    table.write_bytes(gzip.compress(b"a ||| b ||| 0.5 0.5 0.5 0.5 1 1 2\n"))
+    features = [(5, "log_prob"), (6, "unknown_words")]
+    sidecar = Path(f"{table}.columns.json")
+    sidecar.write_text(json.dumps({"columns": [{"column": n, "feature": feature} for n, feature in features]}))
+    columns = read_columns(str(table))
+    assert [column.feature for column in columns] == ["", "", "", "", "log_prob", "unknown_words", ""]
+    assert new_weights("small", columns[4:]) == [b"0.01", b"-0.01", b"-0.01"]
+
+
+def test_annotate_writes_a_sidecar_that_is_read(run: Run, model_dir: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run("annotate", "-", "-m", model_dir, "-o", out, "-q", stdin=b"the ||| das ||| 0.5 1 1 1\n")
+    assert done.status == 0, done.err
+    assert [column.feature for column in read_columns(str(out))[4:]] == ["log_prob", "unknown_words"]
+    assert new_weights("small", read_columns(str(out))[4:]) == [b"0.01", b"-0.01"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{", "not what annotate writes about a table"),
+        ("[]", "not what annotate writes about a table"),
+        ('{"columns": [{"column": 5}]}', "not what annotate writes about a table"),
+        ('{"columns": [{"column": 7, "feature": "log_prob"}]}', "column 7 of a table that has 6"),
+    ],
+)
+def test_sidecars_that_are_refused(table: Path, text: str, found: str) -> None:
+    Path(f"{table}.columns.json").write_text(text)
+    with pytest.raises(InputError) as error:
+        read_columns(str(table))
+    assert str(error.value) == f"{table}.columns.json: {found}; delete it, or annotate the table again"
+
+
+def test_only_the_first_rows_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    row = b"a ||| b ||| 0.5 0.25\n"
+    path.write_bytes(row * 10_000 + b"a ||| b ||| -1\n")
+    assert read_columns(str(path)) == [(0.5, 0.5, ""), (0.25, 0.25, "")]
+    path.write_bytes(row * 9_999 + b"a ||| b ||| -1\n")
+    with pytest.raises(InputError, match="table:10000: 1 score where the first row has 2"):
+        read_columns(str(path))
+
+
+def test_small_weights_of_two_models() -> None:
+    added = [SCORE, COUNT, SCORE, COUNT]
+    assert new_weights("small", added) == [b"0.01", b"-0.01", b"0.01", b"-0.01"]
+    assert new_weights("zero", added) == [b"0"] * 4
+    assert new_weights("small", [SCORE, SCORE]) == [b"0.01", b"0.01"]
+    with pytest.raises(OptionError, match=r"^--weights 1,2: the number of weights is 2, that of added columns 0$"):
+        new_weights("1,2", [])
+
+
+def options_for(line: str, columns: list[Column]) -> list[str]:
+    n = int(line.partition("num-features=")[2].split()[0])
+    ini = f"[feature]\n{line}\n[weight]\nTM=" + " 1" * n
+    return hints(find_table(ini.encode()), columns)
+
+
+def test_a_second_model_s_columns_and_factors() -> None:
+    line = "PhraseDictionaryMemory name=TM num-features=6 path=a input-factor=0,2 output-factor=0,1,2"
+    told = options_for(line, [*[SCORE] * 4, SCORE, COUNT, SCORE, Column(1, 1, "")])
+    assert told[0].startswith("mert-moses.pl: --range=TM:0..1,0..1,0..1,0..1,0..1,-1..1,0..1,-1..1 (")
+    assert told[2].startswith("processPhraseTableMin: -nscores 8 -rankscore 2;")
+    assert told[4].startswith("CreateOnDiskPt 2 3 8 100 2 TABLE DIRECTORY;")
+
+
+def test_ranges_leave_out_what_cannot_be_tuned() -> None:
+    line = "PhraseDictionaryMemory name=TM num-features=4 path=a tuneable-components=1,0,False,true"
+    told = options_for(line, [*[SCORE] * 4, SCORE, COUNT])
+    assert told[0].startswith("mert-moses.pl: --range=TM:0..1,0..1,0..1,-1..1 (")
+
+
+def test_the_column_to_rank_by_is_one_of_the_old_ones() -> None:
+    line = "PhraseDictionaryMemory name=TM num-features=2 path=a"
+    told = options_for(line, [SCORE, SCORE, SCORE, COUNT])
+    assert told[2].startswith("processPhraseTableMin: -nscores 4 -rankscore 1;")
+    assert told[4].startswith("CreateOnDiskPt 1 1 4 100 1 ")
