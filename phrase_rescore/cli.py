@@ -20,6 +20,7 @@ COMMANDS = {
     "annotate": "annotate",
     "strip": "strip",
     "curves": "curves",
+    "evaluate": "evaluate",
 }  # name -> module of phrase_rescore.commands
 
 

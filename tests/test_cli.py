@@ -130,9 +130,11 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "annotate": ["-m", model_dir, "-o", tmp_path / "out"],
         "strip": ["--columns", 1, "-o", tmp_path / "out"],
         "curves": ["-o", tmp_path / "out.png"],
+        "evaluate": [],
     }
+    named = {"evaluate": ["--set", "dev", missing, f"a={missing}"]}.get(command, [missing])
     text = f"phrase-rescore: error: {missing}: No such file or directory\n"
-    assert run(command, missing, *args[command]) == (1, b"", text)
+    assert run(command, *named, *args[command]) == (1, b"", text)
     assert list(tmp_path.iterdir()) == []
 
 
