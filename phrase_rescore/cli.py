@@ -19,9 +19,10 @@ COMMANDS = {
     "train": "train",
     "annotate": "annotate",
     "strip": "strip",
+    "moses-ini": "moses_ini",
+    "evaluate": "evaluate",
     "score": "score",
     "curves": "curves",
-    "moses-ini": "moses_ini",
 }  # name -> module of phrase_rescore.commands
 
 

@@ -146,7 +146,7 @@ def sh_blocks(page: Path) -> list[str]:
 
 def help_examples() -> list[str]:
     lines = [line.strip() for line in (DOCS / "cli.md").read_text(encoding="utf-8").split("\n")]
-    return sorted({line for line in lines if re.match(r"(set -o pipefail; .*)?phrase-rescore [a-z]+ [^\[]", line)})
+    return sorted({line for line in lines if re.match(r"(set -o pipefail; .*)?phrase-rescore [a-z-]+ [^\[]", line)})
 
 
 def shell(script: str, folder: Path) -> None:

@@ -12,8 +12,8 @@ ORDER = [
     "table_columns", "moses_ini", "pair_readers", "word_table", "vocabulary", "pairs", "pair_sorting", "pair_store",
     "permutation", "prefix_trees", "gathered", "products", "cells", "softmax", "model", "checkpoint", "warm_start", "ranks",
     "gradients", "training_state", "training", "phrase_pair_task", "final_pass", "training_options", "pair_preparation",
-    "model_training", "curves", "scoring", "pair_scoring", "typed_text", "vocabulary_fit", "annotator", "pipeline",
-    "annotation", "stripping", "commands", "cli", "__main__",
+    "model_training", "curves", "segments", "randomization", "evaluation", "evaluation_report", "scoring", "pair_scoring",
+    "typed_text", "vocabulary_fit", "annotator", "pipeline", "annotation", "stripping", "commands", "cli", "__main__",
 ]  # fmt: skip
 
 HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib"}

@@ -1,0 +1,134 @@
+"""``phrase-rescore evaluate``: options to one library call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from phrase_rescore.commands.options import quiet_option
+from phrase_rescore.errors import OptionError
+from phrase_rescore.segments import SetFiles
+
+_END = "\0"  # between the words of a set: no argument can have it
+
+
+def joined_sets(args: Sequence[str]) -> list[str]:
+    """The arguments with the words that follow each ``--set``, up to the next option, as its one value.
+
+    >>> joined_sets(["-q", "--set", "dev", "dev.fr", "a=-", "--seed", "3"])
+    ['-q', '--set', 'dev\\x00dev.fr\\x00a=-', '--seed', '3']
+    """
+    joined: list[str] = []
+    in_set = False
+    for arg in args:
+        if arg.startswith("-") and arg != "-":
+            option, equals, word = arg.partition("=")
+            in_set = option == "--set"
+            joined += ["--set", word] if in_set and equals else ["--set", ""] if in_set else [arg]
+        elif in_set:
+            joined[-1] += _END * bool(joined[-1]) + arg
+        else:
+            joined.append(arg)
+    return joined
+
+
+class EvaluateCommand(click.Command):
+    """``--set`` takes as many words as there are before the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, joined_sets(args))
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "--set NAME REF SYSTEM=OUT... [--set ...]"]
+
+
+class SetType(click.ParamType):
+    name = "set"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> SetFiles:
+        if isinstance(value, SetFiles):
+            return value
+        try:
+            return SetFiles.parse(value.split(_END) if value else [])
+        except OptionError as error:
+            self.fail(str(error), param, ctx)
+
+
+class MetricsType(click.ParamType):
+    name = "metrics"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(value.lower().split(",")))
+        for name in names:
+            if name not in ("bleu", "chrf", "ter"):
+                self.fail(f"{name!r} is no metric; write bleu, chrf, ter, or some of them with commas between", param, ctx)
+        return names
+
+
+@click.command(cls=EvaluateCommand, short_help="BLEU, chrF and TER of systems, with significance.")
+@click.option(
+    "--set", "sets", type=SetType(), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
+    help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
+)  # fmt: skip
+@click.option("--baseline", metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]")
+@click.option(
+    "--metrics", type=MetricsType(), default="bleu,chrf,ter", show_default=True, metavar="M,M", help="Which, in this order."
+)
+@click.option(
+    "--detokenize", metavar="LANG", help="Detokenize all text, as Moses does for this language, and undo Moses' escapes."
+)
+@click.option(
+    "--tokenize", type=click.Choice(["none", "13a", "intl", "char", "zh"]), default=None,
+    help="How BLEU tokenizes.  [default: none, the text's own tokens; with --detokenize 13a, zh: zh, ja: char]",
+)  # fmt: skip
+@click.option("--lowercase", is_flag=True, help="BLEU and chrF without regard to case. (TER never regards it.)")
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=None, metavar="N",
+    help="Samples of either test.  [default: 1000 of the bootstrap, 10000 of the randomization]",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=1), default=12345, show_default=True, metavar="N", help="Of both tests.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True,
+    help="json has every run and all digits.",
+)  # fmt: skip
+@quiet_option
+def command(
+    sets: tuple[SetFiles, ...], baseline: str | None, metrics: tuple[str, ...], detokenize: str | None, tokenize: str | None,
+    lowercase: bool, samples: int | None, seed: int, form: str, quiet: bool,
+) -> None:  # fmt: skip
+    """Score the outputs of systems by sacrebleu and write a table, systems down and sets across, with the metrics'
+    signatures. Every system is compared with a baseline: difference, and the probability p of one as large by chance.
+
+    \b
+    phrase-rescore evaluate --set dev dev.fr baseline=dev.out rnn=dev.rnn.out \\
+        --set test test.fr baseline=test.out rnn=test.rnn.out
+    phrase-rescore evaluate --detokenize fr --set test test.fr \\
+        baseline=base.1.out,base.2.out,base.3.out rnn=rnn.1.out,rnn.2.out,rnn.3.out
+
+    TEXT. Moses reads and writes tokenized, escaped text. As it is, BLEU takes its tokens for words (sacrebleu's tok:none), as
+    the papers of its time did; numbers of other papers compare only after --detokenize, with sacrebleu's tokenization.
+
+    RUNS. Tuning ends somewhere else every time. Several outputs of one system on one set, with commas between, are those
+    of several tuning runs: the table has their mean and standard deviation.
+
+    TESTS. p randomization is that of approximate randomization, stratified over all runs of both systems (Clark et al.,
+    ACL 2011). p bootstrap is sacrebleu's paired bootstrap, of one output against one: about these two outputs, not about
+    another tuning. Scores and p bootstrap are the sacrebleu command's, but that a difference of 0 has p 1.
+    """
+    from phrase_rescore.commands.progress import output_bar, say
+    from phrase_rescore.evaluation import Settings, evaluate
+    from phrase_rescore.evaluation_report import report
+
+    settings = Settings(metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed)
+    bar = output_bar(sum(len(runs) for files in sets for runs in files.systems.values()), quiet)
+    try:
+        result = evaluate(sets, settings, bar.update)
+    finally:
+        bar.close()
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    click.echo(report(result, form), nl=False)

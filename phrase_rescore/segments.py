@@ -1,0 +1,146 @@
+"""Outputs and references to be compared: which files make up a set, their segments, and whether they go together."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from phrase_rescore.errors import InputError, OptionError, shown
+from phrase_rescore.fileio import display_name, open_input
+
+Segments = tuple[str, ...]
+
+USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
+_ESCAPE = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|#124|#91|#93);")  # escape-special-chars.perl, and older ones
+_QUOTE = re.compile(r"['\"]")
+_APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
+
+
+@dataclass(frozen=True)
+class SetFiles:
+    """The files of a set, dev or test: one or more references, and every system's outputs, one for each tuning run."""
+
+    name: str
+    references: tuple[str, ...]
+    systems: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> SetFiles:
+        """From ``NAME REF[,REF] SYSTEM=OUT[,OUT] …``. Raises OptionError for anything else.
+
+        >>> SetFiles.parse(["dev", "dev.fr", "baseline=dev.out", "rnn=run1,run2"]).systems
+        {'baseline': ('dev.out',), 'rnn': ('run1', 'run2')}
+        """
+        if not words:
+            raise OptionError(f"a set without a name; {USAGE}")
+        if len(words) == 1:
+            raise OptionError(f"set {_quoted(words[0])} has no reference; {USAGE}")
+        name, reference, *outputs = words
+        if "=" in reference and not os.path.exists(reference):
+            raise OptionError(f"{_quoted(reference)} stands where the reference of set {_quoted(name)} should; {USAGE}")
+        if not outputs:
+            raise OptionError(f"set {_quoted(name)} has no outputs; {USAGE}")
+        systems: dict[str, tuple[str, ...]] = {}
+        for output in outputs:
+            system, equals, paths = output.partition("=")
+            if not (system and equals):
+                raise OptionError(f"{_quoted(output)} in set {_quoted(name)} is no SYSTEM=OUT; several references are REF,REF")
+            system = _printable(system)
+            if system in systems:
+                raise OptionError(
+                    f"{_quoted(system)} twice in set {_quoted(name)}; outputs of several tuning runs are {system}=OUT,OUT"
+                )
+            systems[system] = _paths(paths, output, name)
+        return cls(_printable(name), _paths(reference, reference, name), systems)
+
+
+def _printable(text: str) -> str:
+    return shown(os.fsencode(text), 1000)[1:-1]
+
+
+def _quoted(text: str) -> str:
+    return shown(os.fsencode(text), 1000)
+
+
+def _paths(text: str, word: str, name: str) -> tuple[str, ...]:
+    paths = text.split(",")
+    if "" in paths:
+        raise OptionError(f"{_quoted(word)} in set {_quoted(name)} names an empty file name")
+    if twice := [path for path, n in Counter(paths).items() if n > 1]:
+        raise OptionError(f"{_quoted(word)} in set {_quoted(name)} names {twice[0]} twice")
+    return tuple(paths)
+
+
+def check_sets(sets: Sequence[SetFiles]) -> None:
+    """Raises OptionError for two sets of one name, and for standard input in two places."""
+    for name, n in Counter(files.name for files in sets).items():
+        if n > 1:
+            raise OptionError(f"two sets are called '{name}'; give every set a name of its own")
+    every = [path for files in sets for paths in (files.references, *files.systems.values()) for path in paths]
+    if every.count("-") > 1:
+        raise OptionError("'-', standard input, can be read once; name files for the rest")
+
+
+def read_segments(path: str) -> Segments:
+    """The lines of a UTF-8 file (``-``: standard input), cut at ``\\n`` alone and without blanks at their ends.
+
+    That is how the sacrebleu command reads. Raises InputError for an empty file and a line that is not UTF-8.
+    """
+    name = display_name(path)
+    with open_input(path) as stream:
+        rows = stream.read().split(b"\n")
+    if not rows[-1]:
+        rows.pop()
+    if not rows:
+        raise InputError(name, "an empty file", "a line for every segment is needed")
+    segments = []
+    for line, row in enumerate(rows, 1):
+        try:
+            segments.append(row.decode().rstrip())
+        except UnicodeDecodeError as error:
+            around = row[max(0, error.start - 20) : error.start + 20]
+            raise InputError(name, f"{shown(around)} is not UTF-8", "convert the file with iconv -t UTF-8", line) from None
+    return tuple(segments)
+
+
+def check_length(path: str, segments: Segments, reference: str, expected: int) -> None:
+    """Raises InputError if a file has not as many lines as the reference of its set."""
+    if len(segments) != expected:
+        raise InputError(
+            display_name(path),
+            f"{len(segments):,} lines where {display_name(reference)} has {expected:,}",
+            "outputs and references have a line for every segment, in the same order",
+        )
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a text looks like; None where nothing in it tells."""
+
+    escaped: bool | None  # &apos; for ', as Moses needs it
+    tokenized: bool | None  # a blank before the point that ends a line
+
+
+def look(segments: Segments) -> Look:
+    """Whether the text has Moses' escapes, and whether it is tokenized.
+
+    >>> look(("c&apos; est tout .", "oui"))
+    Look(escaped=True, tokenized=True)
+    """
+    escaped = any(_ESCAPE.search(segment) for segment in segments)
+    plain = any(_QUOTE.search(segment) for segment in segments)
+    apart = sum(_APART.search(segment) is not None for segment in segments)
+    attached = sum(_ATTACHED.search(segment) is not None for segment in segments)
+    return Look(True if escaped else (False if plain else None), None if apart == attached else apart > attached)
+
+
+def mismatch(reference: Look, output: Look) -> str | None:
+    """Why two texts should not be compared as they are."""
+    for field, yes, no in (("escaped", "has Moses' escapes", "has none"), ("tokenized", "is tokenized", "is not")):
+        ours, theirs = getattr(output, field), getattr(reference, field)
+        if None not in (ours, theirs) and ours != theirs:
+            return f"it {yes} and the reference {no}" if ours else f"the reference {yes} and it {no}"
+    return None

@@ -1,0 +1,453 @@
+"""evaluate: its numbers are those of the sacrebleu command, its tables are what one would print."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Run
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+
+from phrase_rescore.commands.evaluate import command as evaluate_command
+from phrase_rescore.evaluation import METRICS, TOKENIZATIONS, Cell, Settings, evaluate
+from phrase_rescore.evaluation_report import FORMATS
+from phrase_rescore.fields import split_fields
+from phrase_rescore.segments import SetFiles
+
+# fmt: off
+WORDS = ["le", "la", "les", "un", "une", "de", "d&apos;", "l&apos;", "chat", "Chien", "maison", "petite", "a", ",", "dort"]
+# fmt: on
+SAMPLES = ["--samples", "200"]
+
+
+def sentences(seed: int, n: int) -> list[list[str]]:
+    rng = random.Random(seed)
+    return [[*rng.choices(WORDS, k=rng.randint(3, 14)), "."] for _ in range(n)]
+
+
+def changed(lines: list[list[str]], share: float, seed: int) -> list[list[str]]:
+    rng = random.Random(seed)
+    return [[rng.choice(WORDS) if rng.random() < share else word for word in line] for line in lines]
+
+
+def write(path: Path, lines: list[list[str]]) -> str:
+    path.write_text("".join(" ".join(line) + " \n" for line in lines), "utf-8")  # the decoder's last blank too
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Two references, two single outputs a little apart, and three runs of a third system."""
+    reference = sentences(1, 60)
+    texts = {"ref": reference, "ref2": changed(reference, 0.2, 2), "base": changed(reference, 0.3, 3)}
+    texts |= {"better": changed(reference, 0.27, 4)} | {f"run{n}": changed(reference, 0.2 + n / 100, 4 + n) for n in (1, 2, 3)}
+    return {name: write(tmp_path / name, lines) for name, lines in texts.items()}
+
+
+def command(words: list[str], seed: int = 12345, stdin: bytes = b"") -> str:
+    """What a program that is a Python module says."""
+    environment = {**os.environ, "SACREBLEU_SEED": str(seed), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run([sys.executable, "-m", *words], input=stdin, capture_output=True, check=True, env=environment)
+    return done.stdout.decode()
+
+
+def sacrebleu(references: list[str], output: str, *options: str) -> Any:
+    """What the sacrebleu command says about an output, as JSON."""
+    return json.loads(command(["sacrebleu", *references, "-i", output, "-q", "-f", "json", "-w", "15", *options]))
+
+
+def scored(run: Run, *args: str) -> Any:
+    result = run("evaluate", *args, "--format", "json", "-q")
+    assert result.status == 0, result.err
+    return json.loads(result.out)
+
+
+def cells(report: Any, of_set: int = 0) -> dict[str, dict[str, Any]]:
+    return {system["name"]: system["scores"] for system in report["sets"][of_set]["systems"]}
+
+
+OPTIONS: dict[str, tuple[list[str], list[str]]] = {
+    "tokenized": ([], ["--tokenize", "none"]),
+    "13a": (["--tokenize", "13a"], ["--tokenize", "13a"]),
+    "char": (["--tokenize", "char"], ["--tokenize", "char"]),
+    "lowercase": (["--lowercase"], ["--tokenize", "none", "--lowercase", "--chrf-lowercase"]),
+}
+
+
+@pytest.mark.parametrize("references", [["ref"], ["ref", "ref2"]])
+@pytest.mark.parametrize(("ours", "theirs"), OPTIONS.values(), ids=OPTIONS)
+def test_scores_and_signatures_are_the_command_s(
+    run: Run, files: dict[str, str], references: list[str], ours: list[str], theirs: list[str]
+) -> None:
+    paths = [files[name] for name in references]
+    report = scored(run, "--set", "dev", ",".join(paths), f"base={files['base']}", *ours)
+    expected = sacrebleu(paths, files["base"], "-m", "bleu", "chrf", "ter", *theirs)
+    assert [score["name"] for score in expected] == ["BLEU", "chrF2", "TER"] == list(METRICS.values())
+    for score in expected:
+        assert cells(report)["base"][score["name"]]["mean"] == pytest.approx(score["score"], abs=1e-12)
+        assert report["sets"][0]["signatures"][score["name"]] == score["signature"]
+
+
+@pytest.mark.parametrize("seed", [12345, 7])
+def test_p_of_the_bootstrap_is_the_command_s(run: Run, files: dict[str, str], seed: int) -> None:
+    paths = [files[name] for name in ("base", "better", "run1")]
+    systems = [f"{name}={path}" for name, path in zip(("base", "better", "other"), paths, strict=True)]
+    found = cells(scored(run, "--set", "dev", files["ref"], *systems, "--seed", str(seed), "--samples", "300"))
+    options = ["-m", "bleu", "chrf", "ter", "--tokenize", "none", "--paired-bs", "--paired-bs-n", "300", "-f", "text", "-nc"]
+    shown = re.findall(r"\(p = ([0-9.]+)\)", command(["sacrebleu", files["ref"], "-i", *paths, *options], seed))
+    ours = [found[system][metric]["p_bootstrap"] for system in ("better", "other") for metric in METRICS.values()]
+    assert [f"{p:.4f}" for p in ours] == shown  # steps of 1/301: four decimals tell them apart
+    assert 1 / 301 < ours[0] < 1
+    assert "p_bootstrap" not in found["base"]["BLEU"]
+
+
+def test_p_of_the_randomization_is_near_sacrebleu_s(run: Run, files: dict[str, str]) -> None:
+    """Where many segments differ, ties are rare (but among TER's edits), and sacrebleu's p, which leaves them out, is near."""
+    paths = [files[name] for name in ("base", "better")]
+    found = cells(scored(run, "--set", "dev", files["ref"], f"a={paths[0]}", f"b={paths[1]}", "--metrics", "bleu,chrf"))["b"]
+    options = ["-m", "bleu", "chrf", "--tokenize", "none", "--paired-ar", "-f", "text", "-nc"]
+    shown = re.findall(r"\(p = ([0-9.]+)\)", command(["sacrebleu", files["ref"], "-i", *paths, *options]))
+    assert [cell["p_randomization"] for cell in found.values()] == pytest.approx([float(p) for p in shown], abs=0.015)
+
+
+def test_default_samples_are_sacrebleu_s() -> None:
+    assert {"bs": Settings().resamples, "ar": Settings().shuffles} == PairedTest._DEFAULT_SAMPLES
+
+
+def test_the_command_offers_what_the_library_has() -> None:
+    types = {option.name: option.type for option in evaluate_command.params}
+    assert types["tokenize"].choices == TOKENIZATIONS
+    assert set(TOKENIZATIONS) <= set(BLEU.TOKENIZERS)
+    assert types["form"].choices == FORMATS
+    assert types["metrics"].convert(",".join(METRICS), None, None) == tuple(METRICS)
+
+
+def test_the_seed_in_the_environment_is_as_it_was(run: Run, files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    args = ["--set", "dev", files["ref"], f"a={files['base']}", f"b={files['better']}", "--metrics", "bleu", *SAMPLES]
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    first = scored(run, *args)
+    assert "SACREBLEU_SEED" not in os.environ
+    monkeypatch.setenv("SACREBLEU_SEED", "99")
+    assert scored(run, *args) == first
+    assert os.environ["SACREBLEU_SEED"] == "99"
+
+
+def test_a_system_against_itself(run: Run, files: dict[str, str]) -> None:
+    """sacrebleu counts only differences larger than 0: p 1/201, which a reader takes for significant."""
+    lines = Path(files["base"]).read_text("utf-8").splitlines()
+    metric = BLEU(tokenize="none", references=[Path(files["ref"]).read_text("utf-8").splitlines()])
+    for kind in ("bs", "ar"):
+        _, scores = PairedTest([("a", lines), ("b", lines)], {"BLEU": metric}, None, kind, 200)()
+        assert scores["BLEU"][1].p_value == 1 / 201, "sacrebleu has changed: say so in randomization and _compare"
+    copy = Path(files["base"] + ".copy")
+    copy.write_text("\n".join(lines) + "\n", "utf-8")
+    found = cells(scored(run, "--set", "dev", files["ref"], f"a={files['base']}", f"b={copy}", *SAMPLES))
+    for cell in found["b"].values():
+        assert (cell["difference"], cell["p_bootstrap"], cell["p_randomization"]) == (0, 1, 1)
+
+
+def test_several_runs(run: Run, files: dict[str, str]) -> None:
+    runs = [files[f"run{n}"] for n in (1, 2, 3)]
+    args = ["--set", "dev", files["ref"], f"base={files['base']}", f"rnn={','.join(runs)}", f"one={files['better']}", *SAMPLES]
+    report = scored(run, *args)
+    found = cells(report)
+    for metric in METRICS.values():
+        alone = [sacrebleu([files["ref"]], path, "-m", metric[:4].lower(), "--tokenize", "none")["score"] for path in runs]
+        cell = found["rnn"][metric]
+        assert cell["runs"] == pytest.approx(alone, abs=1e-12)
+        assert cell["mean"] == pytest.approx(sum(alone) / 3)
+        assert cell["standard_deviation"] == pytest.approx(statistics.stdev(alone))
+        assert cell["difference"] == pytest.approx(cell["mean"] - found["base"][metric]["mean"])
+        assert cell["p_bootstrap"] is None
+        assert 0 < cell["p_randomization"] < 0.1
+        assert found["one"][metric]["p_bootstrap"] is not None, "one output against one"
+    assert scored(run, *args) == report
+    assert cells(scored(run, *args, "--seed", "8")) != found
+    swapped = cells(scored(run, *args, "--baseline", "rnn"))
+    assert swapped["one"]["BLEU"]["p_bootstrap"] is None
+    assert swapped["base"]["BLEU"]["difference"] == -found["rnn"]["BLEU"]["difference"]
+
+
+def test_detokenized_text_is_sacremoses_own(run: Run, files: dict[str, str], tmp_path: Path) -> None:
+    plain = {}
+    for name in ("ref", "base"):
+        text = command(["sacremoses", "-q", "-l", "fr", "detokenize"], stdin=Path(files[name]).read_bytes())
+        plain[name] = tmp_path / f"{name}.plain"
+        plain[name].write_text(text, "utf-8")
+    assert b"&apos;" not in plain["ref"].read_bytes()
+    report = scored(run, "--set", "dev", files["ref"], f"a={files['base']}", "--detokenize", "fr")
+    expected = sacrebleu([str(plain["ref"])], str(plain["base"]), "-m", "bleu", "chrf", "ter")
+    for score in expected:
+        assert cells(report)["a"][score["name"]]["mean"] == pytest.approx(score["score"], abs=1e-12)
+        assert report["sets"][0]["signatures"][score["name"]] == score["signature"]
+    assert "tok:13a" in report["sets"][0]["signatures"]["BLEU"]
+    assert report["text"].startswith("detokenized (fr), escapes undone, by sacremoses ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (Settings(), "none"),
+        (Settings(detokenize="fr"), "13a"),
+        (Settings(detokenize="zh"), "zh"),
+        (Settings(detokenize="ja"), "char"),
+        (Settings(detokenize="zh", tokenize="char"), "char"),
+        (Settings(tokenize="13a"), "13a"),
+    ],
+)
+def test_tokenization_fits_the_text(settings: Settings, expected: str) -> None:
+    assert settings.tokenization == expected
+
+
+def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores, bootstrap and randomization ask for the same statistics; TER's take seconds."""
+    extract, calls, done = BLEU._extract_corpus_statistics, [], []
+
+    def counted(self: BLEU, hypotheses: Any, references: Any) -> Any:
+        calls.append(hypotheses)
+        return extract(self, hypotheses, references)
+
+    monkeypatch.setattr(BLEU, "_extract_corpus_statistics", counted)
+    systems = {"a": (files["base"],), "b": (files["better"],), "c": (files["run1"], files["run2"])}
+    settings = Settings(metrics=("bleu",), resamples=20, shuffles=20)
+    evaluate([SetFiles("dev", (files["ref"],), systems)], settings, lambda: done.append(1))
+    assert (len(calls), len(done)) == (4, 4)
+
+
+def test_cells() -> None:
+    assert Cell((1.0,)).deviation is None
+    cell = Cell((1.0, 2.0, 6.0))
+    assert (cell.mean, cell.deviation) == (3.0, pytest.approx(7**0.5))
+
+
+# ---- what is printed
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny files whose scores are known beforehand."""
+    monkeypatch.chdir(tmp_path)
+    right, wrong = "a b c d e", "a b c d f"
+    for name, lines in {
+        "ref": [right] * 4, "all": [right] * 4, "half": [right, right, wrong, wrong], "none": ["x"] * 4, "long": [right] * 5,
+    }.items():  # fmt: skip
+        Path(name).write_text("".join(line + "\n" for line in lines))
+
+
+SETS = ["--set", "dev", "ref", "base=half", "a|b=all", "--set", "test", "ref,all", "a|b=all,half", "other=none"]
+
+TEXT = """\
+               dev                     test
+system      TER    BLEU              TER           BLEU
+base      10.00   83.76
+a|b        0.00  100.00      5.00 ± 7.07  91.88 ± 11.48
+other                      100.00          0.00
+
+                                      dev
+against base                        TER    BLEU
+a|b           difference         -10.00  +16.24
+              p bootstrap         0.050   0.050
+              p randomization     0.517   0.517
+
+dev              4 segments, 1 reference
+test             4 segments, 2 references
+TER, dev         nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
+TER, test        nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
+BLEU, dev        nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V
+BLEU, test       nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V
+text             as it is
+±                mean and standard deviation of tuning runs: a|b 2 on test
+p bootstrap      sacrebleu's paired bootstrap, 200 resamples, seed 12345
+p randomization  approximate randomization (Clark et al. 2011), 200 shuffles, seed 12345
+"""
+
+MARKDOWN = """\
+| system | test BLEU |
+| :----- | --------: |
+| a\\|b   |     83.76 |
+| other  |      0.00 |
+
+| against other |                 | test BLEU |
+| :------------ | :-------------- | --------: |
+| a\\|b          | difference      |    +83.76 |
+|               | p bootstrap     |     0.005 |
+|               | p randomization |     0.149 |
+
+- test: 4 segments, 1 reference
+- BLEU: `nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:V`
+- text: as it is
+- p bootstrap: sacrebleu's paired bootstrap, 200 resamples, seed 9
+- p randomization: approximate randomization (Clark et al. 2011), 200 shuffles, seed 9
+"""
+
+
+def without_version(out: bytes) -> str:
+    return re.sub(r"version:[0-9.]+", "version:V", out.decode())
+
+
+@pytest.mark.usefixtures("layout")
+def test_text_to_the_letter(run: Run) -> None:
+    result = run("evaluate", *SETS, "--metrics", "ter,bleu", *SAMPLES)
+    assert (result.status, result.err) == (0, "")
+    assert without_version(result.out) == TEXT
+
+
+@pytest.mark.usefixtures("layout")
+def test_markdown_to_the_letter(run: Run) -> None:
+    sets = ["--set", "test", "ref", "a|b=half", "other=none"]
+    options = ["--baseline", "other", "--metrics", "bleu", "--lowercase", "--tokenize", "13a", "--seed", "9"]
+    result = run("evaluate", "--format", "markdown", *options, *sets, *SAMPLES)
+    assert (result.status, result.err) == (0, "")
+    assert without_version(result.out) == MARKDOWN
+
+
+@pytest.mark.usefixtures("layout")
+def test_one_system_alone_is_compared_with_nothing(run: Run) -> None:
+    result = run("evaluate", "--set", "a long name", "ref", "a=half", "--metrics", "bleu")
+    assert result.out.decode().splitlines()[:4] == [
+        "          a long name",
+        "system           BLEU",
+        "a               83.76",
+        "",
+    ]
+    assert b"against" not in result.out
+    assert b"p bootstrap" not in result.out
+
+
+@pytest.mark.usefixtures("layout")
+def test_standard_input_compressed_files_and_the_seed_s_place(run: Run) -> None:
+    expected = run("evaluate", "--set", "dev", "ref", "a=half", "b=all", *SAMPLES)
+    Path("ref.gz").write_bytes(gzip.compress(Path("ref").read_bytes()))
+    for args in (["--set=dev", "ref.gz", "a=-", "b=all", *SAMPLES], [*SAMPLES, "--set", "dev", "ref.gz", "a=-", "b=all"]):
+        assert run("evaluate", *args, stdin=Path("half").read_bytes()) == expected
+
+
+USAGE = {
+    "no set": ([], "Error: Missing option '--set'."),
+    "an unknown option": (["--set", "dev", "ref", "a=all", "--sample", "3"], "Error: No such option"),
+    "words behind another option": (
+        ["--set", "dev", "ref", "-q", "a=all"],
+        "Error: Invalid value for '--set': set 'dev' has no",
+    ),
+    "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
+    "an empty set": (["--set"], "Error: Invalid value for '--set': a set without a name; a set is NAME REF SYSTEM=OUT"),
+    "no system": (["--set", "dev", "ref", "all"], "Error: Invalid value for '--set': 'all' in set 'dev' is no SYSTEM=OUT"),
+    "metric": (["--set", "dev", "ref", "a=all", "--metrics", "bleu,meteor"], "'meteor' is no metric; write bleu, chrf, ter"),
+    "seed 0": (["--set", "dev", "ref", "a=all", "--seed", "0"], "0 is not in the range x>=1"),
+    "samples 0": (["--set", "dev", "ref", "a=all", "--samples", "0"], "0 is not in the range x>=1"),
+    "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give every"),
+    "baseline": (["--set", "d", "ref", "a=all", "--baseline", "b"], "error: no system is called 'b'; --baseline is one of: a"),
+    "language": (["--set", "d", "ref", "a=all", "--detokenize", "French"], "error: 'French' is no language code; write, say,"),
+}
+
+
+@pytest.mark.usefixtures("layout")
+@pytest.mark.parametrize(("args", "text"), USAGE.values(), ids=USAGE)
+def test_wrong_usage(run: Run, args: list[str], text: str) -> None:
+    result = run("evaluate", *args)
+    assert (result.status, result.out) == (2, b"")
+    assert text in result.last_line
+
+
+@pytest.mark.usefixtures("layout")
+def test_files_of_other_lengths(run: Run) -> None:
+    hint = "outputs and references have a line for every segment, in the same order"
+    for args, text in (
+        (["ref", "a=all,long"], "long: 5 lines where ref has 4"),
+        (["ref,long", "a=all"], "long: 5 lines where ref has 4"),
+        (["long", "a=-"], "<stdin>: 1 lines where long has 5"),
+    ):
+        assert run("evaluate", "--set", "d", *args, stdin=b"x") == (1, b"", f"phrase-rescore: error: {text}; {hint}\n")
+
+
+ESCAPED, PLAIN = b"l&apos; eau .\n", b"l'eau.\n"
+UNDO = "Moses' escapes stand in the text and chrF counts six characters for &apos;; --detokenize LANG undoes them"
+MIXED = "the reference has Moses' escapes and it has none (ref); --detokenize LANG makes both plain text"
+WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {
+    "escapes": (ESCAPED, ESCAPED, [], [f"ref: {UNDO}"]),
+    "escapes without chrF": (ESCAPED, ESCAPED, ["--metrics", "bleu,ter"], []),
+    "detokenized": (ESCAPED, PLAIN, ["--detokenize", "fr"], []),
+    "plain output": (ESCAPED, PLAIN, [], [f"out: {MIXED}", f"ref: {UNDO}"]),
+    "13a of tokenized": (b"oui .\n", b"oui .\n", ["--tokenize", "13a"],
+        ["ref: tokenized text, which BLEU tokenizes again (13a); write --tokenize none or --detokenize LANG"]),
+    "none of plain": (PLAIN, PLAIN, [],
+        ["ref: no tokenized text, and BLEU takes what stands between blanks for words; write --tokenize 13a"]),
+    "none of plain, without BLEU": (PLAIN, PLAIN, ["--metrics", "chrf"], []),
+    "13a of plain": (PLAIN, PLAIN, ["--tokenize", "13a"], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reference", "output", "options", "warnings"), WARNINGS.values(), ids=WARNINGS)
+def test_warnings(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: bytes, output: bytes, options: list[str],
+    warnings: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("ref").write_bytes(reference)
+    Path("out").write_bytes(output)
+    result = run("evaluate", "-q", "--set", "dev", "ref", "a=out", *options)
+    assert (result.status, result.err) == (0, "".join(f"phrase-rescore: warning: {warning}\n" for warning in warnings))
+
+
+@pytest.mark.usefixtures("layout")
+def test_a_warning_about_several_files_is_one(run: Run) -> None:
+    for name in ("one", "two"):
+        Path(name).write_bytes(ESCAPED)
+    result = run("evaluate", "--set", "a", "one", "x=one", "--set", "b", "two", "x=two")
+    assert result.err == f"phrase-rescore: warning: one, two: {UNDO}\n"
+
+
+# ---- real outputs
+
+
+def n_best(path: Path) -> list[list[str]]:
+    """The translations of each segment, best first, of a Moses n-best list."""
+    lists: dict[int, list[str]] = {}
+    with gzip.open(path, "rb") as stream:
+        for row in stream.read().decode().split("\n")[:-1]:
+            number, surface = split_fields(row.encode(), 2)[:2]
+            lists.setdefault(int(number), []).append(surface.decode().strip())
+    return [lists[number] for number in range(len(lists))]
+
+
+def test_real_outputs(run: Run, shared_data: Path, tmp_path: Path) -> None:
+    """1-best, best and worst by sentence BLEU of an n-best list, and a whole dev set."""
+    lists = n_best(shared_data / "nbest.50x100.gz")
+    reference = (shared_data / "dev.fr").read_text("utf-8").split("\n")[: len(lists)]
+    sentence = BLEU(tokenize="none", effective_order=True)
+
+    def score(pair: tuple[str, str]) -> float:
+        return sentence.sentence_score(pair[0], [pair[1]]).score
+
+    pairs = [[(text, line) for text in texts] for texts, line in zip(lists, reference, strict=True)]
+    chosen = {"ref": reference, "1-best": [texts[0] for texts in lists]}
+    chosen |= {"oracle": [max(of, key=score)[0] for of in pairs], "worst": [min(of, key=score)[0] for of in pairs]}
+    paths = {name: tmp_path / name for name in chosen}
+    for name, lines in chosen.items():
+        paths[name].write_text("\n".join(lines) + "\n", "utf-8")
+    systems = ("1-best", "oracle", "worst")
+    first = ["--set", "first50", paths["ref"], *(f"{name}={paths[name]}" for name in systems)]
+    dev = ["--set", "dev", shared_data / "dev.fr", f"baseline={shared_data / 'dev.baseline.out'}"]
+    report = scored(run, *map(str, [*first, *dev]))
+    for of_set, reference_path, outputs in (
+        (0, paths["ref"], {name: paths[name] for name in systems}),
+        (1, shared_data / "dev.fr", {"baseline": shared_data / "dev.baseline.out"}),
+    ):
+        for name, path in outputs.items():
+            for score_ in sacrebleu([str(reference_path)], str(path), "-m", "bleu", "chrf", "ter", "--tokenize", "none"):
+                assert cells(report, of_set)[name][score_["name"]]["mean"] == pytest.approx(score_["score"], abs=1e-12)
+                assert report["sets"][of_set]["signatures"][score_["name"]] == score_["signature"]
+    found = cells(report)
+    for metric, sign in (("BLEU", 1), ("TER", -1)):
+        assert sign * found["worst"][metric]["difference"] < 0 < sign * found["oracle"][metric]["difference"]
+    assert max(found[name]["BLEU"][p] for name in ("oracle", "worst") for p in ("p_bootstrap", "p_randomization")) < 0.01

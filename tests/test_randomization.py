@@ -1,0 +1,111 @@
+"""Stratified approximate randomization against every shuffle there is, and against sacrebleu where it has a word on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import _paired_ar_test
+
+from phrase_rescore import randomization
+from phrase_rescore.randomization import randomization_p_values
+
+
+def ratio(sums: list[float]) -> float:
+    """A score that is no sum of its segments' scores."""
+    return 100 * sums[0] / sums[1]
+
+
+def square(sums: list[float]) -> float:
+    return sums[0] ** 2 / 100
+
+
+def exact_p(a: np.ndarray, b: np.ndarray, score: Callable[[list[float]], float]) -> float:
+    """The share of all shuffles whose difference is at least the observed one."""
+    outputs = np.concatenate([a, b]).tolist()
+    orders = list(permutations(range(len(outputs))))
+    width = len(outputs[0][0])
+
+    def difference(assigned: tuple[tuple[int, ...], ...]) -> float:
+        scores = [
+            score([sum(outputs[order[run]][segment][i] for segment, order in enumerate(assigned)) for i in range(width)])
+            for run in range(len(outputs))
+        ]
+        return abs(sum(scores[: len(a)]) / len(a) - sum(scores[len(a) :]) / len(b))
+
+    every = [difference(assigned) for assigned in product(orders, repeat=a.shape[1])]
+    observed = difference((orders[0],) * a.shape[1])
+    return sum(found >= observed - 1e-9 for found in every) / len(every)
+
+
+@pytest.mark.parametrize(("runs", "segments"), [((1, 1), 6), ((2, 1), 4), ((1, 2), 3), ((2, 2), 3)])
+def test_p_is_the_share_of_all_shuffles(runs: tuple[int, int], segments: int) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        a, b = (rng.integers(1, 30, (n, segments, 2)).astype(float) for n in runs)
+        samples = 20_000
+        found = randomization_p_values([a, a[..., :1]], [b, b[..., :1]], [ratio, square], samples, seed=1)
+        for p, expected in zip(found, (exact_p(a, b, ratio), exact_p(a[..., :1], b[..., :1], square)), strict=True):
+            assert p == pytest.approx(expected, abs=4.5 * np.sqrt(expected * (1 - expected) / samples) + 1e-4)
+
+
+def test_ties_count_whatever_the_rounding() -> None:
+    """Where all outputs of a segment are one, every shuffle ties with what was observed."""
+    rng = np.random.default_rng(0)
+    a = np.repeat(rng.random((1, 50, 2)), 3, axis=0) / 3
+    assert randomization_p_values([a], [a[:2]], [ratio], 500, seed=1) == [1.0]
+
+
+def test_one_segment_is_no_evidence() -> None:
+    """Whichever way its outputs go, the difference stays. sacrebleu counts only larger ones: p would be 1/1000."""
+    a = np.random.default_rng(0).integers(1, 30, (1, 100, 2)).astype(float)
+    b = a.copy()
+    b[0, 7, 0] += 5
+    assert randomization_p_values([a], [b], [ratio], 999, seed=1) == [1.0]
+
+
+def test_a_difference_that_no_shuffle_reaches() -> None:
+    a, b = np.zeros((2, 40, 1)), np.ones((3, 40, 1))
+    assert randomization_p_values([a], [b], [square], 199, seed=1) == [1 / 200]
+
+
+def test_the_seed_and_nothing_else_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(1, 30, (3, 20, 2)).astype(float), rng.integers(1, 30, (2, 20, 2)).astype(float)
+
+    def p(seed: int) -> list[float]:
+        return randomization_p_values([a], [b], [ratio], 999, seed)
+
+    first = p(1)
+    assert p(1) == first != p(2)
+    monkeypatch.setattr(randomization, "_ROOM", 700)  # 7 trials at a time
+    assert p(1) == first
+
+
+def test_p_of_systems_that_are_the_same_is_as_often_small_as_it_says() -> None:
+    small = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        a, b = rng.integers(1, 30, (2, 15, 2)).astype(float), rng.integers(1, 30, (3, 15, 2)).astype(float)
+        small += randomization_p_values([a], [b], [ratio], 99, seed)[0] <= 0.2
+    assert 40 <= small <= 82  # 60 on average, standard deviation 7
+
+
+def test_one_run_each_is_sacrebleu_s_paired_test() -> None:
+    rng = np.random.default_rng(8)
+    words = ["a", "b", "c", "d"]
+    reference = [" ".join(rng.choice(words, 12)) for _ in range(60)]
+    outputs = [
+        [" ".join(w if rng.random() > noise else "x" for w in line.split()) for line in reference] for noise in (0.2, 0.25)
+    ]
+    metric = BLEU(tokenize="none", references=[reference])
+    statistics = [metric._extract_corpus_statistics(output, None) for output in outputs]
+    info = {"BLEU": (statistics[0], metric._aggregate_and_compute(statistics[0]))}
+    expected = _paired_ar_test(info, "b", outputs[1], None, {"BLEU": metric}, 10_000, seed=1)[1]["BLEU"].p_value
+    a, b = (np.array([output], float) for output in statistics)
+    [found] = randomization_p_values([a], [b], [lambda sums: metric._compute_score_from_stats(sums).score], 10_000, seed=1)
+    assert 0.01 < expected < 0.5
+    assert found == pytest.approx(expected, abs=0.02)

@@ -1,0 +1,99 @@
+"""The words of a set and the lines of its files."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.segments import Look, SetFiles, check_sets, look, mismatch, read_segments
+
+USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
+
+
+def test_a_set() -> None:
+    found = SetFiles.parse(["dev", "ref1,ref2", "baseline=a", "x=y=b,c", "-=-"])
+    assert found == SetFiles("dev", ("ref1", "ref2"), {"baseline": ("a",), "x": ("y=b", "c"), "-": ("-",)})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], f"a set without a name; {USAGE}"),
+        (["dev"], f"set 'dev' has no reference; {USAGE}"),
+        (["dev", "ref"], f"set 'dev' has no outputs; {USAGE}"),
+        (["dev", "a=out"], f"'a=out' stands where the reference of set 'dev' should; {USAGE}"),
+        (["dev", "a=out", "b=out"], f"'a=out' stands where the reference of set 'dev' should; {USAGE}"),
+        (["dev", "ref", "out"], "'out' in set 'dev' is no SYSTEM=OUT; several references are REF,REF"),
+        (["dev", "ref", "=out"], "'=out' in set 'dev' is no SYSTEM=OUT; several references are REF,REF"),
+        (["dev", "ref", "a="], "'a=' in set 'dev' names an empty file name"),
+        (["dev", "ref", "a=x,,y"], "'a=x,,y' in set 'dev' names an empty file name"),
+        (["dev", "ref,", "a=x"], "'ref,' in set 'dev' names an empty file name"),
+        (["dev", "ref", "a=x,x"], "'a=x,x' in set 'dev' names x twice"),
+        (["dev", "ref", "a=x", "a=y"], "'a' twice in set 'dev'; outputs of several tuning runs are a=OUT,OUT"),
+    ],
+)
+def test_what_is_no_set(words: list[str], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        SetFiles.parse(words)
+    assert str(caught.value) == message
+
+
+def test_a_reference_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
+    reference = tmp_path / "a=b"
+    reference.write_text("x\n")
+    assert SetFiles.parse(["dev", str(reference), "a=out"]).references == (str(reference),)
+
+
+def test_sets_together() -> None:
+    dev = SetFiles.parse(["dev", "ref", "a=x"])
+    check_sets([dev, SetFiles.parse(["test", "ref", "a=x"])])
+    with pytest.raises(OptionError, match="two sets are called 'dev'; give every set a name of its own"):
+        check_sets([dev, dev])
+    with pytest.raises(OptionError, match="'-', standard input, can be read once; name files for the rest"):
+        check_sets([SetFiles.parse(["dev", "ref", "a=-"]), SetFiles.parse(["test", "ref", "a=-"])])
+
+
+def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:
+    """U+2028, U+0085 and form feeds stand in Moses' text; Windows' line ends and the decoder's last blank go."""
+    path = tmp_path / "text.gz"
+    path.write_bytes(gzip.compress("a\u2028b\x85c \r\n\n  été\x0cd".encode()))
+    assert read_segments(str(path)) == ("a\u2028b\x85c", "", "  été\x0cd")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "{}: an empty file; a line for every segment is needed"),
+        (b"ok\n" + b"x" * 30 + b"\xe9t\n", "{}:2: '" + "x" * 20 + "\\xe9t' is not UTF-8; convert the file with iconv -t UTF-8"),
+    ],
+)
+def test_files_that_are_no_text(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read_segments(str(path))
+    assert str(caught.value) == message.format(path)
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        (("oui",), Look(None, None)),
+        (("c&apos; est .",), Look(True, True)),
+        (("c'est.", "oui ?"), Look(False, False)),  # in French a blank stands there anyway
+        (("c'est .", "oui."), Look(False, None)),
+        (("attends...", "non !"), Look(None, None)),
+    ],
+)
+def test_looks(segments: tuple[str, ...], expected: Look) -> None:
+    assert look(segments) == expected
+
+
+def test_texts_that_do_not_go_together() -> None:
+    assert mismatch(Look(None, True), Look(True, None)) is None
+    assert mismatch(Look(False, True), Look(True, True)) == "it has Moses' escapes and the reference has none"
+    assert mismatch(Look(True, True), Look(False, True)) == "the reference has Moses' escapes and it has none"
+    assert mismatch(Look(True, True), Look(True, False)) == "the reference is tokenized and it is not"
