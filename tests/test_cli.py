@@ -43,7 +43,7 @@ def test_every_command_has_help(run: Run, command: str) -> None:
     result = run(command, "--help")
     text = result.out.decode()
     assert (result.status, result.err) == (0, "")
-    assert text.startswith(f"Usage: phrase-rescore {command} [OPTIONS] ")
+    assert text.startswith(f"Usage: phrase-rescore {command} [OPTIONS]")
     assert f"\n  phrase-rescore {command} " in text, "an example"
     for line in text.splitlines():
         if " | " in line and "phrase-rescore" in line:

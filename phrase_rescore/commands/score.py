@@ -31,6 +31,7 @@ def command(
     model. An inverse model gives log p(source | target) and counts source words.
 
     \b
+    phrase-rescore score < pairs.tsv
     set -o pipefail; echo 'search ||| rechercher' | phrase-rescore score --per-word
 
     Phrases are tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
