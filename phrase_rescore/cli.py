@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "train",
     "annotate": "annotate",
     "strip": "strip",
+    "info": "info",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
 

@@ -12,7 +12,8 @@ ORDER = [
     "word_table", "vocabulary", "pairs", "pair_sorting", "pair_store", "permutation", "prefix_trees", "gathered", "products",
     "cells", "softmax", "model", "checkpoint", "warm_start", "ranks", "gradients", "training_state", "training",
     "phrase_pair_task", "final_pass", "training_options", "pair_preparation", "model_training", "curves", "scoring",
-    "vocabulary_fit", "annotator", "pipeline", "own_columns", "annotation", "stripping", "commands", "cli", "__main__",
+    "vocabulary_fit", "annotator", "pipeline", "own_columns", "annotation", "table_faults", "distinct_sample",
+    "table_statistics", "table_survey", "survey_report", "model_report", "stripping", "commands", "cli", "__main__",
 ]  # fmt: skip
 
 HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib"}
