@@ -130,6 +130,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "annotate": ["-m", model_dir, "-o", tmp_path / "out"],
         "strip": ["--columns", 1, "-o", tmp_path / "out"],
         "curves": ["-o", tmp_path / "out.png"],
+        "info": [],
     }
     text = f"phrase-rescore: error: {missing}: No such file or directory\n"
     assert run(command, missing, *args[command]) == (1, b"", text)
