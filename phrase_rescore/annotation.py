@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +16,8 @@ from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, For
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.factors import select_factor
-from phrase_rescore.fields import words
 from phrase_rescore.fileio import Block, SideFile, atomic_output, count_rows, display_name, open_input, read_blocks
+from phrase_rescore.own_columns import looks_annotated, sidecar_path
 from phrase_rescore.phrase_table import TableRow, parse_row
 from phrase_rescore.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order, table_output
 from phrase_rescore.runtime import no_cycle_collection
@@ -39,7 +38,7 @@ class Files:
 
     @property
     def columns_path(self) -> str | None:
-        return self.columns_json or (None if self.out == "-" else f"{self.out}.columns.json")
+        return self.columns_json or (None if self.out == "-" else sidecar_path(self.out))
 
     @property
     def dropped_path(self) -> str:
@@ -87,20 +86,6 @@ class Summary:
         lines.append(f"scored {self.how}")
         signatures = (f"model: {model.signature}" for model in self.models)
         return [*lines, *(f"warning: {warning}" for warning in self.warnings), *signatures]
-
-
-def _looks_annotated(rows: list[TableRow]) -> bool:
-    """Whether the last two columns of all rows are a probability and exp(a count), or their logarithms."""
-    pairs = [tuple(map(float, words(row.fields[2].strip())[-2:])) for row in rows if row.n_scores > 2]
-
-    def is_count(x: float) -> bool:
-        n = round(math.log(x)) if 1 <= x < 1e39 else -1
-        return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is none of ours
-
-    as_exp = all(0 < p <= 1 and is_count(n) for p, n in pairs)
-    as_log = all(p <= 0 and n >= 0 and n.is_integer() for p, n in pairs)
-    telling = rows[0].n_scores > 4 or any(n not in (0.0, 1.0) for _, n in pairs)  # four plain scores may all be 1
-    return len(pairs) == len(rows) > 0 and (as_exp or as_log) and telling
 
 
 def _valid_rows(block: Block, limit: int) -> Iterator[TableRow]:
@@ -235,7 +220,7 @@ def annotate(
             raise OptionError(f"--replace {form.replace}: {table} has only {n_scores} scores, and at least one must stay")
         annotator = Annotator(table, models, n_scores, form, compute)
         run = _Run(files, annotator, strict, warn)
-        if not form.replace and _looks_annotated(first):
+        if not form.replace and looks_annotated(first):
             message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
             run.warnings.append(message)
             warn(message)

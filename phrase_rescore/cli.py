@@ -22,6 +22,7 @@ COMMANDS = {
     "moses-ini": "moses_ini",
     "evaluate": "evaluate",
     "score": "score",
+    "info": "info",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
 

@@ -82,7 +82,7 @@ READERS: dict[str, Callable[[], RowReader]] = {
 }
 
 
-def _row_format(row: bytes) -> str | None:
+def row_format(row: bytes) -> str | None:
     """What a row looks like: table, extract, tsv, half (a half table), or None."""
     fields = split_fields(row.rstrip(b"\r\n"))
     if len(fields) < 3:
@@ -99,7 +99,7 @@ def detect_format(path: str, first_rows: list[bytes]) -> str:
 
     Raises InputError when none fits, or when they are those of a half table.
     """
-    votes = [form for form in map(_row_format, first_rows) if form]
+    votes = [form for form in map(row_format, first_rows) if form]
     if not votes:
         found = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
         raise InputError(path, f"{found} begins no phrase table, extract file or two-column TSV", "say which by --format", 1)

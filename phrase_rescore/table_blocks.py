@@ -82,13 +82,39 @@ def _has_non_terminal(phrases: Sequence[bytes]) -> bool:
     return _NON_TERMINAL.search(b"\n".join(phrases)) is not None
 
 
-def _cut(data: bytes, starts: Positions, ends: Positions) -> list[bytes]:
+def cut(data: bytes, starts: Positions, ends: Positions) -> list[bytes]:
+    """``data[start:end]`` of every start and end."""
     return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _at_once(block: Block, n_scores: int, factors: Collection[Factors]) -> TableBlock | None:
-    """The block if all its rows are valid and plainly laid out, with or without fields after the scores; else None."""
-    data, chars = block.data, np.frombuffer(block.data, np.uint8)
+@dataclass(frozen=True)
+class PlainRows:
+    """Valid rows that are plainly laid out, and where in their bytes every field begins and ends."""
+
+    data: bytes
+    starts: Positions  # of rows, (rows,)
+    ends: Positions  # of rows, without their newlines, (rows,)
+    separators: Positions  # where ``|||`` stands, also those that overlap in ``||||``, of all rows
+    first_separator: Positions  # the index in ``separators`` of every row's first, (rows,)
+    n_separators: Positions  # (rows,), 2 or more
+    score_starts: Positions  # (rows,)
+    score_ends: Positions
+    src: list[bytes]  # words between single blanks
+    tgt: list[bytes]
+    scores: list[bytes]
+
+    def write(self, drop: int, append: Sequence[bytes]) -> bytes:
+        """The rows as ``with_scores`` makes them, with newlines."""
+        kept_ends = self.score_ends
+        if drop:
+            kept_ends = self.score_starts + np.array([len(kept.rsplit(b" ", drop)[0]) for kept in self.scores])
+        between = cut(self.data, np.append(0, self.score_ends[:-1]), kept_ends)  # a row's end and the next one's beginning
+        return b"".join((*chain.from_iterable(zip(between, append, strict=True)), self.data[self.score_ends[-1] :]))
+
+
+def plain_rows(data: bytes, n_scores: int) -> PlainRows | None:
+    """The rows of a block, with or without fields after the scores; None unless all are valid and plainly laid out."""
+    chars = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(chars == _NEWLINE)
     if not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
@@ -110,21 +136,20 @@ def _at_once(block: Block, n_scores: int, factors: Collection[Factors]) -> Table
     odd = np.flatnonzero((blanks[:-1] & blanks[1:]) | (chars[:-1] == _TAB))  # doubled blanks, tabs: no harm after the scores
     if len(odd) and (odd < score_ends[np.searchsorted(starts, odd, "right") - 1]).any():
         return None
-    src, tgt = _cut(data, starts, src_ends), _cut(data, tgt_starts, tgt_ends)
-    scores = _cut(data, score_starts, score_ends)
+    src, tgt = cut(data, starts, src_ends), cut(data, tgt_starts, tgt_ends)
+    scores = cut(data, score_starts, score_ends)
     if not _are_scores(b"\n".join(scores), n_scores) or (b"]" in data and (_has_non_terminal(src) or _has_non_terminal(tgt))):
         return None
-    if not all(have_factor(src, of_src) and have_factor(tgt, of_tgt) for of_src, of_tgt in factors):
+    return PlainRows(data, starts, ends, separators, first, found, score_starts, score_ends, src, tgt, scores)
+
+
+def _at_once(block: Block, n_scores: int, factors: Collection[Factors]) -> TableBlock | None:
+    rows = plain_rows(block.data, n_scores)
+    if rows is None:
         return None
-
-    def write(drop: int, append: Sequence[bytes]) -> bytes:
-        kept_ends = score_ends
-        if drop:
-            kept_ends = score_starts + np.array([len(kept.rsplit(b" ", drop)[0]) for kept in scores])
-        between = _cut(data, np.append(0, score_ends[:-1]), kept_ends)  # one row's end and the next one's beginning
-        return b"".join((*chain.from_iterable(zip(between, append, strict=True)), data[score_ends[-1] :]))
-
-    return TableBlock(range(block.first_row, block.first_row + len(starts)), src, tgt, write)
+    if not all(have_factor(rows.src, of_src) and have_factor(rows.tgt, of_tgt) for of_src, of_tgt in factors):
+        return None
+    return TableBlock(range(block.first_row, block.first_row + len(rows.src)), rows.src, rows.tgt, rows.write)
 
 
 def _by_rows(block: Block, n_scores: int, factors: Collection[Factors], fix_blanks: bool) -> TableBlock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import islice
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.fields import BLANKS_AND_CR, words
 from phrase_rescore.fileio import display_name, open_input, open_plain
+from phrase_rescore.own_columns import read_sidecar, sidecar_path
 from phrase_rescore.phrase_table import parse_row
 
 FIRST_ROWS = 10_000
@@ -32,19 +32,12 @@ class Column(NamedTuple):
         return self.low >= 1 and (added or self.high > 1)
 
 
-def _sidecar(table: str, n_columns: int) -> dict[int, str]:
-    """The features that ``TABLE.columns.json`` names, by number of the column from 1; none without such a file."""
-    path = f"{table}.columns.json"
-    if table == "-" or not os.path.isfile(path):
-        return {}
-    hint = "delete it, or annotate the table again"
-    with open_plain(path) as stream:
-        try:
-            features = {int(c["column"]): str(c["feature"]) for c in json.load(stream)["columns"]}
-        except (ValueError, TypeError, KeyError):
-            raise InputError(path, "not what annotate writes about a table", hint) from None
+def _features(table: str, n_columns: int) -> dict[int, str]:
+    """The features that the sidecar names, by number of the column from 1; none without one."""
+    features = {column.column: column.feature for column in read_sidecar(table) or ()}
     if beyond := [number for number in features if not 1 <= number <= n_columns]:
-        raise InputError(path, f"column {beyond[0]} of a table that has {n_columns}", hint)
+        found = f"column {beyond[0]} of a table that has {n_columns}"
+        raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
     return features
 
 
@@ -75,7 +68,7 @@ def read_columns(table: str) -> list[Column]:
             high = [*map(max, high or values, values)]
     if not low:
         raise InputError(name, "is empty", "pass a phrase table")
-    features = _sidecar(table, len(low))
+    features = _features(table, len(low))
     return [Column(*ends, features.get(number, "")) for number, ends in enumerate(zip(low, high, strict=True), 1)]
 
 

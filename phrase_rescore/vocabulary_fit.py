@@ -1,9 +1,10 @@
-"""Do a model and a table go together? Told by the unknown words of the table's first rows."""
+"""Do a model and a table go together? Told by words of the table that the model does not know."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from phrase_rescore.errors import shown
 from phrase_rescore.vocabulary import UNK, Vocabulary
@@ -86,3 +87,23 @@ def fit_warnings(
             f"commonest: {commonest}" + (f"; likely cause: {cause}" if cause else "")
         )
     return warnings
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many words of one side of a table a model knows."""
+
+    tokens: int
+    known_tokens: int
+    types: int
+    known_types: int
+
+
+def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None = None) -> Coverage:
+    """Of words and how often each stands; ``factor``: which part of a word between bars is read, None: all of it."""
+    if factor is not None:
+        whole, counts = counts, Counter()
+        for word, n in whole.items():
+            counts[b"".join(word.split(b"|")[factor : factor + 1])] += n
+    known = [n for word, n in counts.items() if word in vocab.ids]
+    return Coverage(counts.total(), sum(known), len(counts), len(known))

@@ -458,7 +458,8 @@ def test_columns_by_their_sidecar(table: Path) -> None:
     table.write_bytes(gzip.compress(b"a ||| b ||| 0.5 0.5 0.5 0.5 1 1 2\n"))
     features = [(5, "log_prob"), (6, "unknown_words")]
     sidecar = Path(f"{table}.columns.json")
-    sidecar.write_text(json.dumps({"columns": [{"column": n, "feature": feature} for n, feature in features]}))
+    listed = [{"column": n, "feature": feature, "model": "", "unit": ""} for n, feature in features]
+    sidecar.write_text(json.dumps({"format_version": 1, "columns": listed}))
     columns = read_columns(str(table))
     assert [column.feature for column in columns] == ["", "", "", "", "log_prob", "unknown_words", ""]
     assert new_weights("small", columns[4:]) == [b"0.01", b"-0.01", b"-0.01"]
@@ -475,17 +476,20 @@ def test_annotate_writes_a_sidecar_that_is_read(run: Run, model_dir: str, tmp_pa
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("{", "not what annotate writes about a table"),
-        ("[]", "not what annotate writes about a table"),
-        ('{"columns": [{"column": 5}]}', "not what annotate writes about a table"),
-        ('{"columns": [{"column": 7, "feature": "log_prob"}]}', "column 7 of a table that has 6"),
+        ("{", "is no list of columns that annotate wrote"),
+        ("[]", "is no list of columns that annotate wrote"),
+        ('{"columns": [{"column": 5}]}', "is no list of columns that annotate wrote"),
+        (
+            '{"format_version": 1, "columns": [{"column": 7, "feature": "log_prob", "model": "", "unit": ""}]}',
+            "column 7 of a table that has 6",
+        ),
     ],
 )
 def test_sidecars_that_are_refused(table: Path, text: str, found: str) -> None:
     Path(f"{table}.columns.json").write_text(text)
     with pytest.raises(InputError) as error:
         read_columns(str(table))
-    assert str(error.value) == f"{table}.columns.json: {found}; delete it, or annotate the table again"
+    assert str(error.value) == f"{table}.columns.json: {found}; remove it, or annotate the table again"
 
 
 def test_only_the_first_rows_are_read(tmp_path: Path) -> None:

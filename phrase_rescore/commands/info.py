@@ -1,0 +1,73 @@
+"""``phrase-rescore info``: options to one library call."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from phrase_rescore.commands.options import quiet_option
+
+
+@click.command(short_help="What a phrase table or a model holds.")
+@click.argument("path", metavar="TABLE|MODEL_DIR")
+@click.option("-m", "--model", "model_dir", metavar="MODEL_DIR", help="Tell how many of the table's words this model knows.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if some Moses program would mishandle a row.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@quiet_option
+def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
+    """Tell what is in TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of
+    ours; and which rows some Moses program would mishandle, and how. Of MODEL_DIR: its signature, sizes, training, losses.
+
+    \b
+    phrase-rescore info phrase-table.gz
+    phrase-rescore info phrase-table.gz -m phrase-rescore-model
+    phrase-rescore info phrase-rescore-model
+    set -o pipefail; zcat phrase-table.gz | phrase-rescore info - --strict
+
+    The table is read once, some 100,000 rows a second, in memory that grows with distinct words alone: numbers of distinct
+    phrases above 65,536 are estimates, right to 1 % ('about'); so are those of sources only if the table is not sorted.
+    """
+    import json
+
+    from phrase_rescore.errors import OptionError, RescoreError
+
+    def show(lines: list[str], value: object) -> None:
+        click.echo(json.dumps(value, indent=2) if as_json else "\n".join(lines))
+
+    if os.path.isdir(path):
+        from phrase_rescore import model_report
+
+        if model_dir is not None or strict:
+            raise OptionError(f"{path} is a model directory; -m and --strict are for tables")
+        model = model_report.ModelDirectory.read(path)
+        show(model_report.report(model), model_report.as_object(model))
+        return
+
+    from phrase_rescore import survey_report
+    from phrase_rescore.commands.progress import byte_bar
+    from phrase_rescore.own_columns import read_sidecar
+    from phrase_rescore.runtime import keep_freed_memory
+    from phrase_rescore.table_survey import survey_table
+    from phrase_rescore.vocabulary_fit import coverage
+
+    own, known = read_sidecar(path), None
+    if model_dir is not None:
+        from phrase_rescore.model_report import ModelDirectory
+
+        model = ModelDirectory.read(model_dir)
+    keep_freed_memory()
+    bar = byte_bar((path,), quiet, os.path.basename(path))
+    try:
+        found = survey_table(path, bar.update, lambda survey: bar.set_postfix_str(f"{survey.rows:,} rows", refresh=False))
+    finally:
+        bar.close()
+    if model_dir is not None:
+        vocabularies = (model.checkpoint.src_vocab, model.checkpoint.tgt_vocab)
+        counts = (found.survey.src.words, found.survey.tgt.words)
+        known = survey_report.ModelCoverage(
+            model_dir, model.checkpoint.signature, *map(coverage, counts, vocabularies, model.factors)
+        )  # fmt: skip
+    show(survey_report.report(found, own, known), survey_report.as_object(found, own, known))
+    if strict and (kinds := survey_report.problems(found)):
+        raise RescoreError(f"{found.table}: problems of {len(kinds)} kind{'s' * (len(kinds) != 1)} (--strict)")

@@ -1,0 +1,134 @@
+"""What a model directory holds: lines for people, an object for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from phrase_rescore.checkpoint import CONFIG, LOG, Checkpoint, load
+from phrase_rescore.errors import shown
+from phrase_rescore.survey_report import labelled
+from phrase_rescore.vocabulary import Vocabulary
+
+_COMMONEST = 5  # words shown of a vocabulary
+_SETTINGS = ("preset", "optimizer", "learning_rate", "batch_size", "precision", "seed", "shortlist", "min_count", "max_length")
+
+
+@dataclass(frozen=True)
+class ModelDirectory:
+    """A model that could be loaded, and all that its ``config.json`` says."""
+
+    directory: str
+    checkpoint: Checkpoint
+    config: Mapping[str, Any]
+    seconds: float | None  # of training, by its log
+
+    @classmethod
+    def read(cls, directory: str) -> ModelDirectory:
+        """Raises ModelError for whatever ``checkpoint.load`` does not take."""
+        checkpoint = load(directory)
+        with open(os.path.join(directory, CONFIG), "rb") as stream:
+            config = json.load(stream)
+        return cls(directory, checkpoint, config, _seconds(os.path.join(directory, LOG)))
+
+    @property
+    def factors(self) -> tuple[int | None, int | None]:
+        """Which factor of a word the model reads, source and target; None: all of it."""
+        return self.config["factors"]["source"], self.config["factors"]["target"]
+
+
+def _seconds(log: str) -> float | None:
+    """When the last measurement was made; None where no log says so."""
+    try:
+        with open(log, "rb") as stream:
+            *_, last = stream
+        return float(json.loads(last)["seconds"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def report(model: ModelDirectory) -> list[str]:
+    """For people, line by line."""
+    config, training = model.config, _object(model.checkpoint.training)
+    sizes, weights = asdict(model.checkpoint.model.config), config["weights"]
+    lines = [f"{model.directory}: a model", labelled("signature", model.checkpoint.signature)]
+    lines.append(labelled("gives", _gives(model)))
+    names = ("hidden", "embedding", "maxout", "rank")
+    lines.append(labelled("sizes", ", ".join(f"{name} {sizes[name]:,}" for name in names)))
+    n_files = len(weights["files"])
+    parameters = model.checkpoint.model.config.parameters()
+    lines.append(labelled("parameters", f"{parameters:,} in {weights['dtype']}, {n_files} file{'s' * (n_files != 1)}"))
+    shares = model.checkpoint.unk_shares
+    lines.append(labelled("source words", _words(model.checkpoint.src_vocab, shares[0])))
+    lines.append(labelled("target words", _words(model.checkpoint.tgt_vocab, shares[1])))
+    lines += _training(training, model.seconds)
+    lines += _losses(training)
+    return [*lines, labelled("made by", _text(config.get("made_by")))]
+
+
+def _gives(model: ModelDirectory) -> str:
+    sides = zip(("source", "target"), model.factors, strict=True)
+    read = [f"factor {factor} of the {side} words" for side, factor in sides if factor is not None]
+    return (
+        f"{'p(source | target)' if model.config['inverse'] else 'p(target | source)'}, of {' and '.join(read) or 'whole words'}"
+    )
+
+
+def _words(vocabulary: Vocabulary, unk_share: float) -> str:
+    commonest = " ".join(shown(word)[1:-1] for word in vocabulary.words[:_COMMONEST])
+    more = " …" * (len(vocabulary.words) > _COMMONEST)
+    return f"{len(vocabulary.words):,}: {commonest}{more} ({unk_share:.1%} of those in training were others)"
+
+
+def _training(training: Mapping[str, Any], seconds: float | None) -> list[str]:
+    if not training:
+        return [labelled("training", "not known")]
+    pairs, inputs = _object(training.get("distinct_pairs")), training.get("inputs")
+    names = ", ".join(map(str, inputs)) if isinstance(inputs, list) else _text(inputs)
+    time = f" in {seconds:,.0f} s" if seconds is not None else ""
+    return [
+        labelled("trained on", f"{names}: {_text(pairs.get('training'))} pairs, {_text(pairs.get('held_out'))} held out"),
+        labelled("training", f"{_text(training.get('steps'))} steps{time}, weights of step {_text(training.get('best_step'))}"),
+        labelled("settings", _named({name: training[name] for name in _SETTINGS if training.get(name) is not None})),
+    ]
+
+
+def _losses(training: Mapping[str, Any]) -> list[str]:
+    """Of held-out pairs, of the control, after a final pass."""
+    lines = []
+    for label, name, what in (("held out", "held_out", ""), ("  control", "held_out_other_sources", " (sources exchanged)")):
+        if figures := _object(training.get(name)):
+            loss, perplexity = _text(figures.get("loss")), _text(figures.get("perplexity"))
+            lines.append(labelled(label, f"{loss} nats a pair, perplexity {perplexity} a word{what}"))
+    if final := _object(training.get("final_pass")):
+        lines.append(labelled("final pass", _named(final)))
+    return lines
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in values.items())
+
+
+def _text(value: Any) -> str:
+    """A value of the training summary, which nothing has checked."""
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def as_object(model: ModelDirectory) -> dict[str, Any]:
+    """For programs: what ``config.json`` says, and what the weights and the log tell."""
+    return {
+        "file": model.directory,
+        "kind": "model",
+        "signature": model.checkpoint.signature,
+        "config": model.config,
+        "training_seconds": model.seconds,
+    }

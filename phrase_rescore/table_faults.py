@@ -1,0 +1,238 @@
+"""Rows that some Moses program mishandles, and which program does what with them.
+
+Names of programs: ``PhraseDictionaryMemory`` is the decoder's text table (``TM/RuleTable/LoaderStandard.cpp``), ``moses2`` the
+other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` makes CompactPT's tables
+(``TM/CompactPT/PhraseTableCreator.cpp``), ``CreateOnDiskPt`` those of PhraseDictionaryOnDisk (``OnDiskPt/Main.cpp``),
+``CreateProbingPT`` ProbingPT's (``probingpt/StoreTarget.cpp``), ``processPhraseTable`` the old binary ones
+(``TM/PhraseDictionaryTree.cpp``). ``TM/`` is ``moses/TranslationModel/``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.fields import BLANKS, BLANKS_AND_CR, SEPARATOR, split_fields, words
+from phrase_rescore.phrase_table import NUMBER
+
+Effects = dict[str, str]  # programs -> what they do
+
+MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY = (
+    "PhraseDictionaryMemory", "moses2", "processPhraseTableMin", "CreateOnDiskPt", "CreateProbingPT", "processPhraseTable",
+)  # fmt: skip
+_REFUSED = {"annotate": "refuses them (--on-bad-row drop leaves them out)"}
+_STOP = "stop"
+
+
+def _of(*programs: str) -> str:
+    return ", ".join(programs)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of row: what is wrong with it and what programs do with it."""
+
+    what: str  # with "rows", plural
+    effects: Effects
+
+
+# The facts are those of the Moses source of February 2025; the file that shows one stands behind it.
+FAULTS: dict[str, Fault] = {
+    "blank": Fault("blank rows", {_of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED}),
+    "few_fields": Fault("rows of fewer than three fields", {  # util/tokenize_piece.hh
+        _of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED,
+    }),
+    "empty_phrase": Fault("rows with an empty source or target phrase", {  # LoaderStandard.cpp
+        MEMORY: "skips those without a source", **_REFUSED,
+    }),
+    "non_terminals": Fault("rows with a word in brackets", {  # moses/Phrase.cpp
+        MEMORY: "takes it for a non-terminal: the last word of a phrase is lost, any other makes it stop", **_REFUSED,
+    }),
+    "bars": Fault("rows with a bar within words", {  # moses/Word.cpp, OnDiskPt, StoreTarget.cpp, moses2/Word.cpp
+        _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY): "take what is before the first bar for the word",
+    }),
+    "no_numbers": Fault("rows with a score that is no number", {
+        MEMORY: "stops", _of(MOSES2, COMPACT, ON_DISK, PROBING): "read 0 (feature -100) or the number it begins with",
+        BINARY: "reads 1e-38", **_REFUSED,
+    }),
+    "infinite": Fault("rows with a score 'inf'", {
+        _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5",
+        **_REFUSED,
+    }),
+    "nan": Fault("rows with a score 'nan'", {
+        MEMORY: "stops", _of(MOSES2, PROBING): "NaN feature", _of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5",
+        **_REFUSED,
+    }),
+    "overflow": Fault("rows with a score above 3.4e38, the largest 32-bit float", {
+        _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK, BINARY): "feature 88.7",
+    }),
+    "negative": Fault("rows with a negative score", {  # the logarithm is taken of every score: moses/Util.h
+        _of(MEMORY, MOSES2, ON_DISK, PROBING): "NaN feature: the phrase pair vanishes without a message",
+        COMPACT: "stops", BINARY: "feature -87.5",
+    }),
+    "zero": Fault("rows with a score of 0 or below 7e-46", {  # FloorScore, moses/Util.h
+        _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING): "feature -100", BINARY: "feature -87.5",
+    }),
+    "n_scores": Fault("rows with another number of scores than the first", {
+        _of(MEMORY, COMPACT, BINARY): _STOP, _of(MOSES2, ON_DISK, PROBING): "write or read a damaged table", **_REFUSED,
+    }),
+    "score_blanks": Fault("rows with doubled blanks among the scores", {  # StoreTarget.cpp:148-161
+        PROBING: "reads an additional score of 0",
+        "filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score",
+    }),
+    "score_tabs": Fault("rows with a tab among the scores", {  # OnDiskPt/Main.cpp:109-186: strtok on blanks
+        _of(PROBING, ON_DISK): "lose a score",
+        "filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score",
+    }),
+    "tabs": Fault("rows with a tab outside the scores", {ON_DISK: "takes it for a part of a word"}),
+    "source_blanks": Fault("rows with superfluous blanks in the source", {  # filter-model-given-input.pl:346-373
+        "filter-model-given-input.pl": "leaves them out, whatever the input",
+    }),
+    "glued_separators": Fault("rows with a separator that has no blank beside it", {
+        _of(ON_DISK, "filter-model-given-input.pl", "threshold-filter.perl", "filter-pt"): "do not see the separator",
+    }),
+    "no_alignment": Fault("rows without a field for the alignment", {  # PhraseTableCreator.cpp:1052-1073
+        _of(COMPACT, BINARY): f"{_STOP} (by default)",
+    }),
+    "empty_alignment": Fault("rows with an empty alignment", {COMPACT: "stops (-encoding None does not)"}),
+    "alignment": Fault("rows with an alignment that is no list of points such as 0-0", {MEMORY: "stops"}),  # TargetPhrase.cpp
+    "n_fields": Fault("rows with another number of fields than the first", {BINARY: "stops"}),  # :500-509
+    "sparse": Fault("rows with an odd number of words in the sparse scores", {  # ScoreComponentCollection.cpp:225-239
+        MEMORY: "takes any number for the last", BINARY: "stops",
+    }),
+    "properties": Fault("rows with a property {{…}} that Moses does not know", {  # moses/PP/Factory.cpp:61-92
+        _of(MEMORY, ON_DISK): _STOP,
+    }),
+    "carriage_returns": Fault("rows that end in CR", {_of(ON_DISK, BINARY): "keep it in the last field"}),
+    "nul_bytes": Fault("rows with a NUL byte", {ON_DISK: "cuts the row there"}),  # strcpy, Main.cpp:112
+    "unsorted": Fault("rows whose source should stand before that of the row before (LC_ALL=C sort)", {
+        COMPACT: "stops", _of(ON_DISK, BINARY): "stop or lose phrases",  # BlockHashIndex.h:148-154, PhraseNode.cpp
+    }),
+    "sources_apart": Fault("sources that come again after others", {  # probingpt/storing.cpp:123-190
+        PROBING: "never finds the later ones", _of(ON_DISK, BINARY): "stop or lose phrases",
+        "filter-pt, prunePhraseTable, filter-rule-table": "take each run for all of the source",
+    }),
+}  # fmt: skip
+
+KNOWN_PROPERTIES = frozenset(  # moses/PP/Factory.cpp:61-69
+    b"Counts SourceLabels TargetConstituentBoundariesLeft TargetConstituentBoundariesRightAdjacent "
+    b"TargetPreferences Tree SpanLength NonTermContext Orientation".split()
+)
+_NUMBER = re.compile(NUMBER)
+_INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
+_NAN = re.compile(rb"[+-]?nan", re.IGNORECASE)
+_POINTS = re.compile(rb"[ \t]*+(?:\d++-\d++(?:[ \t]++|\Z))*+")
+_NON_TERMINAL = re.compile(rb"(?<![^ ])\[[^ ]*\](?![^ ])")
+_GLUED = re.compile(rb"(?<! )%b|%b(?! |\Z)" % (re.escape(SEPARATOR), re.escape(SEPARATOR)))
+
+
+class Examined(NamedTuple):
+    """What a row has, as far as it can be read."""
+
+    src: bytes  # words between single blanks; empty if there is none
+    tgt: bytes
+    key: bytes  # the bytes that it is sorted by, ``source ||| target |||``
+    values: list[float] | None  # its scores, if they are numbers and as many as they should be
+    faults: list[str]  # keys of FAULTS
+
+
+def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
+    """Looks at one row (without its newline), of a table whose first row has ``n_scores`` scores and ``n_fields`` fields.
+
+    What the value of a number makes of a row is left to ``value_faults``.
+    """
+    if not row.strip(BLANKS_AND_CR):
+        return Examined(b"", b"", b"", None, ["blank"])
+    faults = ["nul_bytes"] if b"\0" in row else []
+    if row.endswith(b"\r"):
+        faults.append("carriage_returns")
+        row = row.rstrip(b"\r")
+    fields = split_fields(row)
+    if len(fields) != n_fields:
+        faults.append("n_fields")
+    if len(fields) < 3:
+        return Examined(b"", b"", b"", None, [*faults, "few_fields"])
+    src, tgt = b" ".join(words(fields[0])), b" ".join(words(fields[1]))
+    faults += _phrase_faults(src, tgt)
+    faults += _layout_faults(row, fields, src)
+    scores = words(fields[2])
+    are_numbers = all(map(_NUMBER.fullmatch, scores))
+    if not are_numbers:
+        faults += _number_faults(scores)
+    if len(scores) != n_scores:
+        faults.append("n_scores")
+    faults += _tail_faults(fields)
+    values = list(map(float, scores)) if are_numbers and len(scores) == n_scores else None
+    return Examined(src, tgt, SEPARATOR.join((fields[0], fields[1], b"")), values, faults)
+
+
+def _phrase_faults(src: bytes, tgt: bytes) -> Iterator[str]:
+    if not src or not tgt:
+        yield "empty_phrase"
+    if _NON_TERMINAL.search(src) or _NON_TERMINAL.search(tgt):
+        yield "non_terminals"
+    if SEPARATOR[:1] in src or SEPARATOR[:1] in tgt:
+        yield "bars"
+
+
+def _layout_faults(row: bytes, fields: list[bytes], src: bytes) -> Iterator[str]:
+    scores = fields[2]
+    if b"  " in scores:
+        yield "score_blanks"
+    if b"\t" in row:
+        if b"\t" in scores:
+            yield "score_tabs"
+        if row.count(b"\t") > scores.count(b"\t"):
+            yield "tabs"
+    if src and fields[0].removesuffix(b" ") != src:
+        yield "source_blanks"
+    if _GLUED.search(row):
+        yield "glued_separators"
+
+
+def _number_faults(scores: list[bytes]) -> Iterator[str]:
+    odd = [score for score in scores if not _NUMBER.fullmatch(score)]
+    others = [score for score in odd if not _INFINITE.fullmatch(score)]
+    if len(others) < len(odd):
+        yield "infinite"
+    junk = [score for score in others if not _NAN.fullmatch(score)]
+    if len(junk) < len(others):
+        yield "nan"
+    if junk:
+        yield "no_numbers"
+
+
+def _tail_faults(fields: list[bytes]) -> Iterator[str]:
+    """Of what comes behind the scores: alignment, counts, sparse scores, properties."""
+    if len(fields) < 4:
+        yield "no_alignment"
+        return
+    if not _POINTS.fullmatch(fields[3]):
+        yield "alignment"
+    elif not fields[3].strip(BLANKS):
+        yield "empty_alignment"
+    if len(fields) > 5 and len(words(fields[5])) % 2:
+        yield "sparse"
+    if len(fields) > 6 and not _are_known(fields[6]):
+        yield "properties"
+
+
+def _are_known(properties: bytes) -> bool:
+    """Whether Moses knows all keys; cut as in ``moses/TargetPhrase.cpp:363-392``."""
+    for item in properties.split(b"{{")[1:]:
+        if item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] not in KNOWN_PROPERTIES:
+            return False
+    return True
+
+
+def value_faults(values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
+    """Which rows of scores (rows, n_scores) are mishandled for what their numbers are, as 32-bit floats hold them."""
+    with np.errstate(over="ignore", under="ignore"):
+        held = values.astype(np.float32)
+    masks = {"overflow": np.isinf(held), "negative": held < 0, "zero": held == 0}
+    return {kind: mask.any(axis=1) for kind, mask in masks.items() if mask.any()}

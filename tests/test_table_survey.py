@@ -1,0 +1,346 @@
+"""Surveys of tables: plain blocks against rows one by one, parts against the whole, faults against what Moses programs do."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moses_readers import ALL_READERS, Reading, Refused, field_count
+
+from phrase_rescore import table_survey
+from phrase_rescore.distinct_sample import DistinctSample, hashes
+from phrase_rescore.errors import InputError
+from phrase_rescore.fileio import Block
+from phrase_rescore.table_faults import FAULTS, examine
+from phrase_rescore.table_statistics import Survey, Tally
+from phrase_rescore.table_survey import Surveyor, TableSurvey, survey_table
+
+GOOD = b"a b ||| c ||| 0.5 1e-05 ||| 0-0 1-0 ||| 3 2 1 ||| |||"
+
+# a row, and all that is wrong with it in a table of GOOD ones
+FAULTY = [
+    ("blank", b"", {"blank"}),
+    ("blanks alone", b" \t\r", {"blank"}),
+    ("two fields", b"a ||| b", {"few_fields", "n_fields"}),
+    ("no separator", b"a b c", {"few_fields", "n_fields"}),
+    ("no source", GOOD.replace(b"a b", b""), {"empty_phrase"}),
+    ("no target", GOOD.replace(b"c", b""), {"empty_phrase"}),
+    ("hierarchical", GOOD.replace(b"a b", b"a [X]"), {"non_terminals"}),
+    ("bar", GOOD.replace(b"a b", b"a x|y"), {"bars"}),
+    ("bar in the target", GOOD.replace(b"c", b"|"), {"bars"}),
+    ("junk", GOOD.replace(b"0.5", b"0,5"), {"no_numbers"}),
+    ("exponent without digits", GOOD.replace(b"0.5", b"1e"), {"no_numbers"}),
+    ("inf", GOOD.replace(b"0.5", b"inf"), {"infinite"}),
+    ("-Infinity", GOOD.replace(b"0.5", b"-Infinity"), {"infinite"}),
+    ("nan", GOOD.replace(b"0.5", b"NaN"), {"nan"}),
+    ("inf and junk", GOOD.replace(b"0.5 1e-05", b"inf x"), {"infinite", "no_numbers"}),
+    ("overflow", GOOD.replace(b"0.5", b"3.5e38"), {"overflow"}),
+    ("beyond doubles", GOOD.replace(b"0.5", b"1e999"), {"overflow"}),
+    ("negative", GOOD.replace(b"0.5", b"-3.25"), {"negative"}),
+    ("zero", GOOD.replace(b"0.5", b"0"), {"zero"}),
+    ("underflow", GOOD.replace(b"0.5", b"1e-46"), {"zero"}),
+    ("three scores", GOOD.replace(b"0.5", b"0.5 1"), {"n_scores"}),
+    ("no score", GOOD.replace(b"0.5 1e-05", b""), {"n_scores", "score_blanks"}),
+    ("doubled blank", GOOD.replace(b"0.5 ", b"0.5  "), {"score_blanks"}),
+    ("tab among scores", GOOD.replace(b"0.5 ", b"0.5\t"), {"score_tabs"}),
+    ("tab in the target", GOOD.replace(b"c", b"c\td"), {"tabs"}),
+    ("tab among counts", GOOD.replace(b"3 2 1", b"3\t2 1"), {"tabs"}),
+    ("doubled blank in the source", GOOD.replace(b"a b", b"a  b"), {"source_blanks"}),
+    ("leading blank", b" " + GOOD, {"source_blanks"}),
+    ("glued", GOOD.replace(b"b |||", b"b|||"), {"glued_separators"}),
+    ("glued behind", GOOD.replace(b"||| 3", b"|||3"), {"glued_separators"}),
+    ("four bars", GOOD.replace(b"||| c", b"|||| c"), {"glued_separators", "bars"}),
+    ("no alignment", b"a ||| b ||| 0.5 1", {"no_alignment", "n_fields"}),
+    ("empty alignment", GOOD.replace(b" 0-0 1-0", b""), {"empty_alignment"}),
+    ("blank alignment", GOOD.replace(b"0-0 1-0", b""), {"empty_alignment"}),
+    ("bad point", GOOD.replace(b"1-0", b"1-"), {"alignment"}),
+    ("three numbers a point", GOOD.replace(b"1-0", b"1-0-1"), {"alignment"}),
+    ("four fields", b"a ||| b ||| 0.5 1 ||| 0-0", {"n_fields"}),
+    ("sparse", GOOD.replace(b"||| |||", b"||| cb_1 |||"), {"sparse"}),
+    ("property", GOOD + b" {{Counts 1 2}} {{Mine 1}}", {"properties"}),
+    ("CR", GOOD + b"\r", {"carriage_returns"}),
+    ("NUL", GOOD.replace(b"c", b"c\0"), {"nul_bytes"}),
+]
+HARMLESS = [
+    GOOD, GOOD + b" {{Counts 1 2}}", GOOD.replace(b"||| |||", b"|||  |||"), GOOD.replace(b"||| |||", b"||| cb_1 1 |||"),
+    GOOD.replace(b"0.5", b"5."), GOOD.replace(b"c", "c\u00a0\u2028\x85".encode()), GOOD.replace(b"c", b"c [ ]x \xff"),
+    GOOD.replace(b"3 2 1", b"3|2  1"),
+]  # fmt: skip
+
+
+def table_of(rows: list[bytes]) -> bytes:
+    return b"".join(row + b"\n" for row in rows)
+
+
+def comparable(survey: Survey) -> tuple[object, ...]:
+    """All that a survey says; sums of logarithms depend on the order of adding."""
+    s, scores = survey, survey.scores
+    sides = [(+side.words, +side.lengths, *map(tuple, (side.sample.hashes, side.sample.lines))) for side in (s.src, s.tgt)]
+    ranges = (
+        scores.rows,
+        *map(tuple, (scores.least, scores.greatest, scores.log_sums.round(6), scores.above_zero, scores.zeros)),
+    )
+    steps = s.unsorted_pairs, s.repeated_pairs, s.first, s.last
+    return s.rows, s.pairs, s.sources, *sides, *ranges, s.faults, *steps
+
+
+def row_of(src: bytes, tgt: bytes, scores: bytes, tail: bytes) -> bytes:
+    return b" ||| ".join((src, tgt, scores, tail))
+
+
+PHRASES = st.lists(st.sampled_from([b"a", b"b", b"x|y", b"[", b"\xff"]), min_size=1, max_size=3).map(b" ".join)
+SCORES = st.lists(st.sampled_from([b"1", b"0.5", b"1e-05", b"-3", b"0", b"1e39"]), min_size=2, max_size=2).map(b" ".join)
+TAILS = st.sampled_from([b"0-0 ||| 3 2 1 ||| |||", b"||| 1 1 1", b" ||| 1", b"0-0", b"0-0 1-1 ||| 1 ||| x 1 ||| {{Tree x}}"])
+PLAIN = st.builds(row_of, PHRASES, PHRASES, SCORES, TAILS)
+PIECES = st.sampled_from(
+    [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\0", b"|", b"{{", b"inf"]
+)
+ANY = st.one_of(
+    PLAIN,
+    st.sampled_from([row for _, row, _ in FAULTY]),
+    st.sampled_from(HARMLESS),
+    st.lists(PIECES, max_size=12).map(b"".join),
+)
+ROWS = st.one_of(st.lists(PLAIN, min_size=1, max_size=12), st.lists(ANY, min_size=1, max_size=12))
+SURVEYOR = Surveyor(2, 7)
+
+
+@given(ROWS, st.integers(1, 8), st.booleans())
+def test_a_block_at_once_is_its_rows_one_by_one(rows: list[bytes], n_fields: int, newline: bool) -> None:
+    data = b"\n".join(rows) + b"\n" * (newline or not rows[-1])
+    surveyor = Surveyor(2, n_fields)
+    at_once = surveyor._at_once(41, data)
+    if at_once is not None:
+        assert comparable(at_once) == comparable(surveyor._by_rows(41, Block(0, 41, data).rows()))
+
+
+@given(ROWS, st.integers(1, 3), st.integers(1, 8))
+def test_rows_told_by_a_pattern_are_those_examined(rows: list[bytes], n_scores: int, n_fields: int) -> None:
+    surveyor = Surveyor(n_scores, n_fields)
+    found = comparable(surveyor._by_rows(41, rows))
+    with mock.patch.object(table_survey, "_plain_row", return_value=re.compile(rb"(?!)")):
+        assert found == comparable(surveyor._by_rows(41, rows))
+
+
+@given(st.lists(PLAIN.filter(lambda row: b"[" not in row), min_size=1))
+def test_plain_rows_are_taken_at_once(rows: list[bytes]) -> None:
+    assert SURVEYOR._at_once(1, table_of(rows)) is not None
+
+
+@given(ROWS, st.lists(st.integers(0, 12), max_size=3))
+def test_parts_add_up_to_the_whole_in_whatever_order(rows: list[bytes], cuts: list[int]) -> None:
+    bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    pieces = [(start + 1, table_of(rows[start:end])) for start, end in pairwise(bounds)]
+
+    def surveys() -> list[Survey]:
+        return [SURVEYOR(0, first_row, data) for first_row, data in pieces]
+
+    expected = comparable(SURVEYOR._by_rows(1, rows))
+    first, *others = surveys()
+    for other in others:
+        first += other
+    assert comparable(first) == expected
+    *others, last = surveys()
+    for other in reversed(others):
+        other += last
+        last = other
+    assert comparable(last) == expected
+
+
+def test_most_rows_beside_an_odd_one_need_no_closer_look() -> None:
+    rows = [b"w%05d ||| x ||| 1 1 ||| 0-0 ||| 1 1 1 ||| |||" % i for i in range(500)]
+    rows[123] += b"\r"
+    with mock.patch.object(table_survey, "examine", side_effect=examine) as looked_at:
+        assert SURVEYOR(0, 1, table_of(rows)).faults == {"carriage_returns": Tally(1, 124)}
+    looked_at.assert_called_once_with(rows[123], 2, 7)
+
+
+@pytest.mark.parametrize(("row", "kinds"), [(row, kinds) for _, row, kinds in FAULTY], ids=[name for name, _, _ in FAULTY])
+def test_faults_are_counted_with_their_first_line(tmp_path: Path, row: bytes, kinds: set[str]) -> None:
+    path = tmp_path / "table"
+    path.write_bytes(table_of([GOOD, GOOD, row, GOOD, row]))
+    faults = survey_table(str(path)).survey.faults
+    order = {"unsorted", "sources_apart"}
+    assert {kind: tally for kind, tally in faults.items() if kind not in order} == {kind: Tally(2, 3) for kind in kinds}
+
+
+def test_every_kind_of_fault_is_tried() -> None:
+    tried = set().union(*(kinds for _, _, kinds in FAULTY))
+    assert tried | {"unsorted", "sources_apart"} == FAULTS.keys()
+
+
+@pytest.mark.parametrize("row", HARMLESS)
+def test_rows_that_nobody_mishandles(tmp_path: Path, row: bytes) -> None:
+    path = tmp_path / "table"
+    path.write_bytes(table_of([row]))
+    assert survey_table(str(path)).survey.faults == {}
+
+
+def readings_of(row: bytes) -> dict[str, Reading | None]:
+    """What programs take from a row of a table of GOOD ones; None where they refuse it."""
+    readings: dict[str, Reading | None] = {}
+    for program, read in ALL_READERS.items():
+        name = {"LoaderStandard": "PhraseDictionaryMemory"}.get(program, program)
+        try:
+            readings[name] = read(row + b"\n", 2, 7)
+        except Refused:
+            readings[name] = None
+    return readings
+
+
+@given(ANY)
+def test_programs_that_refuse_a_row_are_named(row: bytes) -> None:
+    """The readers are written from Moses' sources, without a look at our list."""
+    faults = SURVEYOR(0, 1, row + b"\n").faults
+    named = {name for kind in faults for programs in FAULTS[kind].effects for name in programs.split(", ")}
+    readings = readings_of(row)
+    assert {name for name, reading in readings.items() if reading is None} <= named
+    if not faults:
+        assert len(set(readings.values())) == 1, "all take the same from it"
+
+
+@given(PLAIN)
+def test_rows_without_a_fault_have_the_fields_that_moses_counts(row: bytes) -> None:
+    assert ("n_fields" in examine(row, 2, field_count(row)).faults) is False
+
+
+# Order
+
+
+def survey_of(tmp_path: Path, rows: list[bytes]) -> TableSurvey:
+    path = tmp_path / "table"
+    path.write_bytes(table_of(rows))
+    return survey_table(str(path))
+
+
+def rows_of(*pairs: str) -> list[bytes]:
+    """``a b/c``: a row of these phrases."""
+    return [b"%b ||| %b ||| 1 1 ||| 0-0 ||| 1 1 1 ||| |||" % tuple(side.encode() for side in pair.split("/")) for pair in pairs]
+
+
+def test_what_sort_sorts_is_sorted(tmp_path: Path) -> None:
+    generator = random.Random(1)
+    words = ["a", "b", "ab", "A", "é", "!", "~", "{"]
+    phrases = [" ".join(generator.choices(words, k=generator.randint(1, 3))) for _ in range(2000)]
+    table = table_of(rows_of(*{f"{src}/{tgt}" for src, tgt in zip(phrases, phrases[::-1], strict=True)}))
+    ordered = subprocess.run(["sort"], input=table, env={"LC_ALL": "C"}, capture_output=True, check=True).stdout
+    found = survey_of(tmp_path, ordered.splitlines())
+    assert not found.survey.faults
+    assert not found.survey.unsorted_pairs
+
+
+def test_the_separator_counts_in_sorting(tmp_path: Path) -> None:
+    assert not survey_of(tmp_path, rows_of("a b/x", "a/x", "a ~/x")).survey.faults, "| stands between letters and ~"
+    found = survey_of(tmp_path, rows_of("a/x", "a b/x")).survey
+    assert (found.faults["unsorted"], found.unsorted_pairs) == (Tally(1, 2), Tally(1, 2))
+
+
+def test_targets_out_of_order_are_no_fault(tmp_path: Path) -> None:
+    found = survey_of(tmp_path, rows_of("a/x", "a/y", "a/x", "b/x")).survey
+    assert (found.faults, found.unsorted_pairs, found.sources) == ({}, Tally(1, 3), 2)
+
+
+def test_a_pair_twice_running_is_counted(tmp_path: Path) -> None:
+    assert survey_of(tmp_path, rows_of("a/x", "a/x", "a/x", "b/x")).survey.repeated_pairs == Tally(2, 2)
+
+
+def test_sources_that_come_again_are_found_however_far_away(tmp_path: Path) -> None:
+    rows = rows_of(*(f"w{i:05}/x" for i in range(40000)), "w00017/x", "w00003/x", "w00003/y", "w00017/y")
+    found = survey_of(tmp_path, rows).survey
+    assert found.faults == {"unsorted": Tally(2, 40001), "sources_apart": Tally(2, 40001)}
+    assert (found.sources, found.src.sample.distinct) == (40003, 40000)
+
+
+# Distinct phrases
+
+
+def sample(phrases: list[bytes], room: int, first_line: int = 1) -> DistinctSample:
+    return DistinctSample.of(hashes(phrases), np.arange(first_line, first_line + len(phrases)), room)
+
+
+@given(st.lists(st.integers(0, 30), max_size=60), st.integers(0, 60), st.integers(1, 40))
+def test_samples_add_up(numbers: list[int], cut: int, room: int) -> None:
+    phrases = [b"%d" % n for n in numbers]
+    cut = min(cut, len(phrases))
+    whole, parts = sample(phrases, room), sample(phrases[:cut], room) + sample(phrases[cut:], room, cut + 1)
+    assert [*map(tuple, (whole.hashes, whole.lines)), whole.exact] == [*map(tuple, (parts.hashes, parts.lines)), parts.exact]
+    if len(set(phrases)) <= room:
+        assert (whole.exact, whole.distinct) == (True, len(set(phrases)))
+        again = {phrase: [i for i, other in enumerate(phrases, 1) if other == phrase] for phrase in phrases}
+        assert sorted(whole.repeated) == sorted(lines[1] for lines in again.values() if len(lines) > 1)
+
+
+def test_estimates_are_close_whatever_the_text_looks_like() -> None:
+    for form in (b"%d", b"the house number %d", b"%08d"):
+        estimate = sample([form % i for i in range(200_000)], 1 << 14)
+        assert not estimate.exact
+        assert estimate.distinct == pytest.approx(200_000, rel=0.03)
+
+
+# Whole tables
+
+
+def test_factored_tables_may_have_bars(tmp_path: Path) -> None:
+    found = survey_of(tmp_path, rows_of("a|X/b", "b|Y c|X/b")).survey
+    assert (found.faults, found.src.factors, found.tgt.factors) == ({}, 2, 1)
+    assert survey_of(tmp_path, rows_of("a|X/b", "b c|X/b")).survey.faults == {"bars": Tally(2, 1)}
+
+
+def test_numbers_of_scores_and_lengths(tmp_path: Path) -> None:
+    rows = [b"a ||| x y ||| 0 0.5", b"a ||| z ||| 0.25 2", b"b c ||| x ||| x 1", b"b d ||| x ||| 1"]
+    found = survey_of(tmp_path, rows)
+    scores = found.survey.scores
+    assert (found.n_scores, found.n_fields, scores.rows) == (2, 3, 2)
+    assert [*map(list, (scores.least, scores.greatest, scores.zeros, scores.above_zero))] == [
+        [0, 0.5],
+        [0.25, 2],
+        [1, 0],
+        [1, 2],
+    ]
+    assert scores.log_sums == pytest.approx([np.log(0.25), 0])
+    assert (found.survey.src.lengths, found.survey.tgt.lengths) == ({1: 2, 2: 2}, {1: 3, 2: 1})
+    assert found.survey.src.words == Counter({b"a": 2, b"b": 2, b"c": 1, b"d": 1})
+
+
+def test_the_first_valid_row_says_how_many_scores(tmp_path: Path) -> None:
+    found = survey_of(tmp_path, [b"a ||| b ||| inf 1 1", b"c ||| d ||| 1 1"])
+    assert found.n_scores == 2
+    assert found.survey.faults == {"infinite": Tally(1, 1), "n_scores": Tally(1, 1), "no_alignment": Tally(2, 1)}
+
+
+def test_a_table_without_any_valid_row_is_told_about(tmp_path: Path) -> None:
+    found = survey_of(tmp_path, [b"[X] ||| b ||| inf", b" ||| ||| 1"])
+    assert (found.survey.rows, found.survey.pairs, found.survey.scores.rows) == (2, 1, 1)
+    assert found.survey.faults.keys() == {"non_terminals", "infinite", "empty_phrase", "no_alignment"}
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_no_bytes_make_it_stumble(tmp_path_factory: pytest.TempPathFactory, data: bytes, first: bool) -> None:
+    path = tmp_path_factory.getbasetemp() / "hostile"
+    path.write_bytes((GOOD + b"\n") * first + data)
+    try:
+        survey = survey_table(str(path)).survey
+    except InputError:
+        return
+    assert survey.rows == len(path.read_bytes().removesuffix(b"\n").split(b"\n"))
+
+
+def test_the_shared_table_in_numbers(shared_data: Path) -> None:
+    with mock.patch.object(Surveyor, "_by_rows", autospec=True, side_effect=Surveyor._by_rows) as by_rows:
+        found = survey_table(str(shared_data / "phrase-table.20k.gz"))
+    survey = found.survey
+    assert all(not call.args[2] for call in by_rows.call_args_list), "all at once"
+    assert (survey.rows, survey.pairs, survey.sources, survey.faults) == (20000, 20000, 12557, {})
+    assert (survey.src.sample.distinct, survey.tgt.sample.distinct) == (12557, 17196)
+    assert (survey.src.words.total(), len(survey.src.words)) == (71765, 3952)
+    assert (found.n_scores, found.n_fields, found.looks_annotated, survey.unsorted_pairs) == (4, 7, False, None)
+    assert survey.scores.least == pytest.approx([1.75568e-05, 1.50473e-21, 8.54701e-04, 4.85058e-23], rel=1e-5)
