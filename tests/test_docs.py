@@ -1,9 +1,10 @@
 """The documentation is executed: generated parts are current, commands run, tables and messages are what the code has.
 
 Every ```sh block of README.md and docs/*.md in which a phrase-rescore command stands is run, and so is every example
-in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz,
-extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, a link to docs/, two models under
-other names and, unless they train it, phrase-rescore-model. Every ``train`` gets TINY appended, so that it takes a moment.
+in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
+one, extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, moses.ini, references and
+outputs of two sets, a link to docs/ and, unless they train them, the MODELS. Every ``train`` gets TINY appended, so that it
+takes a moment.
 What should not be run goes into a block that is not ```sh.
 """
 
@@ -24,6 +25,8 @@ import click
 import pytest
 import test_imports
 import torch
+from moses_harness import ini_text
+from moses_options import OPTIONS
 from moses_readers import ALL_READERS
 
 from phrase_rescore.checkpoint import load, save
@@ -40,6 +43,11 @@ DOCS = ROOT / "docs"
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
 PAGES = sorted(path for path in (ROOT / "README.md", *DOCS.glob("*.md")) if path.exists())
 PAIRS = 300
+MODELS = ("phrase-rescore-model", "model-500", "model-1000", "forward", "inverse")
+SETS = {
+    "dev.fr": ("dev.out", "dev.rnn.out"),
+    "test.fr": ("test.out", "test.rnn.out", *(f"{system}.{run}.out" for system in ("base", "rnn") for run in (1, 2, 3))),
+}  # references and the outputs of systems
 
 
 def invented_pairs() -> list[tuple[str, str]]:
@@ -62,6 +70,14 @@ def inputs(tmp_path_factory) -> Path:
     extract = "".join(f"{src} ||| {tgt} ||| 0-0\n" * 2 for src, tgt in pairs)
     (folder / "extract.sorted.gz").write_bytes(gzip.compress(extract.encode()))
     (folder / "pairs.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+    (folder / "phrase-table.0-0,1.gz").write_bytes(gzip.compress(re.sub(r"(t\d+)", r"\1|N", table).encode()))
+    (folder / "moses.ini").write_text(ini_text("phrase-table.gz", 4))
+    rng = random.Random(2)
+    for reference, outputs in SETS.items():
+        lines = [[f"t{rng.randrange(60)}" for _ in range(8)] for _ in range(20)]
+        for name in (reference, *outputs):
+            changed = [" ".join(word if name == reference or rng.random() < 0.8 else "x" for word in line) for line in lines]
+            (folder / name).write_text("".join(f"{line}\n" for line in changed))
     return folder
 
 
@@ -119,7 +135,7 @@ def test_every_command_and_option_is_documented():
 def test_options_named_in_the_pages_exist():
     known = {option for command in [cli, *commands_of(cli).values()] for p in command.params for option in p.opts}
     known |= {"--help", "--check"}  # click's own; make_cli_reference.py
-    known |= {"--range", "--num-scores", "--log-prob", "--NoLex"}  # of Moses' programs
+    known |= {f"--{option}" for options in OPTIONS.values() for option in options}  # of Moses' programs
     known |= {"--editable", "--constraint"}  # pip
     known |= {
         "--standalone",
@@ -159,18 +175,22 @@ def shell(script: str, folder: Path) -> None:
         (bin_folder / name).chmod(0o755)
     env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        ["bash", "-e", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-e", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, f"{script}\n{done.stderr}"
 
 
 def prepared(inputs: Path, folder: Path, script: str) -> Path:
-    """A folder to run a script in; without the default model if the script trains it."""
-    makes_default = re.search(r"phrase-rescore train (?![^|;&\n]*(-m|--model) )", script)
-    for name in ("phrase-table.gz", "extract.sorted.gz", "pairs.tsv", "phrase-table.rnn.gz"):
-        shutil.copy(inputs / name, folder)
-    for name in ("phrase-rescore-model", "model-500", "model-1000"):
-        if not makes_default or name != "phrase-rescore-model":
+    """A folder to run a script in; without the models that the script trains."""
+    for path in inputs.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+    trained = {
+        named[1] if (named := re.search(r" (?:-m|--model) (\S+)", command)) else MODELS[0]
+        for command in re.findall(r"phrase-rescore train [^|;&\n]*", script)
+    }
+    for name in MODELS:
+        if name not in trained:
             shutil.copytree(inputs / "phrase-rescore-model", folder / name)
     (folder / "docs").symlink_to(DOCS)
     return folder

@@ -1,0 +1,224 @@
+#!/usr/bin/env bash
+# From train-model.perl's output to a tuned system with a significance test; what every step is for: docs/moses.md.
+#
+#   MOSES=/opt/moses MODEL=/exp/model INI=/exp/mert/moses.ini TUNE=/exp/dev TEST=/exp/test SRC=en TGT=fr WORK=/exp/rnn run.sh
+#
+# It stops at the first step that fails and says which. The same command again goes on from there.
+set -euo pipefail
+
+usage() {
+    cat >&2 <<'END'
+usage: VARIABLE=value ... run.sh
+  MOSES    a Moses installation: $MOSES/bin, $MOSES/scripts
+  MODEL    a model folder of train-model.perl: $MODEL/phrase-table.gz, $MODEL/moses.ini
+  TUNE     stem of the tuning set, tokenized as the training text: $TUNE.$SRC, $TUNE.$TGT
+  TEST     stem of the test set
+  SRC TGT  endings of their files, such as en and fr
+  WORK     folder for all that is made
+These may be left out:
+  INI=$MODEL/moses.ini            the baseline, best a tuned one: its weights are those that tuning starts from
+  TABLE=$MODEL/phrase-table.gz    its phrase table, as text
+  TRAIN_OPTIONS='--max-time 8h'   of phrase-rescore train
+  INVERSE=no                      yes: a second model, of p(source | target)
+  TUNER=mert                      mira: batch MIRA
+  RUNS=1                          tuning runs; 3 for a paper
+  RETUNE_BASELINE=no              yes: the baseline is tuned as often, from the same weights
+  CHECK_SENTENCES=300             of the tuning set, decoded to see that weights of zero change nothing
+  THREADS=1                       of the decoder
+END
+    exit 2
+}
+
+stop() {
+    printf 'run.sh: %s\n' "$1" >&2
+    exit 1
+}
+
+# ---- settings
+
+for name in MOSES MODEL TUNE TEST SRC TGT WORK; do
+    if [[ -z ${!name:-} ]]; then
+        printf 'run.sh: %s is not set\n' "$name" >&2
+        usage
+    fi
+done
+INI=${INI:-$MODEL/moses.ini}
+TABLE=${TABLE:-$MODEL/phrase-table.gz}
+TRAIN_OPTIONS=${TRAIN_OPTIONS:---max-time 8h}
+INVERSE=${INVERSE:-no}
+TUNER=${TUNER:-mert}
+RUNS=${RUNS:-1}
+RETUNE_BASELINE=${RETUNE_BASELINE:-no}
+CHECK_SENTENCES=${CHECK_SENTENCES:-300}
+THREADS=${THREADS:-1}
+SETTINGS="MOSES MODEL INI TABLE TUNE TEST SRC TGT TRAIN_OPTIONS INVERSE TUNER RUNS RETUNE_BASELINE CHECK_SENTENCES"
+
+moses=$MOSES/bin/moses
+filter=$MOSES/scripts/training/filter-model-given-input.pl
+mert=$MOSES/scripts/training/mert-moses.pl
+annotated=$WORK/phrase-table.rnn.gz
+ini=$WORK/rnn.ini
+
+for name in MOSES MODEL INI TABLE TUNE TEST WORK; do
+    case ${!name} in
+        *[[:space:]]*) stop "$name=${!name}: Moses' scripts take no path with a blank in it" ;;
+        /*) ;;
+        *) stop "$name=${!name}: give the whole path, from / on; tuning runs the decoder in a folder of its own" ;;
+    esac
+done
+for program in "$moses" "$filter" "$mert"; do
+    [[ -x $program ]] || stop "$program: no such program; MOSES names an installation with bin and scripts"
+done
+command -v phrase-rescore > /dev/null || stop "phrase-rescore is not on the PATH"
+for file in "$INI" "$TABLE" "$TUNE.$SRC" "$TUNE.$TGT" "$TEST.$SRC" "$TEST.$TGT"; do
+    [[ -s $file ]] || stop "$file: no such file, or empty"
+done
+if relative=$(grep -nE '^[^#]*[[:blank:]]path=[^/]' "$INI"); then
+    stop "$INI:${relative%%:*}: a relative path; write it from / on, tuning runs the decoder in a folder of its own"
+fi
+[[ $TUNER == mert || $TUNER == mira ]] || stop "TUNER=$TUNER: mert or mira"
+[[ $RUNS =~ ^[1-9][0-9]*$ ]] || stop "RUNS=$RUNS: a number from 1 on"
+
+mkdir -p "$WORK/done" "$WORK/logs"
+for name in $SETTINGS; do printf '%s=%s\n' "$name" "${!name}"; done > "$WORK/settings.now"
+if [[ -e $WORK/settings ]] && ! changed=$(diff "$WORK/settings" "$WORK/settings.now"); then
+    stop "$WORK was begun with other settings; choose another WORK, or delete it:
+$changed"
+fi
+mv "$WORK/settings.now" "$WORK/settings"
+
+# ---- steps: each once; what one leaves half done, it begins anew
+
+current=
+exec 3>&2 # a step that fails has its own standard error in its log
+report() {
+    local status=$?
+    if ((status)) && [[ -n $current ]]; then
+        tail -n 15 "$WORK/logs/$current.log" >&3
+        printf 'run.sh: FAILED in step %s: %s\n' "$current" "$WORK/logs/$current.log" >&3
+        printf 'run.sh: the same command again goes on from this step\n' >&3
+    fi
+}
+trap report EXIT
+
+step() { # NAME COMMAND...
+    current=$1
+    if [[ -e $WORK/done/$current ]]; then
+        printf 'run.sh: %s: done before\n' "$current" >&2
+    else
+        printf 'run.sh: %s\n' "$current" >&2
+        "${@:2}" > "$WORK/logs/$current.log" 2>&1
+        touch "$WORK/done/$current"
+    fi
+    current=
+}
+
+train() { # MODEL_DIR OPTION...
+    local resume=
+    [[ ! -e $1/config.json ]] || return 0 # it appears when it is complete
+    [[ ! -e $1.training ]] || resume=--resume
+    # shellcheck disable=SC2086 # TRAIN_OPTIONS are words; without --resume there is none
+    phrase-rescore train "$TABLE" -m "$1" --pairs "$WORK/pairs" -q "${@:2}" $resume $TRAIN_OPTIONS
+}
+
+annotate() {
+    local models=(-m "$WORK/forward")
+    if [[ $INVERSE == yes ]]; then models+=(-m "$WORK/inverse"); fi
+    phrase-rescore annotate "$TABLE" "${models[@]}" --expect-rows "$TABLE" -q -o "$annotated"
+}
+
+filtered() { # FOLDER INI INPUT: a model of the input's phrases alone. The script takes no folder that is there.
+    rm -rf "$1"
+    "$filter" "$1" "$2" "$3"
+}
+
+decode() { # INI INPUT OUTPUT
+    "$moses" -config "$1" -input-file "$2" -threads "$THREADS" > "$3.part"
+    [[ $(wc -l < "$3.part") -eq $(wc -l < "$2") ]] || stop "$3.part has another number of lines than $2"
+    mv "$3.part" "$3"
+}
+
+zero_weights() {
+    local check=$WORK/zero
+    mkdir -p "$check"
+    head -n "$CHECK_SENTENCES" "$TUNE.$SRC" > "$check/input"
+    phrase-rescore moses-ini "$INI" --table "$annotated" --weights zero -q -o "$check/zero.ini"
+    filtered "$check/filtered.baseline" "$INI" "$check/input"
+    filtered "$check/filtered.zero" "$check/zero.ini" "$check/input"
+    decode "$check/filtered.baseline/moses.ini" "$check/input" "$check/baseline.out"
+    decode "$check/filtered.zero/moses.ini" "$check/input" "$check/zero.out"
+    cmp "$check/baseline.out" "$check/zero.out" || stop "with weights of zero the annotated table gives another output \
+than the baseline ($check/*.out): ini and table do not belong together"
+    rm -rf "$check/filtered.baseline" "$check/filtered.zero"
+}
+
+small_weights() {
+    phrase-rescore moses-ini "$INI" --table "$annotated" -o "$ini" # its log has the --range for mert-moses.pl
+}
+
+tune() { # SYSTEM INI RUN, in a folder of its own that holds the finished iterations
+    local folder=$WORK/tune.$1.$3 options=()
+    mkdir -p "$folder"
+    rm -f "$folder/features.list"                      # mert-moses.pl would believe an old one
+    ln -sfn "$WORK/filtered.$1" "$folder/filtered"     # and filters nothing where this is there
+    if [[ -s $folder/finished_step.txt ]]; then options+=(--continue); fi
+    if [[ $TUNER == mira ]]; then
+        options+=(--batch-mira --return-best-dev)
+    elif [[ $1 == rnn ]]; then
+        options+=("$(grep -o -e '--range=[^ ]*' "$WORK/logs/small-weights.log")")
+    fi
+    "$mert" "$TUNE.$SRC" "$TUNE.$TGT" "$moses" "$2" --working-dir "$folder" --mertdir "$MOSES/bin" \
+        --rootdir "$MOSES/scripts" --decoder-flags "-threads $THREADS" ${options[@]+"${options[@]}"}
+    [[ -s $folder/moses.ini ]] || stop "$folder/moses.ini: not there after tuning"
+}
+
+translate() { # NAME INI: both sets, with the phrases of each
+    local set folder
+    for set in tune test; do
+        local stem=$TUNE
+        if [[ $set == test ]]; then stem=$TEST; fi
+        folder=$WORK/filtered.$1.$set
+        filtered "$folder" "$2" "$stem.$SRC"
+        decode "$folder/moses.ini" "$stem.$SRC" "$WORK/$set.$1.out"
+        rm -rf "$folder"
+    done
+}
+
+outputs() { # SET SYSTEM TUNED: the outputs of its runs, a comma between
+    local list=$WORK/$1.$2.out run
+    if [[ $3 == yes ]]; then
+        list=
+        for ((run = 1; run <= RUNS; run++)); do list+=${list:+,}$WORK/$1.$2.$run.out; done
+    fi
+    printf '%s=%s' "$2" "$list"
+}
+
+compare() {
+    phrase-rescore evaluate -q \
+        --set tune "$TUNE.$TGT" "$(outputs tune baseline "$RETUNE_BASELINE")" "$(outputs tune rnn yes)" \
+        --set test "$TEST.$TGT" "$(outputs test baseline "$RETUNE_BASELINE")" "$(outputs test rnn yes)" \
+        > "$WORK/evaluation.txt"
+}
+
+step info phrase-rescore info "$TABLE"
+step train-forward train "$WORK/forward"
+if [[ $INVERSE == yes ]]; then step train-inverse train "$WORK/inverse" --inverse; fi
+step annotate annotate
+step zero-weights zero_weights
+step small-weights small_weights
+step filter-rnn filtered "$WORK/filtered.rnn" "$ini" "$TUNE.$SRC"
+for ((run = 1; run <= RUNS; run++)); do
+    step "tune-rnn-$run" tune rnn "$ini" "$run"
+    step "translate-rnn-$run" translate "rnn.$run" "$WORK/tune.rnn.$run/moses.ini"
+done
+if [[ $RETUNE_BASELINE == yes ]]; then
+    step filter-baseline filtered "$WORK/filtered.baseline" "$INI" "$TUNE.$SRC"
+    for ((run = 1; run <= RUNS; run++)); do
+        step "tune-baseline-$run" tune baseline "$INI" "$run"
+        step "translate-baseline-$run" translate "baseline.$run" "$WORK/tune.baseline.$run/moses.ini"
+    done
+else
+    step translate-baseline translate baseline "$INI"
+fi
+step evaluate compare
+cat "$WORK/evaluation.txt"
