@@ -65,7 +65,7 @@ def inputs(tmp_path_factory) -> Path:
     """A folder with the inputs that the documentation names, and a model trained on them."""
     folder = tmp_path_factory.mktemp("inputs")
     pairs = invented_pairs()
-    table = "".join(f"{src} ||| {tgt} ||| 0.5 0.25 0.5 1 ||| 0-0 ||| 2 2 1 ||| |||\n" for src, tgt in pairs)
+    table = "".join(sorted(f"{src} ||| {tgt} ||| 0.5 0.25 0.5 1 ||| 0-0 ||| 2 2 1 ||| |||\n" for src, tgt in pairs))
     (folder / "phrase-table.gz").write_bytes(gzip.compress(table.encode()))
     extract = "".join(f"{src} ||| {tgt} ||| 0-0\n" * 2 for src, tgt in pairs)
     (folder / "extract.sorted.gz").write_bytes(gzip.compress(extract.encode()))
@@ -161,7 +161,8 @@ def sh_blocks(page: Path) -> list[str]:
 
 
 def help_examples() -> list[str]:
-    lines = [line.strip() for line in (DOCS / "cli.md").read_text(encoding="utf-8").split("\n")]
+    text = re.sub(r" *\\\n *", " ", (DOCS / "cli.md").read_text(encoding="utf-8"))
+    lines = [line.strip() for line in text.split("\n")]
     return sorted({line for line in lines if re.match(r"(set -o pipefail; .*)?phrase-rescore [a-z-]+ [^\[]", line)})
 
 
