@@ -74,4 +74,5 @@ def main() -> None:
     Path(options["-n-best-list"]).write_text("".join(lists))
 
 
-main()
+if __name__ == "__main__":
+    main()
