@@ -1,10 +1,10 @@
-# make test, make demo, make bench: each makes what it needs, in $(VENV); nothing is installed elsewhere.
+# make test, make demo, make bench, make faults: each makes what it needs, in $(VENV); nothing is installed elsewhere.
 VENV ?= .venv
 BUILD ?= build
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: test lint demo bench docs clean
+.PHONY: test lint demo bench faults docs clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,10 @@ bench: $(VENV)/installed
 	$(BIN)/python tests/benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
 	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json
 	$(BIN)/python tests/benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
+
+faults: $(VENV)/installed
+	$(BIN)/python tests/faults.py
+	$(BIN)/python -m pytest -q tests/test_resume.py -k kills
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py

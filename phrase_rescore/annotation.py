@@ -6,20 +6,34 @@ import contextlib
 import json
 import os
 import time
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain, islice
 from typing import Any
 
-from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Model, Statistics
+from phrase_rescore import __version__
+from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Model, ModelStatistics, Statistics
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.factors import select_factor
-from phrase_rescore.fileio import Block, SideFile, atomic_output, count_rows, display_name, open_input, read_blocks
+from phrase_rescore.fileio import (
+    Block,
+    SideFile,
+    atomic_output,
+    check_writable,
+    count_rows,
+    display_name,
+    is_special,
+    open_input,
+    read_blocks,
+)  # fmt: skip
 from phrase_rescore.own_columns import looks_annotated, sidecar_path
+from phrase_rescore.partial_output import ResumableOutput
 from phrase_rescore.phrase_table import TableRow, parse_row
-from phrase_rescore.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order, table_output
+from phrase_rescore.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWriter, gzip_level_of, in_order, table_output
 from phrase_rescore.runtime import no_cycle_collection
 from phrase_rescore.vocabulary_fit import fit_warnings
 
@@ -135,31 +149,57 @@ def _columns(form: Format, n_scores: int, checkpoints: Sequence[Checkpoint]) -> 
     return json.dumps({"format_version": 1, "columns": columns}, indent=2) + "\n"
 
 
-@contextlib.contextmanager
-def _sidecar(path: str | None, text: str) -> Iterator[None]:
-    """Writes ``text`` once the ``with`` block has ended well; a path that cannot be written is noticed before it begins."""
-    if path is None:
-        yield
-        return
-    with atomic_output(path) as stream:
-        yield
-        stream.write(text.encode())
-
-
 class _Run:
     """The state of one annotation while its blocks come back."""
 
     def __init__(self, files: Files, annotator: Annotator, strict: bool, warn: Callable[[str], None]) -> None:
-        self.files, self.strict, self.warn, self.models = files, strict, warn, annotator.models
+        self.files, self.strict, self.warn, self.annotator, self.models = files, strict, warn, annotator, annotator.models
         self.checkpoints = [annotator.compute.scorer(model.directory).checkpoint for model in annotator.models]
         self.statistics, self.warnings = Statistics(), list[str]()
         self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
         self._fit_checked = False
+        self.done, self.crc = 0, 0  # blocks, and CRC-32 of what they were read from
+        self._crcs: deque[int] = deque()  # up to each block in work
+
+    def state(self) -> dict[str, Any]:
+        """What a later run needs to go on."""
+        s = self.statistics
+        numbers = {f.name: getattr(s, f.name) for f in fields(s) if isinstance(getattr(s, f.name), int)}
+        ends = [end and end.decode("latin-1") for end in (s.first_source, s.last_source)]
+        return {
+            "blocks": self.done, "input_crc": self.crc, "numbers": numbers, "models": [asdict(m) for m in s.models],
+            "sources": ends, "fit_checked": self._fit_checked, "warnings": self.warnings,
+            "dropped": [self.dropped.rows, self.dropped.where],
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.done, self.crc = state["blocks"], state["input_crc"]
+        self.statistics = Statistics(**state["numbers"], models=[ModelStatistics(**m) for m in state["models"]])
+        ends = (end and end.encode("latin-1") for end in state["sources"])
+        self.statistics.first_source, self.statistics.last_source = ends
+        self._fit_checked, self.warnings = state["fit_checked"], state["warnings"]
+        self.dropped.rows, self.dropped.where = state["dropped"]
+
+    def rest(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """The blocks that an interrupted run has not done. Raises InputError if it read other ones."""
+        crc = 0
+        for block in islice(blocks, self.done):
+            crc = zlib.crc32(block.data, crc)
+            if not self._fit_checked:
+                self.annotator.look_at(block, self.statistics)
+        if crc != self.crc:
+            found = f"its first {self.statistics.rows + self.statistics.dropped:,} rows are not those of the interrupted run"
+            raise InputError(self.annotator.table, found, f"pass that table, or delete {self.files.out}.partial to begin anew")
+        for block in blocks:
+            crc = zlib.crc32(block.data, crc)
+            self._crcs.append(crc)
+            yield block
 
     def add(self, block: Statistics) -> None:
         for line, row in block.dropped_rows:
             self.dropped.add(f"line {line}", row)
         self.statistics += block
+        self.done, self.crc = self.done + 1, self._crcs.popleft()
         if self.statistics.rows + self.statistics.dropped >= FIT_ROWS:
             self.check_fit()
 
@@ -181,6 +221,56 @@ class _Run:
                 self.warn(whose + found)
 
 
+def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
+    """What the output depends on besides the rows."""
+    compute = annotator.compute
+    return {
+        "version": __version__,
+        "models": [model.signature for model in annotator.models],
+        **asdict(annotator.format),
+        "scores": annotator.n_scores,
+        "block_size": block_rows,
+        "threads": compute.threads,
+        "precision": compute.precision,
+        "devices": sorted({device.partition(":")[0] for device in compute.devices}),
+    }
+
+
+@contextlib.contextmanager
+def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | TableWriter]:
+    """Where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
+    files = run.files
+    if sidecar := files.columns_path:
+        check_writable(sidecar)
+    if files.out == "-" or is_special(files.out):
+        if resume:
+            raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {files.out}")
+        with table_output(files.out) as writer, run.dropped:
+            yield writer
+        _write_sidecar(sidecar, columns)
+        return
+    out = ResumableOutput(files.out, identity, resume)
+    try:
+        if out.state:
+            run.restore(out.state)
+        run.dropped.opened = out.other
+        with run.dropped:
+            yield out
+        out.save(run.state, complete=True)
+        _write_sidecar(sidecar, columns)
+        out.publish()
+    except BaseException as error:
+        if kept := out.give_up(run.state):
+            error.add_note(kept)
+        raise
+
+
+def _write_sidecar(path: str | None, columns: str) -> None:
+    if path is not None:
+        with atomic_output(path) as stream:
+            stream.write(columns.encode())
+
+
 def expected_rows(value: str | None) -> int | None:
     """``--expect-rows``: a number, or a file whose rows are counted."""
     return None if value is None else int(value) if value.isascii() and value.isdigit() else count_rows(value)
@@ -197,6 +287,7 @@ def annotate(
     expect_rows: int | None = None,
     block_rows: int = BLOCK_ROWS,
     gzip_level: str = GZIP_LEVEL,
+    resume: bool = False,
     on_read: Callable[[int], object] | None = None,
     on_block: Callable[[Statistics], None] = lambda statistics: None,
     warn: Callable[[str], None] = lambda message: None,
@@ -205,7 +296,8 @@ def annotate(
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output. A file
-    appears under its name only when all is well.
+    appears under its name only when all is well; what an interrupted run left of it (``partial_output``) is gone on from
+    with ``resume``, if it is of the same models, options and rows. The output is the same to the byte.
     """
     form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
     start = time.monotonic()
@@ -224,12 +316,16 @@ def annotate(
             message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
             run.warnings.append(message)
             warn(message)
-        sidecar = _sidecar(files.columns_path, _columns(form, n_scores, run.checkpoints))
-        with no_cycle_collection(), table_output(files.out) as out, sidecar, run.dropped:
-            for data, statistics in in_order(executor, annotator, blocks, in_flight=jobs + 2):
+        identity = _identity(annotator, block_rows)
+        columns = _columns(form, n_scores, run.checkpoints)
+        with no_cycle_collection(), _output(run, columns, identity, resume) as out:
+            left = iter(()) if isinstance(out, ResumableOutput) and out.finished else run.rest(blocks)
+            for data, statistics in in_order(executor, annotator, left, in_flight=jobs + 2):
                 out.write(data, statistics.rows)
                 run.add(statistics)
                 on_block(run.statistics)
+                if isinstance(out, ResumableOutput):
+                    out.save_now_and_then(run.state)
             run.check_fit()
             if expect_rows is not None and run.statistics.rows != expect_rows:
                 raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")

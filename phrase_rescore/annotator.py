@@ -188,6 +188,12 @@ class Annotator:
         )
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
+    def look_at(self, block: Block, statistics: Statistics) -> None:
+        """Adds the phrases of a block that is done already to those by which table and models are compared."""
+        table = parse_block(block, self.n_scores)
+        statistics.src_seen.append(b"\n".join(table.src))
+        statistics.tgt_seen.append(b"\n".join(table.tgt))
+
     def _scorer(self, model: Model, block: int) -> Scorer:
         scorer = self.compute.scorer(model.directory, block)
         if scorer.checkpoint.signature != model.signature:

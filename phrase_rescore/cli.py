@@ -1,13 +1,15 @@
 """The command line: which commands there are, and errors as one line and an exit status.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Nothing heavy is imported before a command runs.
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated. Nothing heavy is imported before a command runs.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
 from typing import Any
 
 import click
@@ -71,10 +73,28 @@ def _one_line(error: BaseException | None) -> str:
     return str(error)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, from a batch system that wants its machine back, say."""
+
+
+def _on_sigterm(number: int, frame: object) -> None:
+    raise Terminated
+
+
+def _interrupted(error: BaseException | None) -> int:
+    """Says so; returns the exit status."""
+    terminated = isinstance(error, Terminated)
+    _say("terminated" if terminated else "interrupted")
+    return 143 if terminated else 130
+
+
 def main(args: list[str] | None = None) -> None:
     """Runs a command line and exits with its status."""
     from phrase_rescore.pipeline import IncompleteOutput
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _on_sigterm)
+    notes: list[str] = []
     try:
         status: Any = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
     except click.ClickException as error:
@@ -82,26 +102,33 @@ def main(args: list[str] | None = None) -> None:
         status = error.exit_code
     except IncompleteOutput as error:
         cause = error.__cause__
-        interrupted = isinstance(cause, KeyboardInterrupt)
-        if interrupted or isinstance(cause, RescoreError | OSError):
-            _say("interrupted" if interrupted else f"error: {_one_line(cause)}")
+        status = 1
+        if isinstance(cause, KeyboardInterrupt):
+            status = _interrupted(cause)
+        elif isinstance(cause, RescoreError | OSError):
+            _say(f"error: {_one_line(cause)}")
         elif cause:
             sys.excepthook(type(cause), cause, cause.__traceback__)
         _say(str(error))
-        status = 130 if interrupted else 1
-    except OptionError as error:
-        _say(f"error: {error}")
-        status = 2
     except RescoreError as error:
         _say(f"error: {error}")
-        status = 1
+        notes = getattr(error, "__notes__", [])
+        status = 2 if isinstance(error, OptionError) else 1
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet too
         status = 1
     except OSError as error:
         _say(f"error: {_one_line(error)}")
+        notes = getattr(error, "__notes__", [])
         status = 1
-    except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
-        status = 130
+    except (click.Abort, KeyboardInterrupt) as error:
+        cause = error.__cause__ or error  # click makes an Abort of it
+        status = _interrupted(cause)
+        notes = getattr(cause, "__notes__", [])
+    for note in notes:
+        _say(note)
+    if status in (130, 143) and threading.active_count() > 1:  # Python would wait for what these are at
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
     sys.exit(status if isinstance(status, int) else 0)

@@ -218,6 +218,23 @@ def gzip_member(data: bytes, level: str) -> bytes:
     return bytes(compressor.compress(data) + compressor.flush())
 
 
+def is_special(path: str) -> bool:
+    """Whether the path is something that is written to as it is: a device, a named pipe."""
+    target = os.path.realpath(path)
+    return os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target)
+
+
+def check_writable(path: str) -> None:
+    """Raises OptionError if no file can be written under this name."""
+    if os.path.isdir(path):
+        raise OptionError(f"{path} is a directory; name a file to write")
+    if not is_special(path):
+        try:
+            tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))).close()
+        except OSError as error:
+            raise OptionError(f"cannot write {path}: {error.strerror}") from None
+
+
 @contextlib.contextmanager
 def atomic_output(path: str) -> Iterator[BinaryIO]:
     """A file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
@@ -285,6 +302,12 @@ def replace_directory(directory: str) -> Iterator[str]:
         raise
 
 
+class Writable(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
 class SideFile:
     """Rows that were left out, in a file that appears when the ``with`` block ends well, and only if there are any.
 
@@ -294,8 +317,9 @@ class SideFile:
 
     def __init__(self, path: str, expected: bool, named: int = 10) -> None:
         self.path, self.rows, self._expected, self._named = path, 0, expected, named
-        self._where: list[str] = []
-        self._stream: BinaryIO | None = None
+        self.where: list[str] = []
+        self.opened: Callable[[str], contextlib.AbstractContextManager[Writable]] = atomic_output
+        self._stream: Writable | None = None
 
     def __enter__(self) -> SideFile:
         self._stack = contextlib.ExitStack()
@@ -304,11 +328,11 @@ class SideFile:
     def add(self, where: str, row: bytes) -> None:
         """Keeps a row (without newline); ``where`` it stood is remembered for the first few."""
         if self._stream is None:
-            self._stream = self._stack.enter_context(atomic_output(self.path))
+            self._stream = self._stack.enter_context(self.opened(self.path))
         self._stream.write(row + b"\n")
         self.rows += 1
-        if len(self._where) < self._named:
-            self._where.append(where)
+        if len(self.where) < self._named:
+            self.where.append(where)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.__exit__(kind, error, trace)
@@ -317,5 +341,5 @@ class SideFile:
 
     def summary(self) -> str:
         """``dropped 2 rows, kept in FILE: 17, 40``."""
-        more = ", …" if self.rows > len(self._where) else ""
-        return f"dropped {self.rows:,} row{'s' * (self.rows != 1)}, kept in {self.path}: {', '.join(self._where)}{more}"
+        more = ", …" if self.rows > len(self.where) else ""
+        return f"dropped {self.rows:,} row{'s' * (self.rows != 1)}, kept in {self.path}: {', '.join(self.where)}{more}"

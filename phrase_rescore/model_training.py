@@ -254,10 +254,15 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
         observer.on_record(entry)
 
     threads = options.threads if device == "cpu" else 1  # a GPU is kept busy by the whole batch
-    outcome = train(
-        task, recipe, record, observer.on_step, threads=threads, ranks=ranks, state=state, resume=options.resume,
-        measure_first=options.init_from is not None,
-    )  # fmt: skip
+    try:
+        outcome = train(
+            task, recipe, record, observer.on_step, threads=threads, ranks=ranks, state=state, resume=options.resume,
+            measure_first=options.init_from is not None,
+        )  # fmt: skip
+    except KeyboardInterrupt as error:
+        if state.exists():
+            error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
+        raise
     model.loss_dtype = None
     shares = store.numbers.source_unk, store.numbers.target_unk
     control = task.control() if outcome.best and ranks.first else None

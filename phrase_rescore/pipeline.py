@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import BinaryIO, TypeVar
 
 from phrase_rescore.errors import OptionError, RescoreError
@@ -28,6 +28,21 @@ class IncompleteOutput(RescoreError):
 
     def __str__(self) -> str:
         return f"OUTPUT IS INCOMPLETE: {self.rows} rows"
+
+
+@contextlib.contextmanager
+def workers(jobs: int) -> Iterator[Executor]:
+    """Threads that run blocks. An interruption does not wait for those in work; the process ends without them."""
+    executor = ThreadPoolExecutor(jobs)
+    try:
+        yield executor
+    except KeyboardInterrupt:
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise
+    except BaseException:
+        executor.shutdown(cancel_futures=True)
+        raise
+    executor.shutdown()
 
 
 def in_order(executor: Executor, function: BlockFunction[Result], blocks: Iterable[Block], in_flight: int) -> Iterator[Result]:

@@ -44,6 +44,7 @@ from phrase_rescore.runtime import usable_cores
 )
 @click.option("--expect-rows", metavar="N|FILE", help="Fail unless N rows, or as many as FILE has, went through.")
 @click.option("--columns-json", metavar="FILE", help="What the columns mean.  [default: OUT.columns.json]")
+@click.option("--resume", is_flag=True, help="Go on with what an interrupted run left of OUT; begin, if there is nothing.")
 @click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model.")
 @click.option("--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training.")
 @click.option(
@@ -79,8 +80,8 @@ from phrase_rescore.runtime import usable_cores
 def command(
     table: str, model_dirs: tuple[str, ...], features: tuple[str, ...], out: str, scale: str, digits: int, unknown_side: str,
     replace: int, fix_blanks: bool, on_bad_row: str, dropped: str | None, expect_rows: str | None, columns_json: str | None,
-    strict: bool, allow_untrained_unk: bool, block_size: int | None, gzip_level: str, jobs: int | None, threads: int,
-    device: str, precision: str, quiet: bool,
+    resume: bool, strict: bool, allow_untrained_unk: bool, block_size: int | None, gzip_level: str, jobs: int | None,
+    threads: int, device: str, precision: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Append p(target | source) and exp(number of unknown words) to the scores of every row of TABLE ('-': standard
     input), in this order, always last. Rows in, rows out, same order; every other byte stays. An inverse model
@@ -98,12 +99,10 @@ def command(
     OUT appears under its name only when complete. Rows on standard output cannot be taken back: a failure ends
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1, so begin pipelines with 'set -o pipefail'.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     from phrase_rescore.annotation import Files, annotate, expected_rows
     from phrase_rescore.annotator import Compute, Format, Statistics
     from phrase_rescore.commands.progress import byte_bar, say
-    from phrase_rescore.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS
+    from phrase_rescore.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, workers
     from phrase_rescore.runtime import prepare
 
     cores = usable_cores()
@@ -123,10 +122,10 @@ def command(
         bar.set_postfix_str(f"{statistics.rows:,} rows", refresh=False)
 
     try:
-        with ThreadPoolExecutor(jobs) as executor:
+        with workers(jobs) as executor:
             summary = annotate(
                 Files(table, model_dirs, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
-                expect_rows=expected_rows(expect_rows), block_rows=block_size or default_block,
+                expect_rows=expected_rows(expect_rows), resume=resume, block_rows=block_size or default_block,
                 gzip_level=gzip_level, on_read=bar.update, on_block=on_block,
                 warn=lambda message: say(f"warning: {message}"),
             )  # fmt: skip

@@ -25,14 +25,13 @@ def command(table: str, columns: int, out: str, quiet: bool) -> None:
     phrase-rescore strip phrase-table.rnn.gz --columns 2 -o phrase-table.gz
     set -o pipefail; phrase-rescore strip phrase-table.rnn.gz --columns 2 | cmp - <(zcat phrase-table.gz)
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.pipeline import workers
     from phrase_rescore.stripping import strip
 
     bar = byte_bar((table,), quiet, os.path.basename(table))
     try:
-        with ThreadPoolExecutor(1) as executor:
+        with workers(1) as executor:
             rows = strip(table, out, columns, executor, 1, bar.update)
     finally:
         bar.close()

@@ -1,0 +1,216 @@
+"""Files written over hours, which go on after a kill, a full disk or a power cut: partials beside them, and a journal.
+
+OUT.partial          what has been written so far, in whole blocks
+OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood
+
+What the journal counts is on disk before the journal says so, and the journal is replaced whole: whatever moment a
+run ends at, a later one finds a journal and at least the bytes that it counts. What stands behind them is cut off. Names
+are taken when all partials are on disk; OUT takes its own last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.fileio import CHUNK
+
+SECONDS_BETWEEN = 10.0  # entries of the journal
+_FORMAT_VERSION = 1
+
+
+def sync_directory(path: str) -> None:
+    """Puts the names in a file's folder on disk."""
+    handle = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class PartialFile:
+    """Bytes appended to ``TARGET.partial``. A link stays, and what it leads to is replaced."""
+
+    def __init__(self, target: str) -> None:
+        self.target = os.path.realpath(target)
+        self.path, self.length, self.crc = f"{self.target}.partial", 0, 0
+        self._handle = -1
+
+    def open(self, length: int = 0, crc: int = 0) -> None:
+        """Locks the file and cuts it at ``length``; makes it if need be.
+
+        Raises OptionError if there is no writing here or another process has it; RescoreError if its first bytes are not
+        those that ``crc`` is of.
+        """
+        try:
+            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OptionError(f"cannot write {self.target}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise OptionError(f"{self.path} is being written by another process; let it end") from None
+        while self.length < length and (data := os.read(self._handle, min(CHUNK, length - self.length))):
+            self._count(data)
+        if (self.length, self.crc) != (length, crc):
+            self.close()
+            raise RescoreError(f"{self.path} is not what its journal says; delete it to begin anew")
+        os.ftruncate(self._handle, length)
+
+    def _count(self, data: bytes) -> None:
+        self.length, self.crc = self.length + len(data), zlib.crc32(data, self.crc)
+
+    def write(self, data: bytes) -> None:
+        """Appends all of it. Raises OSError, which names the file, when it cannot."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._handle, rest) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
+        self._count(data)
+
+    def sync(self) -> None:
+        os.fsync(self._handle)
+
+    def publish(self) -> None:
+        """Gives the file its name."""
+        umask = os.umask(0)
+        os.umask(umask)
+        os.fchmod(self._handle, 0o666 & ~umask)
+        os.replace(self.path, self.target)
+        sync_directory(self.target)
+        self.close()
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def discard(self) -> None:
+        self.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+class ResumableOutput:
+    """OUT and files that belong to it, written as partials; ``state`` is what the interrupted run left, None for a new one.
+
+    ``identity`` is what must be the same for a run to go on from another's partials. ``finished``: all is in place already,
+    and only the journal was left.
+    """
+
+    def __init__(self, out: str, identity: dict[str, Any], resume: bool) -> None:
+        self._table, self._others = PartialFile(out), dict[str, PartialFile]()
+        self._journal = f"{self._table.path}.json"
+        self._identity = json.loads(json.dumps(identity))
+        self._saved, self._rows, self.rows = time.monotonic(), 0, 0
+        found = self._read() if resume else None
+        self.state: dict[str, Any] | None = found and found["state"]
+        self._complete = found is not None and found["complete"]
+        self.finished = self._complete and not os.path.exists(self._table.path)
+        if self.finished:
+            return
+        if found is None:
+            if not resume and os.path.exists(self._journal) and os.path.exists(self._table.path):
+                raise OptionError(
+                    f"{self._table.path} is of an interrupted run; go on with --resume, or delete it to begin anew"
+                )
+            self._table.open()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._journal)  # of a run whose partial is gone
+            return
+        self._rows = self.rows = found["rows"]
+        self._table.open(*found["table"])
+        for path, counted in found["others"].items():
+            self._others[path] = PartialFile(path)
+            if not self._complete or os.path.exists(self._others[path].path):  # else it has its name already
+                self._others[path].open(*counted)
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            with open(self._journal, "rb") as stream:
+                journal: dict[str, Any] = json.load(stream)
+            if journal["format_version"] != _FORMAT_VERSION:
+                raise ValueError
+            identity = journal["identity"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            what = f"{self._journal} is no journal of this version"
+            raise RescoreError(f"{what}; delete it and {self._table.path} to begin anew") from None
+        for key in sorted(identity.keys() | self._identity.keys()):
+            was, now = identity.get(key), self._identity.get(key)
+            if was != now:
+                what = f"--resume: {key} was {was!r} and is {now!r} now"
+                raise OptionError(f"{what}; delete {self._table.path} to begin anew")
+        return journal
+
+    def write(self, data: bytes, rows: int) -> None:
+        self._table.write(data)
+        self.rows += rows
+
+    @contextlib.contextmanager
+    def other(self, path: str) -> Iterator[PartialFile]:
+        """Another file, whose partial goes on and ends with OUT's."""
+        key = os.path.realpath(path)
+        if key not in self._others:
+            self._others[key] = PartialFile(path)
+            self._others[key].open()
+        yield self._others[key]
+
+    def save(self, state: Callable[[], dict[str, Any]], complete: bool = False) -> None:
+        """Puts everything on disk, then the journal that counts it."""
+        if self._complete:  # an earlier run has said so
+            return
+        for partial in (self._table, *self._others.values()):
+            partial.sync()
+        journal = {
+            "format_version": _FORMAT_VERSION,
+            "identity": self._identity,
+            "complete": complete,
+            "rows": self.rows,
+            "table": [self._table.length, self._table.crc],
+            "others": {path: [partial.length, partial.crc] for path, partial in self._others.items()},
+            "state": state(),
+        }
+        new = f"{self._journal}.new"
+        with open(new, "w", encoding="utf-8") as stream:  # nobody else has this name: the table's partial is locked
+            json.dump(journal, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(new, self._journal)
+        sync_directory(self._journal)
+        self._rows, self._saved, self._complete = self.rows, time.monotonic(), complete
+
+    def save_now_and_then(self, state: Callable[[], dict[str, Any]]) -> None:
+        if time.monotonic() >= self._saved + SECONDS_BETWEEN:
+            self.save(state)
+
+    def publish(self) -> None:
+        """All files take their names, OUT last; the journal goes. ``save(…, complete=True)`` comes first."""
+        for partial in (*self._others.values(), self._table):
+            if os.path.exists(partial.path):
+                partial.publish()
+        os.unlink(self._journal)
+
+    def give_up(self, state: Callable[[], dict[str, Any]]) -> str:
+        """After a failure: keeps what a later run can go on from, and says so; removes it if that is nothing."""
+        if self.rows > self._rows:
+            with contextlib.suppress(OSError):  # a full disk: the last entry stands
+                self.save(state)
+        for partial in (self._table, *self._others.values()):
+            partial.close()
+        if self._rows or self.finished:
+            return f"{self._rows:,} rows are kept in {self._table.path}; the same command with --resume goes on"
+        for partial in (self._table, *self._others.values()):
+            partial.discard()
+        return ""
