@@ -5,6 +5,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Nothing heavy is 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import click
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.errors import OptionError, RescoreError, remedy
 
 COMMANDS = {
     "train": "train",
@@ -25,6 +26,7 @@ COMMANDS = {
     "info": "info",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Commands(click.Group):
@@ -65,9 +67,11 @@ def _say(message: str) -> None:
 
 
 def _one_line(error: BaseException | None) -> str:
-    """The message of a failure; one of the system's names its file, if it has one."""
+    """The message of a failure; one of the system's names its file, or standard output, the one that is written without."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
+        hint = remedy(error, writing=not error.filename)
+        return f"{where}{': ' * bool(where)}{error.strerror}{'; ' * bool(hint)}{hint}"
     return str(error)
 
 
