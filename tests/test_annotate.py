@@ -570,7 +570,8 @@ def test_columns_json_that_cannot_be_written_is_noticed_before_the_work(
     missing = tmp_path / "none" / "columns"
     table.write_bytes(ROW)
     result = run("annotate", table, "-m", model_dir, "--columns-json", missing)
-    assert result == (2, b"", f"phrase-rescore: error: cannot write {missing}: No such file or directory; make its directory first, or name another\n")
+    text = f"cannot write {missing}: No such file or directory; make its directory first, or name another"
+    assert result == (2, b"", f"phrase-rescore: error: {text}\n")
 
 
 # Columns
