@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -26,7 +27,7 @@ COMMANDS = {
     "info": "info",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
-_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Commands(click.Group):
@@ -66,6 +67,17 @@ def _say(message: str) -> None:
     click.echo(f"phrase-rescore: {message}", err=True)
 
 
+def _occupy_closed_streams() -> None:
+    """Makes closed standard streams (``>&-``) ones that fail when written to: the next file opened would take their place."""
+    while (handle := os.open(os.devnull, os.O_RDONLY)) <= 2:
+        pass
+    os.close(handle)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(cast(BinaryIO, io.FileIO(1, "w", closefd=False)), write_through=True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
 def _one_line(error: BaseException | None) -> str:
     """The message of a failure; one of the system's names its file, or standard output, the one that is written without."""
     if isinstance(error, OSError) and error.strerror:
@@ -79,6 +91,7 @@ def main(args: list[str] | None = None) -> None:
     """Runs a command line and exits with its status."""
     from phrase_rescore.pipeline import IncompleteOutput
 
+    _occupy_closed_streams()
     try:
         status: Any = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
     except click.ClickException as error:

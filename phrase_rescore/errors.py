@@ -13,6 +13,7 @@ _REMEDIES = {  # of what the system refuses: where something is read, and where 
     errno.EPERM: ("get the right to read it, or a copy", "get the right to write there, or write elsewhere"),
     errno.ELOOP: ("its links lead in a circle; name the file itself", "its links lead in a circle; name another file"),
     errno.ENAMETOOLONG: ("check the path", "choose a shorter name"),
+    errno.EBADF: ("it is closed; name a file", "it is closed; name a file to write"),
     errno.EIO: ("the disk or network fails; copy it again", "the disk or network fails; write elsewhere"),
     errno.EMFILE: ("raise the limit of open files, ulimit -n", "raise the limit of open files, ulimit -n"),
     errno.EROFS: ("copy it", "write elsewhere"),

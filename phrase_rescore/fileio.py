@@ -58,7 +58,7 @@ class _Counted(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        if self._stream is not sys.stdin.buffer:
+        if sys.stdin is None or self._stream is not sys.stdin.buffer:
             self._stream.close()
         super().close()
 
