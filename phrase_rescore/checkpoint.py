@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import InputError, ModelError, OptionError
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write
 from phrase_rescore.factors import WHOLE, Factors
 from phrase_rescore.fileio import replace_directory
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
@@ -140,6 +140,8 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
 
 def _read_config(directory: str) -> dict[str, Any]:
     path = os.path.join(directory, CONFIG)
+    if os.path.isfile(directory):
+        raise ModelError(f"{directory}: a file, and no model directory; name the directory that 'phrase-rescore train' made")
     if not os.path.isdir(directory):
         raise ModelError(f"{directory}: no such model directory; make one with 'phrase-rescore train TABLE -m {directory}'")
     try:
@@ -248,7 +250,15 @@ def check_target(directory: str, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
-    """A directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it."""
+    """A directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
+
+    Raises OptionError if there is no writing there, RescoreError when writing fails before the end, as on a full disk.
+    """
     check_target(directory, overwrite)
-    with replace_directory(directory) as temporary:
-        yield temporary
+    try:
+        with replace_directory(directory) as temporary:
+            yield temporary
+    except OSError as error:
+        raise RescoreError(cannot_write(directory, error)) from None
+    except safetensors.SafetensorError as error:
+        raise RescoreError(f"cannot write {directory}: {error}; make room there, or write elsewhere") from None

@@ -5,17 +5,19 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated. N
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import signal
 import sys
 import threading
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import click
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.errors import OptionError, RescoreError, remedy
 
 COMMANDS = {
     "train": "train",
@@ -27,6 +29,7 @@ COMMANDS = {
     "info": "info",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
+_OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Commands(click.Group):
@@ -66,10 +69,23 @@ def _say(message: str) -> None:
     click.echo(f"phrase-rescore: {message}", err=True)
 
 
+def _occupy_closed_streams() -> None:
+    """Makes closed standard streams (``>&-``) ones that fail when written to: the next file opened would take their place."""
+    while (handle := os.open(os.devnull, os.O_RDONLY)) <= 2:
+        pass
+    os.close(handle)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(cast(BinaryIO, io.FileIO(1, "w", closefd=False)), write_through=True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
 def _one_line(error: BaseException | None) -> str:
-    """The message of a failure; one of the system's names its file, if it has one."""
+    """The message of a failure; one of the system's names its file, or standard output, the one that is written without."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
+        hint = remedy(error, writing=not error.filename)
+        return f"{where}{': ' * bool(where)}{error.strerror}{'; ' * bool(hint)}{hint}"
     return str(error)
 
 
@@ -92,6 +108,7 @@ def main(args: list[str] | None = None) -> None:
     """Runs a command line and exits with its status."""
     from phrase_rescore.pipeline import IncompleteOutput
 
+    _occupy_closed_streams()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _on_sigterm)
     notes: list[str] = []

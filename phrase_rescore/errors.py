@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+
+_FULL = "make room there, or write elsewhere"
+_REMEDIES = {  # of what the system refuses: where something is read, and where it is written
+    errno.ENOENT: ("check the path", "make its directory first, or name another"),
+    errno.ENOTDIR: ("check the path: a file stands in it where a directory should", "name another directory"),
+    errno.EISDIR: ("name a file in it", "name a file"),
+    errno.EACCES: ("get the right to read it, or a copy", "get the right to write there, or write elsewhere"),
+    errno.EPERM: ("get the right to read it, or a copy", "get the right to write there, or write elsewhere"),
+    errno.ELOOP: ("its links lead in a circle; name the file itself", "its links lead in a circle; name another file"),
+    errno.ENAMETOOLONG: ("check the path", "choose a shorter name"),
+    errno.EBADF: ("it is closed; name a file", "it is closed; name a file to write"),
+    errno.EIO: ("the disk or network fails; copy it again", "the disk or network fails; write elsewhere"),
+    errno.EMFILE: ("raise the limit of open files, ulimit -n", "raise the limit of open files, ulimit -n"),
+    errno.EROFS: ("copy it", "write elsewhere"),
+    errno.ENOSPC: ("make room", _FULL),
+    errno.EDQUOT: ("make room", _FULL),
+    errno.EFBIG: ("raise the limit, ulimit -f", "raise the limit of file sizes, ulimit -f, or write elsewhere"),
+}
+
 
 class RescoreError(Exception):
     """Everything a user can cause or mend; ``str()`` is one line that says what was found and what to do."""
@@ -28,6 +48,26 @@ class InputError(RescoreError):
     def __str__(self) -> str:
         where = self.path if self.line is None else f"{self.path}:{self.line}"
         return f"{where}: {self.found}".replace("\n", "\\n") + (f"; {self.hint}" if self.hint else "")
+
+
+def remedy(error: OSError, writing: bool = False) -> str:
+    """What to do about an error of the system where a file is read or written; empty if nothing can be said.
+
+    >>> remedy(FileNotFoundError(2, "No such file or directory"))
+    'check the path'
+    """
+    return _REMEDIES.get(error.errno or 0, ("", ""))[writing]
+
+
+def unreadable(path: str, error: OSError) -> InputError:
+    """What the system says of a file that was to be read, with a remedy."""
+    return InputError(path, error.strerror or str(error), remedy(error))
+
+
+def cannot_write(path: str, error: OSError) -> str:
+    """The line for a file that cannot be written, or not to its end."""
+    hint = remedy(error, writing=True)
+    return f"cannot write {path}: {error.strerror or error}" + (f"; {hint}" if hint else "")
 
 
 class RowError(RescoreError):

@@ -12,8 +12,8 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
@@ -21,9 +21,11 @@ import zstandard
 from isal import igzip, isal_zlib
 from zlib_ng import zlib_ng
 
-from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.errors import InputError, OptionError, RescoreError, cannot_write, unreadable
 
 CHUNK = 1 << 18
+BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
+LONGEST_ROW = 1 << 24  # bytes; what is longer is no row
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or the end at once
 _ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable one as pzstd writes first (RFC 8878)
 _DAMAGED: tuple[type[Exception], ...] = (
@@ -56,7 +58,7 @@ class _Counted(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        if self._stream is not sys.stdin.buffer:
+        if sys.stdin is None or self._stream is not sys.stdin.buffer:
             self._stream.close()
         super().close()
 
@@ -102,8 +104,8 @@ class _Streams:
 class _Checked(io.RawIOBase):
     """The decompressed bytes, with every way of being damaged turned into one error that names the file."""
 
-    def __init__(self, stream: _Readable, path: str, closes: io.IOBase) -> None:
-        self._stream, self._path, self._closes, self._rest = stream, path, closes, memoryview(b"")
+    def __init__(self, stream: _Readable, name: str, closes: io.IOBase) -> None:
+        self._stream, self.name, self._closes, self._rest = stream, name, closes, memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -114,9 +116,9 @@ class _Checked(io.RawIOBase):
             try:
                 self._rest = memoryview(self._stream.read(len(room)))
             except EOFError:
-                raise InputError(self._path, "the compressed file is cut off", "make or copy it again") from None
+                raise InputError(self.name, "the compressed file is cut off", "make or copy it again") from None
             except _DAMAGED as error:
-                raise InputError(self._path, f"cannot be decompressed ({error})", "make or copy it again") from None
+                raise InputError(self.name, f"cannot be decompressed ({error})", "make or copy it again") from None
         n = min(len(room), len(self._rest))
         room[:n] = self._rest[:n]
         self._rest = self._rest[n:]
@@ -136,6 +138,13 @@ def display_name(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
+def standard_input() -> io.BufferedReader:
+    """The bytes of standard input. Raises InputError if it is closed."""
+    if sys.stdin is None:
+        raise InputError(display_name("-"), "standard input is closed", "name a file, or pipe something in")
+    return cast(io.BufferedReader, sys.stdin.buffer)
+
+
 def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.BufferedReader:
     """Opens ``path`` (``-``: standard input) for reading the bytes it decompresses to.
 
@@ -144,13 +153,13 @@ def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.
 
     Raises InputError when the file cannot be opened and, while reading, when it is cut off or damaged.
     """
-    raw = cast(BinaryIO, sys.stdin.buffer if path == "-" else open_plain(path))
-    counted = io.BufferedReader(_Counted(raw, on_read), CHUNK)
     name = display_name(path)
+    raw = cast(BinaryIO, standard_input() if path == "-" else open_plain(path))
+    counted = io.BufferedReader(_Counted(raw, on_read), CHUNK)
     try:
         magic = counted.peek(10)[:10]
     except OSError as error:
-        raise InputError(name, error.strerror or str(error)) from None
+        raise unreadable(name, error) from None
     stream: _Readable
     if magic.startswith(b"\x1f\x8b\x08"):
         stream = igzip.IGzipFile(fileobj=counted, mode="rb")
@@ -165,12 +174,28 @@ def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.
     return io.BufferedReader(_Checked(stream, name, counted), CHUNK)
 
 
+class _Input(io.FileIO):
+    """A file whose failing reads name it."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise unreadable(str(self.name), error) from None
+
+    def readall(self) -> bytes:
+        try:
+            return super().readall()
+        except OSError as error:
+            raise unreadable(str(self.name), error) from None
+
+
 def open_plain(path: str) -> io.BufferedReader:
-    """Opens a file for reading the bytes that it has. Raises InputError when it cannot be opened."""
+    """Opens a file for reading the bytes that it has. Raises InputError when it cannot be opened or read."""
     try:
-        return open(path, "rb")
+        return io.BufferedReader(_Input(path))
     except OSError as error:
-        raise InputError(path, error.strerror or str(error)) from None
+        raise unreadable(path, error) from None
 
 
 class Block(NamedTuple):
@@ -188,12 +213,41 @@ class Block(NamedTuple):
         return rows
 
 
+def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
+    """The rows with their newlines, one at a time.
+
+    Raises InputError for a row of more than LONGEST_ROW bytes, of which no more is read: it would be all of a file that has
+    no newlines.
+    """
+    for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
+        if len(row) > LONGEST_ROW:
+            found = f"a row of more than {LONGEST_ROW >> 20} MiB"
+            raise InputError(getattr(stream, "name", "<stdin>"), found, "is this text with a row a line?", number)
+        yield row
+
+
+def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
+    """Rows in lists of ``most``, or less where they come to BLOCK_BYTES before; so long rows take no more memory than others.
+
+    Where a list ends depends on the rows alone.
+    """
+    taken, size = list[bytes](), 0
+    for row in rows:
+        taken.append(row)
+        size += len(row)
+        if len(taken) == most or size >= BLOCK_BYTES:
+            yield taken
+            taken, size = [], 0
+    if taken:
+        yield taken
+
+
 def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
-    """Cuts a stream at fixed row numbers; only one block is in memory at a time."""
-    number = 0
-    while data := b"".join(islice(stream, rows)):
-        yield Block(number, number * rows + 1, data)
-        number += 1
+    """Cuts a stream into blocks as ``batches`` says; only one is in memory at a time. Raises InputError as ``read_rows``."""
+    first_row = 1
+    for number, taken in enumerate(batches(read_rows(stream), rows)):
+        yield Block(number, first_row, b"".join(taken))
+        first_row += len(taken)
 
 
 def count_rows(path: str) -> int:
@@ -235,28 +289,48 @@ def check_writable(path: str) -> None:
             raise OptionError(f"cannot write {path}: {error.strerror}") from None
 
 
+class _Output(io.FileIO):
+    """A file whose failing writes name it as its user did."""
+
+    def __init__(self, file: int | str, path: str) -> None:
+        super().__init__(file, "wb")
+        self._path = path
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise RescoreError(cannot_write(self._path, error)) from None
+
+
 @contextlib.contextmanager
 def atomic_output(path: str) -> Iterator[BinaryIO]:
     """A file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
     A link stays and its target is replaced. What is no regular file (a device, a named pipe) is written to as it is.
 
-    Raises OptionError if there is no writing there.
+    Raises OptionError if there is no writing there, RescoreError when writing fails before the end, as on a full disk.
     """
     if os.path.isdir(path):
         raise OptionError(f"{path} is a directory; name a file to write")
-    target = os.path.realpath(path)
+    target, temporary = os.path.realpath(path), None
     try:
         if os.path.exists(target) and not os.path.isfile(target):
-            with open(target, "wb") as stream:
-                yield stream
-            return
-        directory, name = os.path.split(target)
-        handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
+            raw = _Output(target, path)
+        else:
+            directory, name = os.path.split(target)
+            handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
+            raw = _Output(handle, path)
     except OSError as error:
-        raise OptionError(f"cannot write {path}: {error.strerror}") from None
+        raise OptionError(cannot_write(path, error)) from None
+    if temporary is None:
+        with io.BufferedWriter(raw) as stream:
+            yield stream
+        return
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with io.BufferedWriter(raw) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -282,7 +356,7 @@ def replace_directory(directory: str) -> Iterator[str]:
         os.makedirs(parent, exist_ok=True)
         temporary = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".partial")
     except OSError as error:
-        raise OptionError(f"cannot write {directory}: {error.strerror}") from None
+        raise OptionError(cannot_write(directory, error)) from None
     try:
         yield temporary
         umask = os.umask(0)

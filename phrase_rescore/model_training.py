@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +17,8 @@ import torch
 from phrase_rescore import __version__
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import OptionError, RescoreError, cannot_write
+from phrase_rescore.fileio import atomic_output
 from phrase_rescore.final_pass import FinalPassTask
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.pair_preparation import fingerprint, prepared
@@ -27,7 +29,7 @@ from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.presets import PRESETS
 from phrase_rescore.ranks import Ranks, joined, local_device
 from phrase_rescore.runtime import prepare
-from phrase_rescore.training import Outcome, Recipe, train
+from phrase_rescore.training import NotFiniteError, Outcome, Recipe, train
 from phrase_rescore.training_options import Observer, Options
 from phrase_rescore.training_state import TrainingState
 from phrase_rescore.vocabulary import EOS
@@ -214,6 +216,40 @@ def _final_pass(
     return {"steps": outcome.best_step, "held_out": outcome.best["held_out"], "training": outcome.best["training"]}
 
 
+@contextlib.contextmanager
+def _told_how_to_go_on(state: TrainingState) -> Iterator[None]:
+    """Adds to an interruption what it leaves."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if state.exists():
+            error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
+        raise
+
+
+@contextlib.contextmanager
+def _minibatch_kept(options: Options, store: PairStore, state: TrainingState, ranks: Ranks) -> Iterator[None]:
+    """Where training fails because numbers are not finite: writes the minibatch for its user to see."""
+    try:
+        yield
+    except NotFiniteError as error:
+        told = [f"{error.found} at step {error.step:,}"]
+        if error.batch is not None and ranks.first:
+            path = os.path.join(state.directory, f"minibatch-{error.step:09d}.tsv")
+            try:
+                os.makedirs(state.directory, exist_ok=True)
+                with atomic_output(path) as stream:
+                    stream.write(_as_learnt(options, error.batch).as_tsv(store.src_vocab, store.tgt_vocab))
+                told.append(f"its minibatch is in {path}")
+            except (OSError, RescoreError) as failure:
+                told.append(str(failure) if isinstance(failure, RescoreError) else cannot_write(path, failure))
+        remedy = "try a smaller --learning-rate"
+        if state.exists():
+            told.append(f"{state.directory} has the last good state")
+            remedy = f"delete it and {remedy}, or, if the machine failed, go on with --resume"
+        raise RescoreError(f"{', '.join(told)}; {remedy}") from None
+
+
 def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> Checkpoint:
     say, settings = observer.say, options.settings
     waiting = TrainingState(options.state_dir, {}).exists()
@@ -244,31 +280,32 @@ def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> C
     task = PhrasePairTask(model, training, held_out, settings.batch_size, options.seed, device, settings.group)
     records: list[dict[str, Any]] = []
 
+    log = os.path.join(options.state_dir, LOG)
+
     def record(entry: dict[str, Any]) -> None:
         if not records:
+            say(f"log, until it is done: {log}")
+        try:
             os.makedirs(options.state_dir, exist_ok=True)
-            say(f"log, until it is done: {os.path.join(options.state_dir, LOG)}")
-        with open(os.path.join(options.state_dir, LOG), "a" if records else "w", encoding="utf-8", newline="\n") as log_file:
-            log_file.write(json.dumps(entry) + "\n")
+            with open(log, "a" if records else "w", encoding="utf-8", newline="\n") as log_file:
+                log_file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            raise RescoreError(cannot_write(log, error)) from None
         records.append(entry)
         observer.on_record(entry)
 
     threads = options.threads if device == "cpu" else 1  # a GPU is kept busy by the whole batch
-    try:
+    with _minibatch_kept(options, store, state, ranks), _told_how_to_go_on(state):
         outcome = train(
             task, recipe, record, observer.on_step, threads=threads, ranks=ranks, state=state, resume=options.resume,
             measure_first=options.init_from is not None,
         )  # fmt: skip
-    except KeyboardInterrupt as error:
-        if state.exists():
-            error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
-        raise
-    model.loss_dtype = None
-    shares = store.numbers.source_unk, store.numbers.target_unk
-    control = task.control() if outcome.best and ranks.first else None
-    final = None
-    if options.final_pass and store.numbers.held_out:
-        final = _final_pass(FinalPassTask(task, settings.batch_size), settings.learning_rate, say, threads, ranks)
+        model.loss_dtype = None
+        shares = store.numbers.source_unk, store.numbers.target_unk
+        control = task.control() if outcome.best and ranks.first else None
+        final = None
+        if options.final_pass and store.numbers.held_out:
+            final = _final_pass(FinalPassTask(task, settings.batch_size), settings.learning_rate, say, threads, ranks)
     summary = _summary(options, store, max_steps, outcome, control, final)
     checkpoint = Checkpoint(
         model.to("cpu"), store.src_vocab, store.tgt_vocab, shares, summary, "", options.inverse, options.factors

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import RowError
-from phrase_rescore.fileio import SideFile, display_name, open_input
+from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.fileio import SideFile, display_name, open_input, read_rows
 from phrase_rescore.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.pair_sorting import sorted_pairs
 from phrase_rescore.pair_store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
@@ -54,11 +54,15 @@ def _vocabularies(
     for i, side in enumerate(("source", "target")):
         if path := (options.source_vocab, options.target_vocab)[i]:
             result.append(read_vocabulary(path))
+            if not result[-1].words:
+                raise InputError(path, "is empty", "name the words of the shortlist, one a line")
             continue
         counts = counted[i]
         if options.vocab_corpus:
             with open_input(options.vocab_corpus[i]) as stream:
-                counts = count_words(stream)
+                counts = count_words(read_rows(stream))
+            if not counts:
+                raise InputError(display_name(options.vocab_corpus[i]), "has no word in it", "pass tokenized text")
         vocabulary, left_out = most_frequent(counts, options.settings.shortlist)
         types = f"{side}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
         say(types + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))

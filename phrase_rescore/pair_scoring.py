@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
 from phrase_rescore.errors import RowError, shown
 from phrase_rescore.factors import check_factor
 from phrase_rescore.fields import SEPARATOR, split_fields
+from phrase_rescore.fileio import batches
 from phrase_rescore.phrase_table import phrase_words
 from phrase_rescore.scoring import BATCH, Scorer
 from phrase_rescore.vocabulary import UNK
@@ -79,8 +79,8 @@ def score_lines(lines: Iterable[bytes], scorer: LineScorer, name: str, at_once: 
 
     The scores of the lines before it come first.
     """
-    number, remaining = 0, iter(lines)
-    while some := list(islice(remaining, at_once)):
+    number = 0
+    for some in batches(lines, at_once):
         pairs, failure = [], None
         for line in some:
             number += 1

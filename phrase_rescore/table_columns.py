@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.fields import BLANKS_AND_CR, words
-from phrase_rescore.fileio import display_name, open_input, open_plain
+from phrase_rescore.fileio import display_name, open_input, open_plain, read_rows
 from phrase_rescore.own_columns import read_sidecar, sidecar_path
 from phrase_rescore.phrase_table import parse_row
 
@@ -51,7 +51,7 @@ def read_columns(table: str) -> list[Column]:
     name = display_name(table)
     low, high = list[float](), list[float]()
     with open_input(table) as stream:
-        for line, row in enumerate(islice(stream, FIRST_ROWS), 1):
+        for line, row in enumerate(islice(read_rows(stream), FIRST_ROWS), 1):
             try:
                 parsed = parse_row(row.removesuffix(b"\n"), len(low) or None)
                 scores = words(parsed.fields[2].rstrip(BLANKS_AND_CR))

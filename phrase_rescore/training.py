@@ -71,6 +71,17 @@ class Outcome:
     seconds: float
 
 
+class NotFiniteError(RescoreError):
+    """A loss, gradient or weight that is infinite or no number. ``batch`` was the last, that of ``step``; None before any."""
+
+    def __init__(self, found: str, step: int, batch: Any) -> None:
+        super().__init__(found, step, batch)
+        self.found, self.step, self.batch = found, step, batch
+
+    def __str__(self) -> str:
+        return f"{self.found} at step {self.step:,}; try a smaller --learning-rate"
+
+
 def optimizer_of(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     """The recipe's optimizer of all parameters that learn."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -146,7 +157,8 @@ def train(
     The weights depend on the task, the recipe, ``threads``, the number of processes and torch alone if ``max_steps`` ends
     the run.
 
-    Raises OptionError without a limit or for a state of another run, RescoreError when the loss is not finite.
+    Raises OptionError without a limit or for a state of another run, NotFiniteError when loss, gradient or weights are not
+    finite; ``state`` is then that of the last evaluation, when they still were.
     """
     if recipe.max_steps is None and recipe.max_time is None:
         raise OptionError("training needs --max-steps or --max-time")
@@ -161,6 +173,7 @@ def train(
     gradients = Gradients(module, task.loss, threads, ranks)
     all_parts, mine = gradients.parts * ranks.world, slice(ranks.rank * gradients.parts, (ranks.rank + 1) * gradients.parts)
     start, items, since = time.monotonic() - run.seconds, 0, 0.0
+    last: Any = None  # batch
 
     def share_done() -> float:
         by_steps = run.step / recipe.max_steps if recipe.max_steps else 0.0
@@ -178,6 +191,11 @@ def train(
         run.waited += 1
         if figures:
             figures["loss"] = ranks.agreed(figures["loss"])
+            if not math.isfinite(figures["loss"]):
+                raise NotFiniteError(f"the held-out loss is {figures['loss']}", run.step, last)
+        if not all(bool(parameter.isfinite().all()) for parameter in parameters):
+            raise NotFiniteError("a weight is infinite or no number", run.step, last)
+        if figures:
             record["held_out"] = figures
             if run.best is None or figures["loss"] < run.best["loss"]:
                 run.best_step, run.best, run.waited = run.step, figures, 0
@@ -198,12 +216,12 @@ def train(
                 break
             for group in run.optimizer.param_groups:
                 group["lr"] = recipe.rate(done)
-            n = task.size(batch)
+            n, last = task.size(batch), batch
             value = gradients(task.parts(batch, all_parts)[mine], n if recipe.objective == "mean" else 1.0)
             norm = nn.utils.clip_grad_norm_(parameters, recipe.clip)
             if not math.isfinite(norm):  # the same in every process
-                what = f"the loss is {value / n} and its gradient {norm.item()} at step {run.step + 1}"
-                raise RescoreError(f"{what}; try a smaller --learning-rate")
+                found = f"the loss is {value / n} and its gradient {norm.item()}"
+                raise NotFiniteError(found, run.step + 1, batch)
             run.optimizer.step()
             run.step, items, since = run.step + 1, items + n, since + value
             on_step(run.step, done, value * ranks.world / n, n)

@@ -523,7 +523,7 @@ def test_expect_as_many_rows_as_a_file_has(
 @pytest.mark.parametrize("value", ["none", "-4", "4.0", "²"])
 def test_expect_rows_of_what_is_neither_number_nor_file(run: Run, model_dir: str, table: Path, value: str) -> None:
     result = run("annotate", table, "-m", model_dir, f"--expect-rows={value}")
-    assert result == (1, b"", f"phrase-rescore: error: {value}: No such file or directory\n")
+    assert result == (1, b"", f"phrase-rescore: error: {value}: No such file or directory; check the path\n")
 
 
 def test_dropped_rows_do_not_count_as_expected(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
@@ -570,7 +570,8 @@ def test_columns_json_that_cannot_be_written_is_noticed_before_the_work(
     missing = tmp_path / "none" / "columns"
     table.write_bytes(ROW)
     result = run("annotate", table, "-m", model_dir, "--columns-json", missing)
-    assert result == (2, b"", f"phrase-rescore: error: cannot write {missing}: No such file or directory\n")
+    text = f"cannot write {missing}: No such file or directory; make its directory first, or name another"
+    assert result == (2, b"", f"phrase-rescore: error: {text}\n")
 
 
 # Columns

@@ -116,7 +116,7 @@ def test_output_that_cannot_be_written(run: Run, model_dir: str, tmp_path: Path,
     missing = tmp_path / "none" / "out"
     for out, text in (
         (tmp_path, f"{tmp_path} is a directory; name a file to write"),
-        (missing, f"cannot write {missing}: No such file or directory"),
+        (missing, f"cannot write {missing}: No such file or directory; make its directory first, or name another"),
     ):
         result = run(*command, "-", "-o", out, *model, stdin=ROW)
         assert result == (2, b"", f"phrase-rescore: error: {text}\n")
@@ -135,7 +135,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "info": [],
     }
     named = {"evaluate": ["--set", "dev", missing, f"a={missing}"]}.get(command, [missing])
-    text = f"phrase-rescore: error: {missing}: No such file or directory\n"
+    text = f"phrase-rescore: error: {missing}: No such file or directory; check the path\n"
     assert run(command, *named, *args[command]) == (1, b"", text)
     assert list(tmp_path.iterdir()) == []
 

@@ -220,7 +220,7 @@ def test_nothing_to_write(make_run, run):
 def test_a_missing_run_is_told_in_one_line(run, tmp_path):
     result = run("curves", tmp_path / "none", "-o", tmp_path / "c.png")
     assert (result.status, result.out) == (1, b"")
-    assert result.err == f"phrase-rescore: error: {tmp_path}/none: No such file or directory\n"
+    assert result.err == f"phrase-rescore: error: {tmp_path}/none: No such file or directory; check the path\n"
 
 
 def test_without_matplotlib_pictures_are_refused_and_tables_work(make_run, run, tmp_path, monkeypatch):

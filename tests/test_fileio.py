@@ -149,10 +149,10 @@ def test_text_that_begins_like_a_compressed_file(tmp_path: Path, start: bytes) -
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         open_input(str(tmp_path / "none"))
-    assert str(caught.value) == f"{tmp_path / 'none'}: No such file or directory"
+    assert str(caught.value) == f"{tmp_path / 'none'}: No such file or directory; check the path"
     with pytest.raises(InputError) as caught:
         open_input(str(tmp_path))
-    assert str(caught.value) == f"{tmp_path}: Is a directory"
+    assert str(caught.value) == f"{tmp_path}: Is a directory; name a file in it"
 
 
 @pytest.mark.parametrize("compress", [bytes, *[codec.compress for codec in CODECS.values()]])
@@ -260,7 +260,7 @@ def test_names_that_cannot_be_written(tmp_path: Path) -> None:
     missing = tmp_path / "none" / "out"
     with pytest.raises(OptionError) as caught, atomic_output(str(missing)):
         pass
-    assert str(caught.value) == f"cannot write {missing}: No such file or directory"
+    assert str(caught.value) == f"cannot write {missing}: No such file or directory; make its directory first, or name another"
 
 
 def test_a_device_or_pipe_is_never_replaced_by_a_file(tmp_path: Path) -> None:

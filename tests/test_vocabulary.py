@@ -139,4 +139,4 @@ def test_bad_files(tmp_path: Path, data: bytes, text: str) -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_vocabulary(str(tmp_path / "none"))
-    assert str(caught.value) == f"{tmp_path / 'none'}: No such file or directory"
+    assert str(caught.value) == f"{tmp_path / 'none'}: No such file or directory; check the path"

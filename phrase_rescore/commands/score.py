@@ -41,6 +41,7 @@ def command(
     from phrase_rescore.checkpoint import load
     from phrase_rescore.commands.progress import say
     from phrase_rescore.devices import resolve_device
+    from phrase_rescore.fileio import read_rows, standard_input
     from phrase_rescore.pair_scoring import LineScorer, Prepare, as_written, score_lines
     from phrase_rescore.runtime import prepare, usable_cores
     from phrase_rescore.scoring import BATCH, Scorer
@@ -58,7 +59,8 @@ def command(
 
         sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
     scorer = LineScorer(Scorer(checkpoint, resolve_device(device)), sides, per_word, digits)
-    at_once = 1 if flush or sys.stdin.isatty() else BATCH
-    for lines in score_lines(sys.stdin.buffer, scorer, "<stdin>", at_once):
+    lines_in = standard_input()
+    at_once = 1 if flush or lines_in.isatty() else BATCH
+    for lines in score_lines(read_rows(lines_in), scorer, "<stdin>", at_once):
         sys.stdout.buffer.writelines(lines)
         sys.stdout.buffer.flush()
