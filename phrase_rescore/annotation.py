@@ -239,18 +239,20 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | TableWriter]:
     """Where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
-    files = run.files
-    if sidecar := files.columns_path:
-        check_writable(sidecar)
+    files, sidecar = run.files, run.files.columns_path
     if files.out == "-" or is_special(files.out):
         if resume:
             raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {files.out}")
         with table_output(files.out) as writer, run.dropped:
+            if sidecar:
+                check_writable(sidecar)
             yield writer
         _write_sidecar(sidecar, columns)
         return
     out = ResumableOutput(files.out, identity, resume)
     try:
+        if sidecar:
+            check_writable(sidecar)
         if out.state:
             run.restore(out.state)
         run.dropped.opened = out.other

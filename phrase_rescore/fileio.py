@@ -286,7 +286,7 @@ def check_writable(path: str) -> None:
         try:
             tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))).close()
         except OSError as error:
-            raise OptionError(f"cannot write {path}: {error.strerror}") from None
+            raise OptionError(cannot_write(path, error)) from None
 
 
 class _Output(io.FileIO):

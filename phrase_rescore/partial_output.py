@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.fileio import CHUNK
 
 SECONDS_BETWEEN = 10.0  # entries of the journal
@@ -39,7 +39,7 @@ class PartialFile:
     """Bytes appended to ``TARGET.partial``. A link stays, and what it leads to is replaced."""
 
     def __init__(self, target: str) -> None:
-        self.target = os.path.realpath(target)
+        self.name, self.target = target, os.path.realpath(target)
         self.path, self.length, self.crc = f"{self.target}.partial", 0, 0
         self._handle = -1
 
@@ -49,10 +49,12 @@ class PartialFile:
         Raises OptionError if there is no writing here or another process has it; RescoreError if its first bytes are not
         those that ``crc`` is of.
         """
+        if os.path.isdir(self.target):
+            raise OptionError(f"{self.name} is a directory; name a file to write")
         try:
             self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise OptionError(f"cannot write {self.target}: {error.strerror}") from None
+            raise OptionError(cannot_write(self.name, error)) from None
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -69,13 +71,13 @@ class PartialFile:
         self.length, self.crc = self.length + len(data), zlib.crc32(data, self.crc)
 
     def write(self, data: bytes) -> None:
-        """Appends all of it. Raises OSError, which names the file, when it cannot."""
+        """Appends all of it. Raises RescoreError when it cannot."""
         rest = memoryview(data)
         try:
             while rest:
                 rest = rest[os.write(self._handle, rest) :]
         except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from None
+            raise RescoreError(cannot_write(self.name, error)) from None
         self._count(data)
 
     def sync(self) -> None:
@@ -205,7 +207,7 @@ class ResumableOutput:
     def give_up(self, state: Callable[[], dict[str, Any]]) -> str:
         """After a failure: keeps what a later run can go on from, and says so; removes it if that is nothing."""
         if self.rows > self._rows:
-            with contextlib.suppress(OSError):  # a full disk: the last entry stands
+            with contextlib.suppress(OSError, RescoreError):  # a full disk: the last entry stands
                 self.save(state)
         for partial in (self._table, *self._others.values()):
             partial.close()
