@@ -1,10 +1,12 @@
-# make test, make demo, make bench: each makes what it needs, in $(VENV); nothing is installed elsewhere.
+# make test, make demo, make bench, make fuzz: each makes what it needs, in $(VENV); nothing is installed elsewhere.
 VENV ?= .venv
 BUILD ?= build
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: test lint demo bench docs clean
+FUZZ_SECONDS ?= 600
+
+.PHONY: test lint demo bench fuzz docs clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +32,12 @@ bench: $(VENV)/installed
 	$(BIN)/python tests/benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
 	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json
 	$(BIN)/python tests/benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
+
+# one target after the other; what fails is kept as build/fuzz/*-crash-*
+fuzz: $(VENV)/installed
+	$(BIN)/python tests/fuzz/fuzz_rows.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
+	$(BIN)/python tests/fuzz/fuzz_ini.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
+	$(BIN)/python tests/fuzz/fuzz_model.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py
