@@ -1,10 +1,12 @@
-# make test, make demo, make bench, make faults: each makes what it needs, in $(VENV); nothing is installed elsewhere.
+# make test, make demo, make bench, make faults, make fuzz: each makes what it needs, in $(VENV); nothing is installed elsewhere.
 VENV ?= .venv
 BUILD ?= build
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: test lint demo bench faults docs clean
+FUZZ_SECONDS ?= 600
+
+.PHONY: test lint demo bench faults fuzz docs clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +36,12 @@ bench: $(VENV)/installed
 faults: $(VENV)/installed
 	$(BIN)/python tests/faults.py
 	$(BIN)/python -m pytest -q tests/test_resume.py -k kills
+
+# one target after the other; what fails is kept as build/fuzz/*-crash-*
+fuzz: $(VENV)/installed
+	$(BIN)/python tests/fuzz/fuzz_rows.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
+	$(BIN)/python tests/fuzz/fuzz_ini.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
+	$(BIN)/python tests/fuzz/fuzz_model.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py

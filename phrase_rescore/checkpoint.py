@@ -13,18 +13,20 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import safetensors
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, shown
 from phrase_rescore.factors import WHOLE, Factors
 from phrase_rescore.fileio import replace_directory
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
@@ -33,6 +35,7 @@ from phrase_rescore.vocabulary import Vocabulary, format_vocabulary, read_vocabu
 
 FORMAT_VERSION = 1
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+SAFETENSORS_DTYPES = {"float32": "F32", "bfloat16": "BF16"}
 SIDES = ("source", "target")
 CONFIG, SOURCE_VOCAB, TARGET_VOCAB, LOG = "config.json", "source.vocab", "target.vocab", "train.log.jsonl"
 
@@ -42,6 +45,11 @@ STRUCTURE: dict[str, Any] = {
     "encoder": {"cell": "cho-gru-reset-before", "layers": 1, "direction": "forward", "source_order": "forward"},
     "decoder": {"cell": "cho-gru-reset-after", "layers": 1},
 }
+
+_WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
+_DEPTH = 32  # of the JSON in a config; ours has 4
+_LAST_FACTOR = 999  # a pattern is made of the number; Moses has 4 factors
+_MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
 
 
 @dataclass(frozen=True)
@@ -138,26 +146,53 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
     Path(directory, CONFIG).write_text(text, encoding="utf-8", newline="\n")
 
 
+def _told(value: Any) -> str:
+    """A value of a config as JSON, for a message."""
+    return shown(json.dumps(value).encode(), limit=200)[1:-1]
+
+
+def _check_regular(path: str) -> None:
+    """Raises ModelError for a named pipe or a device, from which one might read for ever."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ModelError(f"{path} is no regular file; the model is damaged, train or copy it again")
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested so deeply that walking through it may exhaust Python's stack."""
+    level = [value]
+    for _ in range(_DEPTH):
+        values = (inner.values() if isinstance(inner, dict) else inner for inner in level if isinstance(inner, dict | list))
+        level = list(chain.from_iterable(values))
+    return bool(level)
+
+
 def _read_config(directory: str) -> dict[str, Any]:
     path = os.path.join(directory, CONFIG)
     if os.path.isfile(directory):
         raise ModelError(f"{directory}: a file, and no model directory; name the directory that 'phrase-rescore train' made")
     if not os.path.isdir(directory):
         raise ModelError(f"{directory}: no such model directory; make one with 'phrase-rescore train TABLE -m {directory}'")
+    _check_regular(path)
     try:
         config = json.loads(Path(path).read_bytes())
+        if _is_deep(config):
+            raise ValueError(f"nested more than {_DEPTH} deep")
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}; is {directory} a model directory?") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: no JSON ({error}); the model is damaged, train or copy it again") from None
-    if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
-        found = config.get("format_version") if isinstance(config, dict) else None
-        raise ModelError(f"{path}: format_version {found!r}; this version of phrase-rescore reads {FORMAT_VERSION}")
+    version = config.get("format_version") if isinstance(config, dict) else None
+    if not _is_whole(version) or version != FORMAT_VERSION:
+        raise ModelError(f"{path}: format_version {_told(version)}; this version of phrase-rescore reads {FORMAT_VERSION}")
     for key, known in STRUCTURE.items():
         if config.get(key) != known:
-            found = json.dumps(config.get(key))
+            found = _told(config.get(key))
             raise ModelError(f"{path}: {key} {found}; this version of phrase-rescore knows {json.dumps(known)}")
-    return config
+    return cast(dict[str, Any], config)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _sizes(config: dict[str, Any], path: str) -> ModelConfig:
@@ -166,75 +201,114 @@ def _sizes(config: dict[str, Any], path: str) -> ModelConfig:
     except (KeyError, TypeError):
         raise ModelError(f"{path}: 'sizes' is incomplete or has unknown entries; the model is damaged") from None
     for name, value in asdict(sizes).items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ModelError(f"{path}: sizes.{name} is {value!r}, not a whole number from 1; the model is damaged")
+        if not _is_whole(value) or value < 1:
+            raise ModelError(f"{path}: sizes.{name} is {_told(value)}, not a whole number from 1; the model is damaged")
+    if sizes.parameters() > _MOST_PARAMETERS:
+        raise ModelError(f"{path}: 'sizes' are those of more numbers than any file can hold; the model is damaged")
     return sizes
 
 
 def _direction_and_factors(config: dict[str, Any], path: str) -> tuple[bool, Factors]:
     inverse, factors = config.get("inverse"), config.get("factors")
     if not isinstance(inverse, bool):
-        raise ModelError(f"{path}: inverse {json.dumps(inverse)} is neither true nor false; the model is damaged")
+        raise ModelError(f"{path}: inverse {_told(inverse)} is neither true nor false; the model is damaged")
     if not isinstance(factors, dict) or sorted(factors) != sorted(SIDES):
-        raise ModelError(f"{path}: factors {json.dumps(factors)} have no source and target; the model is damaged")
+        raise ModelError(f"{path}: factors {_told(factors)} have no source and target; the model is damaged")
     for factor in factors.values():
-        if factor is not None and (not isinstance(factor, int) or isinstance(factor, bool) or factor < 0):
-            raise ModelError(f"{path}: factor {json.dumps(factor)} is no whole number from 0; the model is damaged")
+        if factor is not None and (not _is_whole(factor) or not 0 <= factor <= _LAST_FACTOR):
+            found = f"factor {_told(factor)} is no whole number from 0 to {_LAST_FACTOR}"
+            raise ModelError(f"{path}: {found}; the model is damaged")
     return inverse, (factors["source"], factors["target"])
 
 
-def _read_weights(config: dict[str, Any], directory: str) -> dict[str, Tensor]:
-    weights = config.get("weights", {})
-    if weights.get("dtype") not in DTYPES:
-        raise ModelError(f"{directory}: weights of type {weights.get('dtype')!r}; known are {', '.join(DTYPES)}")
-    tensors: dict[str, Tensor] = {}
-    for name in weights.get("files", ()):
-        path = os.path.join(directory, os.path.basename(str(name)))
-        try:
-            tensors.update(load_file(path))
-        except (OSError, safetensors.SafetensorError) as error:
-            raise ModelError(f"{path}: {error}; the model is damaged, train or copy it again") from None
-    return tensors
+def _unk_shares(config: dict[str, Any], path: str) -> tuple[float, float]:
+    shares = config.get("unk_share")
+    found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
+    if not all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1 for share in found):
+        raise ModelError(f"{path}: 'unk_share' is missing or no pair of numbers from 0 to 1; the model is damaged")
+    return float(found[0]), float(found[1])
+
+
+def _read_vocabularies(directory: str) -> tuple[Vocabulary, Vocabulary]:
+    paths = [os.path.join(directory, name) for name in (SOURCE_VOCAB, TARGET_VOCAB)]
+    try:
+        for path in paths:
+            _check_regular(path)
+        return read_vocabulary(paths[0]), read_vocabulary(paths[1])
+    except InputError as error:
+        raise ModelError(f"{error}; the model is damaged") from None
+
+
+def _weight_files(config: dict[str, Any], directory: str) -> tuple[list[str], str]:
+    """The paths of the safetensors files, and what they call the type of their numbers."""
+    path, weights = os.path.join(directory, CONFIG), config.get("weights")
+    if not isinstance(weights, dict):
+        raise ModelError(f"{path}: 'weights' is missing or no object; the model is damaged")
+    dtype, files = weights.get("dtype"), weights.get("files")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ModelError(f"{path}: weights.dtype {_told(dtype)}; known are {', '.join(DTYPES)}")
+    if not isinstance(files, list) or not all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files):
+        raise ModelError(f"{path}: weights.files {_told(files)} are no names of .safetensors files; the model is damaged")
+    return [os.path.join(directory, name) for name in dict.fromkeys(files)], SAFETENSORS_DTYPES[dtype]
+
+
+def _load_weights(config: dict[str, Any], directory: str, sizes: ModelConfig) -> RNNEncoderDecoder:
+    """The model with the weights of its files. Their headers are compared with its sizes before anything is allocated."""
+    paths, dtype = _weight_files(config, directory)
+    with torch.device("meta"):
+        expected = {name: list(weight.shape) for name, weight in RNNEncoderDecoder(sizes).named_weights()}
+    with contextlib.ExitStack() as stack:
+        shards: dict[str, Any] = {}  # tensor name: the open file that has it
+        for path in paths:
+            _check_regular(path)
+            try:
+                shard = stack.enter_context(safetensors.safe_open(path, framework="pt"))
+            except (OSError, safetensors.SafetensorError) as error:
+                reason = _text(str(error))
+                raise ModelError(f"{path}: {reason}; the model is damaged, train or copy it again") from None
+            shards.update(dict.fromkeys(shard.keys(), shard))
+        if differing := sorted(expected.keys() ^ shards.keys()):
+            verb = "missing from" if differing[0] in expected else "unknown in"
+            what = f"tensor {_text(differing[0])} is {verb} the weights"
+            raise ModelError(f"{directory}: {what}; the model is damaged or of another kind")
+        for name, shape in expected.items():
+            tensor = shards[name].get_slice(name)
+            if (found := tensor.get_shape()) != shape:
+                raise ModelError(f"{directory}: tensor {name} has shape {_told(found)} where {CONFIG} says {shape}")
+            if (found := tensor.get_dtype()) != dtype:
+                raise ModelError(f"{directory}: tensor {name} is of type {found} where {CONFIG} says {dtype}")
+        model = RNNEncoderDecoder(sizes)
+        with torch.no_grad():
+            for name, weight in model.named_weights():
+                weight.copy_(shards[name].get_tensor(name))
+                if not weight.isfinite().all():
+                    raise ModelError(f"{directory}: tensor {name} has NaN or infinite numbers; train the model again")
+    return model.requires_grad_(False)
+
+
+def _text(text: str) -> str:
+    return shown(text.encode("utf-8", "backslashreplace"), limit=200)[1:-1]
 
 
 def load(directory: str) -> Checkpoint:
     """Reads a model directory; weights become float32 whatever they were saved as.
 
-    Raises ModelError for anything missing, unknown or contradictory.
+    Raises ModelError for anything missing, unknown or contradictory, and for weights that are not finite. Nothing in the
+    directory is executed, and no more memory is taken than its files' sizes, checked against each other, call for.
     """
     config = _read_config(directory)
     path = os.path.join(directory, CONFIG)
     sizes = _sizes(config, path)
     inverse, factors = _direction_and_factors(config, path)
-    try:
-        src_vocab = read_vocabulary(os.path.join(directory, SOURCE_VOCAB))
-        tgt_vocab = read_vocabulary(os.path.join(directory, TARGET_VOCAB))
-        shares = (float(config["unk_share"]["source"]), float(config["unk_share"]["target"]))
-    except InputError as error:
-        raise ModelError(f"{error}; the model is damaged") from None
-    except (KeyError, TypeError, ValueError):
-        raise ModelError(f"{path}: 'unk_share' is missing or no pair of numbers; the model is damaged") from None
+    shares = _unk_shares(config, path)
+    src_vocab, tgt_vocab = _read_vocabularies(directory)
     read, predicted = (tgt_vocab, src_vocab) if inverse else (src_vocab, tgt_vocab)
     for vocabulary, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
         side = "source" if vocabulary is src_vocab else "target"
         if len(vocabulary) != size:
-            raise ModelError(
-                f"{directory}/{side}.vocab: {len(vocabulary)} ids where {CONFIG} says {size}; files of two models?"
-            )
-    tensors = _read_weights(config, directory)
-    with torch.device("meta"):
-        expected = {name: weight.shape for name, weight in RNNEncoderDecoder(sizes).named_weights()}
-    if differing := sorted(expected.keys() ^ tensors.keys()):
-        verb = "missing from" if differing[0] in expected else "unknown in"
-        raise ModelError(f"{directory}: tensor {differing[0]} is {verb} the weights; the model is damaged or of another kind")
-    model = RNNEncoderDecoder(sizes)
-    with torch.no_grad():
-        for name, weight in model.named_weights():
-            if tensors[name].shape != expected[name]:
-                found, wanted = list(tensors[name].shape), list(expected[name])
-                raise ModelError(f"{directory}: tensor {name} has shape {found} where {CONFIG} says {wanted}")
-            weight.copy_(tensors[name])
-    model.requires_grad_(False)
+            ids = f"{len(vocabulary)} ids where {CONFIG} says {_told(size)}"
+            raise ModelError(f"{directory}/{side}.vocab: {ids}; files of two models?")
+    model = _load_weights(config, directory, sizes)
     loaded = Checkpoint(model, src_vocab, tgt_vocab, shares, config.get("training", {}), "", inverse, factors)
     return replace(loaded, signature=_signature(loaded))
 

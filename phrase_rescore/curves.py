@@ -129,7 +129,7 @@ def _read_points(path: str) -> tuple[Point, ...]:
 def _batch_size(directory: str) -> int | None:
     try:
         size = json.loads(Path(directory, CONFIG).read_bytes())["training"]["batch_size"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return size if isinstance(size, int) else None
 

@@ -46,7 +46,7 @@ def _seconds(log: str) -> float | None:
         with open(log, "rb") as stream:
             *_, last = stream
         return float(json.loads(last)["seconds"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 
@@ -87,7 +87,7 @@ def _training(training: Mapping[str, Any], seconds: float | None) -> list[str]:
     if not training:
         return [labelled("training", "not known")]
     pairs, inputs = _object(training.get("distinct_pairs")), training.get("inputs")
-    names = ", ".join(map(str, inputs)) if isinstance(inputs, list) else _text(inputs)
+    names = ", ".join(map(_text, inputs)) if isinstance(inputs, list) else _text(inputs)
     time = f" in {seconds:,.0f} s" if seconds is not None else ""
     return [
         labelled("trained on", f"{names}: {_text(pairs.get('training'))} pairs, {_text(pairs.get('held_out'))} held out"),
@@ -113,14 +113,15 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _named(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in values.items())
+    return ", ".join(f"{_text(name.replace('_', ' '))} {_text(value)}" for name, value in values.items())
 
 
 def _text(value: Any) -> str:
-    """A value of the training summary, which nothing has checked."""
+    """A value of the training summary, which nothing has checked, in printable characters."""
     if isinstance(value, float):
         return f"{value:,.4g}"
-    return "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    text = "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return shown(text.encode("utf-8", "backslashreplace"), limit=200)[1:-1]
 
 
 def as_object(model: ModelDirectory) -> dict[str, Any]:

@@ -99,7 +99,10 @@ class Feature:
 
 
 def _features(lines: Sequence[_Line], where: str) -> list[Feature]:
-    """All features, under the names that Moses gives them. Raises InputError for a key that stands twice, as Moses does."""
+    """All features, under the names that Moses gives them.
+
+    Raises InputError, as Moses does, for a word that is no ``key=value`` and a key that stands twice in a line.
+    """
     features, unnamed = list[Feature](), list[bytes]()
     for line in lines:
         if line.section != b"feature":
@@ -107,6 +110,8 @@ def _features(lines: Sequence[_Line], where: str) -> list[Feature]:
         implementation, values = line.words[0].text, dict[bytes, _Word]()
         for word in line.words[1:]:
             key, sign, value = word.text.partition(b"=")
+            if not sign:
+                raise InputError(where, f"{shown(word.text)} in [feature]", "Moses wants key=value there", line.number)
             if key in values:
                 raise InputError(where, f"{_text(key)}= stands twice in a line", "Moses wants every key once", line.number)
             values[key] = _Word(value, word.start + len(key + sign), word.end)
@@ -217,13 +222,14 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
     """
     if not path or re.search(rb"[\s#]", path):
         raise OptionError(f"path {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
-    line_end, edits = feature.line.words[-1].end, list[tuple[int, int, bytes]]()
+    line_end, added, edits = feature.line.words[-1].end, b"", list[tuple[int, int, bytes]]()
 
     def put(key: bytes, value: bytes) -> None:
+        nonlocal added
         if key in feature.values:
             edits.append((feature.values[key].start, feature.values[key].end, value))
         else:
-            edits.append((line_end, line_end, b" " + key + b"=" + value))
+            added += b" " + key + b"=" + value
 
     if n_columns != feature.n_columns:
         put(b"num-features", b"%d" % n_columns)
@@ -232,7 +238,8 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
     if components := feature.value(b"tuneable-components"):
         put(b"tuneable-components", components + b",1" * len(weights))
     edits.append((feature.weights_end, feature.weights_end, b"".join(b" " + weight for weight in weights)))
-    for start, end, value in sorted(edits, reverse=True):
+    edits.insert(0, (line_end, line_end, added))  # before, and so behind, a value that ends there (an empty "path=")
+    for start, end, value in sorted(edits, key=lambda edit: edit[0], reverse=True):
         ini = ini[:start] + value + ini[end:]
     return ini
 

@@ -16,6 +16,7 @@ from phrase_rescore.word_table import WordTable
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
 FIRST_WORD = 2
+_DIGITS = 18  # of a count, at most: 64 bits
 
 UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK can be learnt, if the shortlist would hold all
 
@@ -98,7 +99,7 @@ def read_vocabulary(path: str) -> Vocabulary:
                 raise InputError(path, "the line ends in CR LF", "convert it to LF line ends", line_number)
             if word in found:
                 raise InputError(path, f"{shown(word)} stands twice", "name every word once", line_number)
-            if count and not count.isdigit():
+            if count and not (count.isdigit() and len(count) <= _DIGITS):
                 raise InputError(path, f"count {shown(count)}", "write one word, a tab and a count a line", line_number)
             found[word] = int(count or 0)
     return Vocabulary(tuple(found), tuple(found.values()))

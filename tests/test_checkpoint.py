@@ -1,6 +1,8 @@
 import json
+import math
 import os
 import stat
+import struct
 
 import pytest
 import torch
@@ -89,7 +91,7 @@ def edited(path, **changes):
         ({"sizes__hidden": -1}, "sizes.hidden is -1"),
         ({"sizes__depth": 1}, "'sizes' is incomplete or has unknown entries"),
         ({"sizes__src_vocabulary": 99}, "source.vocab: 12 ids where config.json says 99"),
-        ({"weights__dtype": "int8"}, "weights of type 'int8'"),
+        ({"weights__dtype": "int8"}, 'weights.dtype "int8"; known are float32, bfloat16'),
         ({"unk_share": {}}, "unk_share"),
     ],
 )
@@ -99,6 +101,142 @@ def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
         load(str(model_dir))
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+HUGE = 10**12
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_version": True}, "format_version true;"),
+        ({"format_version": 1.0}, "format_version 1.0;"),
+        ({"format_version": {"a": ["x" * 1000]}}, "…; this version of phrase-rescore reads 1"),
+        ({"kind": float("nan")}, "kind NaN;"),
+        ({"sizes": None}, "'sizes' is incomplete"),
+        ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
+        ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
+        ({"sizes__hidden": HUGE}, "'sizes' are those of more numbers than any file can hold"),
+        ({"sizes__rank": 10**4000}, "'sizes' are those of more numbers than any file can hold"),
+        ({"sizes__hidden": 10**8}, "has shape [7, 5] where config.json says [100000000, 5]"),
+        ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
+        ({"factors": ["source", "target"]}, 'factors ["source", "target"] have no source and target'),
+        ({"factors__target": 10**10}, "factor 10000000000 is no whole number from 0 to 999"),
+        ({"unk_share": [0.1, 0.1]}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
+        ({"unk_share__source": "0.1"}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
+        ({"unk_share__source": float("inf")}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
+        ({"unk_share__target": float("nan")}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
+        ({"unk_share__target": 10**400}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
+        ({"weights": 3}, "'weights' is missing or no object"),
+        ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"]; known are float32, bfloat16'),
+        ({"weights__dtype": "bfloat16"}, "tensor encoder.embedding is of type F32 where config.json says BF16"),
+        ({"weights__files": "model-00001-of-00001.safetensors"}, "are no names of .safetensors files"),
+        ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are no names of .safetensors files"),
+        ({"weights__files": ["/dev/zero"]}, 'weights.files ["/dev/zero"] are no names of .safetensors files'),
+        ({"weights__files": ["a\0b.safetensors"]}, r'weights.files ["a\u0000b.safetensors"] are no names of'),
+        ({"weights__files": []}, "tensor decoder.embedding is missing from the weights"),
+    ],
+)
+def test_a_malformed_config_is_refused(model_dir, changes, message):
+    edited(model_dir, **changes)
+    with pytest.raises(ModelError) as raised:
+        load(str(model_dir))
+    assert message in str(raised.value)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "no JSON (maximum recursion depth exceeded"),
+        ("[" * 500 + "]" * 500, "no JSON (nested more than 32 deep)"),
+        ('{"format_version": ' + '{"a":' * 900 + "1" + "}" * 901, "no JSON (nested more than 32 deep)"),
+        ('{"format_version": ' + "9" * 5000 + "}", "no JSON (Exceeds the limit"),
+        ("\xff", "no JSON ("),
+        ("", "no JSON (Expecting value"),
+        ("[]", "format_version null;"),
+    ],
+)
+def test_a_config_that_cannot_be_read_is_refused(model_dir, text, message):
+    (model_dir / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ModelError) as raised:
+        load(str(model_dir))
+    assert message in str(raised.value)
+
+
+def rewritten(path, change):
+    """Passes a file of weights through ``change``: (header, numbers) to the same."""
+    weights = next(path.glob("*.safetensors"))
+    data = weights.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header, numbers = change(json.loads(data[8 : 8 + length]), data[8 + length :])
+    text = json.dumps(header).encode()
+    weights.write_bytes(struct.pack("<Q", len(text)) + text + numbers)
+
+
+def with_entry(name, **entry):
+    return lambda header, numbers: ({**header, name: {**header.get(name, {}), **entry}}, numbers)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_entry("encoder.V", dtype="I32"), "tensor encoder.V is of type I32 where config.json says F32"),
+        (with_entry("encoder.V", shape=[49]), "tensor encoder.V has shape [49] where config.json says [7, 7]"),
+        (with_entry("encoder.V", shape=[HUGE, HUGE]), "the model is damaged"),
+        (with_entry("encoder.V", shape=[0, 2**63], data_offsets=[0, 0]), "the model is damaged"),
+        (with_entry("\x1b[31m", dtype="F32", shape=[0], data_offsets=[0, 0]), r"tensor \x1b[31m is unknown in the weights"),
+        (lambda header, numbers: (header, numbers[:-1]), "the model is damaged, train or copy it again"),
+        (lambda header, numbers: (header, numbers + b"abcd"), "the model is damaged, train or copy it again"),
+        (lambda header, numbers: ([], numbers), "the model is damaged, train or copy it again"),
+    ],
+)
+def test_malformed_weights_are_refused(model_dir, change, message):
+    rewritten(model_dir, change)
+    with pytest.raises(ModelError) as raised:
+        load(str(model_dir))
+    assert message in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+def test_a_header_as_long_as_it_says_is_not_read(model_dir):
+    weights = next(model_dir.glob("*.safetensors"))
+    weights.write_bytes(struct.pack("<Q", 1 << 62) + weights.read_bytes()[8:])
+    with pytest.raises(ModelError, match="header too large; the model is damaged"):
+        load(str(model_dir))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, dtype, number):
+    checkpoint = small_checkpoint()
+    checkpoint.model.decoder.G_l[3, 1] = number
+    save(checkpoint, str(tmp_path), dtype)
+    with pytest.raises(ModelError) as raised:
+        load(str(tmp_path))
+    assert str(raised.value) == f"{tmp_path}: tensor output.G_l has NaN or infinite numbers; train the model again"
+
+
+def test_a_vocabulary_that_names_a_word_twice_is_refused(model_dir):
+    path = model_dir / "source.vocab"
+    path.write_bytes(path.read_bytes().replace(b"s1\t", b"s0\t"))
+    with pytest.raises(ModelError, match="source.vocab:2: 's0' stands twice; name every word once; the model is damaged"):
+        load(str(model_dir))
+
+
+@pytest.mark.parametrize("name", ["config.json", "target.vocab", "model-00001-of-00001.safetensors"])
+def test_pipes_and_devices_are_not_read(model_dir, name):
+    """A reader of a pipe that nobody writes to waits for ever."""
+    path = model_dir / name
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ModelError, match=f"{name} is no regular file"):
+        load(str(model_dir))
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ModelError, match=f"{name} is no regular file"):
+        load(str(model_dir))
 
 
 def test_missing_and_damaged_files(model_dir):

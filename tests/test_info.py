@@ -286,6 +286,18 @@ def test_a_summary_of_training_that_is_odd_is_shown_as_it_is(run: Run, make_mode
     assert (run("info", directory).status, run("info", directory, "--json").status) == (0, 0)
 
 
+def test_a_stranger_s_summary_of_training_does_not_reach_the_terminal(run: Run, make_model: MakeModel) -> None:
+    directory = make_model()
+    path = Path(directory, "config.json")
+    odd = "\x1b[31m\n\u202e\ud800"
+    training = {"inputs": [odd], "steps": odd, "final_pass": {odd: odd}, "optimizer": odd}
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "training": training, "made_by": odd}))
+    result = run("info", directory)
+    assert (result.status, result.err) == (0, "")
+    assert all(line.isprintable() for line in result.out.decode().split("\n"))
+    assert "made by      \\x1b[31m\\n\\u202e\\ud800\n" in result.out.decode()
+
+
 def test_direction_and_factors_of_a_model(model_dir: str) -> None:
     config = {"inverse": True, "factors": {"source": 0, "target": None}}
     model = model_report.ModelDirectory.read(model_dir)

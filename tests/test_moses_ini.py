@@ -198,8 +198,9 @@ def test_feature_lines(before: str, after: str) -> None:
     assert patched(text) == expected
 
 
-def test_num_features_is_1_where_the_line_has_none() -> None:
-    ini = "[feature]\nPhraseDictionaryMemory name=TM path=a\n[weight]\nTM= 1\n"
+@pytest.mark.parametrize("path", ["a", ""])
+def test_num_features_is_1_where_the_line_has_none(path: str) -> None:
+    ini = f"[feature]\nPhraseDictionaryMemory name=TM path={path}\n[weight]\nTM= 1\n"
     assert patched(ini, columns=3) == (
         "[feature]\nPhraseDictionaryMemory name=TM path=NEW num-features=3\n[weight]\nTM= 1 W W\n"
     )
@@ -317,6 +318,9 @@ REFUSALS = {
     ),
     "key twice": (
         INI.replace("path=old.gz", "path=a path=b"), [], ":5: path= stands twice in a line; Moses wants every key once",
+    ),
+    "no value": (
+        INI.replace("path=old.gz", "path"), [], ":5: 'path' in [feature]; Moses wants key=value there",
     ),
     "no number": (
         INI.replace("num-features=4", "num-features=four"), [],

@@ -77,6 +77,28 @@ def test_parse_append_strip_is_the_identity(
     assert with_scores(again.fields, len(added), b"") == head + tail
 
 
+PIECES = [b"|||", b" ||| ", b"|", b"a", b"[X]", b"0.5", b" 1e-5", b"nan", b" ", b"\t", b"\r", b"\0", b"\xff", b"\xe2\x80\xa8"]
+ANY_ROW = st.one_of(
+    st.lists(st.one_of(st.sampled_from(PIECES), ANY_BYTE), max_size=14).map(b"".join),
+    st.tuples(st.sampled_from([b"a ||| b ||| 1", b"|||a|||.5"]), st.lists(st.sampled_from(PIECES), max_size=8)).map(
+        lambda row: row[0] + b"".join(row[1])
+    ),
+    st.binary(max_size=40).map(lambda row: row.replace(b"\n", b"")),
+)
+
+
+@given(ANY_ROW, st.lists(NUMBER, min_size=1, max_size=3))
+def test_any_bytes_are_refused_or_come_back_as_they_were(row: bytes, added: list[bytes]) -> None:
+    try:
+        parsed = parse_row(row)
+    except RowError:
+        return
+    assert b"|||".join(parsed.fields) == row
+    longer = with_scores(parsed.fields, 0, b"".join(b" " + number for number in added))
+    assert len(longer) == len(row) + sum(map(len, added)) + len(added)
+    assert with_scores(parse_row(longer, parsed.n_scores + len(added)).fields, len(added), b"") == row
+
+
 @given(st.lists(table_rows(), min_size=1, max_size=5), st.booleans())
 def test_stripping_a_block_is_the_identity(
     rows: list[tuple[bytes, bytes, list[bytes], list[bytes], list[bytes]]], last_newline: bool

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore import table_blocks
 from phrase_rescore.errors import RowError
+from phrase_rescore.factors import WHOLE, Factors
 from phrase_rescore.fileio import Block
 from phrase_rescore.phrase_table import NUMBER, has_irregular_blanks, parse_row, with_scores, with_single_blanks
 from phrase_rescore.table_blocks import _are_scores, parse_block
@@ -73,6 +74,28 @@ def test_rows_of_a_block_are_those_taken_one_by_one(
     assert found.write(drop, [b" 0.25 %d" % line for line in found.lines]) == b"".join(ends)
     assert [(line, row, str(error)) for line, row, error in found.bad] == bad
     assert found.irregular_blanks == irregular
+
+
+ANY_BLOCK = st.one_of(
+    st.binary(min_size=1, max_size=60),
+    st.lists(
+        st.sampled_from([*PIECES, b"\n", b"a|x", b"|x", b"\0", b"a ||| b ||| 1 1", b"a|x ||| b|y ||| 0.5 1 ||| 0-0\n"])
+    ).map(b"".join),
+).filter(bool)
+
+
+@given(ANY_BLOCK, st.integers(1, 3), st.sampled_from([WHOLE, (0, None), (None, 1), (1, 0)]), st.booleans())
+def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, factors: Factors, fix: bool) -> None:
+    block = Block(0, 1, data)
+    found = parse_block(block, n_scores, fix, (factors,))
+    expected = table_blocks._by_rows(block, n_scores, (factors,), fix)
+    assert [list(found.lines), list(found.src), list(found.tgt)] == [expected.lines, expected.src, expected.tgt]
+    assert [(line, row, str(error)) for line, row, error in found.bad] == [
+        (line, row, str(error)) for line, row, error in expected.bad
+    ]
+    assert found.irregular_blanks == expected.irregular_blanks
+    append = [b" 0.25 %d" % line for line in found.lines]
+    assert [found.write(drop, append) for drop in range(n_scores)] == [expected.write(drop, append) for drop in range(n_scores)]
 
 
 @given(

@@ -125,6 +125,7 @@ LAYOUT = "write one word, a tab and a count a line"
         (b"a\t1\t2\n", rf"1: count '1\t2'; {LAYOUT}"),
         (b"a\t1\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
         (b"a\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
+        (b"a\t" + b"9" * 5000 + b"\n", f"1: count '{'9' * 60}…'; {LAYOUT}"),
         (b"a\t\xd9\xa3\n", f"1: count '٣'; {LAYOUT}"),
     ],
 )

@@ -1,0 +1,60 @@
+"""moses.ini: any bytes are refused, or made for another table in the two lines that this needs.
+
+The command line is that of harness.py.
+"""
+
+from __future__ import annotations
+
+import atheris
+
+with atheris.instrument_imports(include=["phrase_rescore"]):
+    from phrase_rescore.errors import InputError
+    from phrase_rescore.moses_ini import find_table, hints, warnings, with_table
+    from phrase_rescore.table_columns import Column
+
+from harness import fuzz
+
+COLUMNS = [Column(1e-9, 0.5, ""), Column(1, 7.389056, "")]
+WEIGHTS = [b"0.01", b"-0.01"]
+FEATURE = b"PhraseDictionaryMemory name=TranslationModel0 num-features=2 path=old.gz input-factor=0 output-factor=0"
+WEIGHT = b"[weight]\nTranslationModel0= 0.2 0.2\nWordPenalty0= -1\n"
+SEEDS = [
+    b"[input-factors]\n0\n[feature]\nWordPenalty\n" + FEATURE + b"\n" + WEIGHT,
+    b"[feature]\r\n" + FEATURE + b" tuneable-components=1,0 # a comment\r\n" + WEIGHT.replace(b"\n", b"\r\n"),
+    b"[weight]\nProbingPT0=  1\n\n[feature] x\nProbingPT\tpath=a path2=b\n",
+    b"[feature]\nPhraseDictionaryCompact\nRuleTable name= path=\n[weight]\nRuleTable0= 1\nPhraseDictionaryCompact0= 1",
+    b"[ttable-file]\n0 0 0 5 table\n",
+]
+TOKENS = (
+    b"[feature]\n", b"[weight]\n", b"\n", b"# ", b"=", b" path=", b" num-features=", b" tuneable-components=1,0", b" name=a",
+)  # fmt: skip
+
+
+def told(error: InputError) -> None:
+    text = str(error)
+    assert text.isprintable(), text
+
+
+def check(ini: bytes) -> None:
+    try:
+        feature = find_table(ini)
+    except InputError as error:
+        told(error)
+        return
+    n = feature.n_columns + len(WEIGHTS)
+    new = with_table(ini, feature, b"new.gz", n, WEIGHTS)
+    again = find_table(new)
+    assert (again.name, again.n_columns, again.path) == (feature.name, n, b"new.gz")
+    old_lines, new_lines = ini.split(b"\n"), new.split(b"\n")
+    assert len(old_lines) == len(new_lines)
+    changed = [i for i, (old, now) in enumerate(zip(old_lines, new_lines, strict=True), 1) if old != now]
+    assert len(changed) == 2, changed
+    assert feature.line.number in changed
+    assert with_table(new, again, b"new.gz", n, []) == new
+    for found in (feature, again):
+        for line in (*warnings(new, found, b"new.gz"), *hints(found, COLUMNS)):
+            assert line.isprintable(), line
+
+
+if __name__ == "__main__":
+    fuzz(check, SEEDS, 1024, TOKENS)
