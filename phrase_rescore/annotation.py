@@ -19,17 +19,8 @@ from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, For
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.factors import select_factor
-from phrase_rescore.fileio import (
-    Block,
-    SideFile,
-    atomic_output,
-    check_writable,
-    count_rows,
-    display_name,
-    is_special,
-    open_input,
-    read_blocks,
-)  # fmt: skip
+from phrase_rescore.fileio import Block, count_rows, display_name, open_input, read_blocks
+from phrase_rescore.output_files import SideFile, atomic_output, check_writable, is_special
 from phrase_rescore.own_columns import looks_annotated, sidecar_path
 from phrase_rescore.partial_output import ResumableOutput
 from phrase_rescore.phrase_table import TableRow, parse_row

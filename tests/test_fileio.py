@@ -20,15 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.fileio import (
-    atomic_output,
-    count_rows,
-    display_name,
-    gzip_member,
-    input_size,
-    open_input,
-    read_blocks,
-)
+from phrase_rescore.fileio import count_rows, display_name, input_size, open_input, read_blocks
+from phrase_rescore.output_files import atomic_output, gzip_member
 
 
 def zst(data: bytes) -> bytes:

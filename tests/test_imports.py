@@ -8,9 +8,9 @@ import phrase_rescore
 PACKAGE = Path(phrase_rescore.__file__).parent
 
 ORDER = [
-    "__init__", "errors", "runtime", "devices", "presets", "fileio", "partial_output", "factors", "fields", "phrase_table",
-    "table_blocks", "own_columns", "table_columns", "moses_ini", "pair_readers", "word_table", "vocabulary", "pairs",
-    "pair_sorting", "pair_store", "permutation", "prefix_trees", "gathered", "products", "cells", "softmax", "model",
+    "__init__", "errors", "runtime", "devices", "presets", "fileio", "output_files", "partial_output", "factors", "fields",
+    "phrase_table", "table_blocks", "own_columns", "table_columns", "moses_ini", "pair_readers", "word_table", "vocabulary",
+    "pairs", "pair_sorting", "pair_store", "permutation", "prefix_trees", "gathered", "products", "cells", "softmax", "model",
     "checkpoint", "warm_start", "ranks", "gradients", "training_state", "training", "phrase_pair_task", "final_pass",
     "training_options", "pair_preparation", "model_training", "curves", "segments", "randomization", "evaluation",
     "evaluation_report", "scoring", "pair_scoring", "typed_text", "vocabulary_fit", "annotator", "pipeline", "annotation",

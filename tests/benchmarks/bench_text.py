@@ -25,7 +25,8 @@ from inputs import middle_rows, paper_model, table
 from phrase_rescore.annotation import Files, annotate
 from phrase_rescore.annotator import Format, scorer_of
 from phrase_rescore.checkpoint import save
-from phrase_rescore.fileio import gzip_member, open_input, read_blocks
+from phrase_rescore.fileio import open_input, read_blocks
+from phrase_rescore.output_files import gzip_member
 from phrase_rescore.pipeline import BLOCK_ROWS
 from phrase_rescore.runtime import prepare
 from phrase_rescore.scoring import Scorer
