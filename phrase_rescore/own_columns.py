@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phrase_rescore.errors import InputError
+from phrase_rescore.errors import InputError, shown
 from phrase_rescore.fields import words
 from phrase_rescore.fileio import open_plain
 from phrase_rescore.phrase_table import TableRow
@@ -43,6 +43,11 @@ def sidecar_path(table: str) -> str:
     return f"{table}.columns.json"
 
 
+def _printable(value: object) -> str:
+    """A text that may be anybody's, for a terminal."""
+    return shown(str(value).encode("utf-8", "backslashreplace"), 1000)[1:-1]
+
+
 def read_sidecar(table: str) -> list[OwnColumn] | None:
     """The columns of ours by ``TABLE.columns.json``; None if there is no such file.
 
@@ -57,9 +62,9 @@ def read_sidecar(table: str) -> list[OwnColumn] | None:
         if sidecar["format_version"] != 1:
             raise ValueError
         columns = [
-            OwnColumn(int(column["column"]), *(str(column[name]) for name in ("feature", "model", "unit")))
+            OwnColumn(int(column["column"]), *(_printable(column[name]) for name in ("feature", "model", "unit")))
             for column in sidecar["columns"]
         ]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise InputError(path, "is no list of columns that annotate wrote", "remove it, or annotate the table again") from None
     return columns
