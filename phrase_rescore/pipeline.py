@@ -95,8 +95,6 @@ def table_output(out: str) -> Iterator[TableWriter]:
         with atomic_output(out) as stream:
             yield TableWriter(stream)
         return
-    if sys.stdout is None:
-        raise OptionError("standard output is closed; name a file with -o")
     writer = TableWriter(sys.stdout.buffer)
     try:
         yield writer
