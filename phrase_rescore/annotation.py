@@ -253,7 +253,7 @@ def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> 
         _write_sidecar(sidecar, columns)
         out.publish()
     except BaseException as error:
-        if kept := out.give_up(run.state):
+        if kept := out.give_up(run.state, interrupted=not isinstance(error, RescoreError)):
             error.add_note(kept)
         raise
 

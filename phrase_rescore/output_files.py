@@ -42,7 +42,10 @@ def check_writable(path: str) -> None:
         raise OptionError(f"{path} is a directory; name a file to write")
     if not is_special(path):
         try:
-            tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))).close()
+            directory, name = os.path.split(os.path.realpath(path))
+            handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
+            os.close(handle)
+            os.unlink(temporary)
         except OSError as error:
             raise OptionError(cannot_write(path, error)) from None
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.fileio import CHUNK
+from phrase_rescore.output_files import Writable, atomic_output, is_special
 
 SECONDS_BETWEEN = 10.0  # entries of the journal
 _FORMAT_VERSION = 1
@@ -161,8 +162,12 @@ class ResumableOutput:
         self.rows += rows
 
     @contextlib.contextmanager
-    def other(self, path: str) -> Iterator[PartialFile]:
-        """Another file, whose partial goes on and ends with OUT's."""
+    def other(self, path: str) -> Iterator[Writable]:
+        """Another file, whose partial goes on and ends with OUT's; a device or a named pipe is written to as it is."""
+        if is_special(path):
+            with atomic_output(path) as stream:
+                yield stream
+            return
         key = os.path.realpath(path)
         if key not in self._others:
             self._others[key] = PartialFile(path)
@@ -204,9 +209,12 @@ class ResumableOutput:
                 partial.publish()
         os.unlink(self._journal)
 
-    def give_up(self, state: Callable[[], dict[str, Any]]) -> str:
-        """After a failure: keeps what a later run can go on from, and says so; removes it if that is nothing."""
-        if self.rows > self._rows:
+    def give_up(self, state: Callable[[], dict[str, Any]], interrupted: bool) -> str:
+        """Keeps what a later run can go on from, and says so; removes it if that is nothing.
+
+        A failure before the first entry of the journal leaves nothing; an interruption leaves what there is.
+        """
+        if self.rows > self._rows and (self._rows or interrupted):
             with contextlib.suppress(OSError, RescoreError):  # a full disk: the last entry stands
                 self.save(state)
         for partial in (self._table, *self._others.values()):
