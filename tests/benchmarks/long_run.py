@@ -55,7 +55,7 @@ def _forget_peak() -> None:
 def run_once(files: Files, jobs: int) -> Pass:
     _forget_peak()
     with ThreadPoolExecutor(jobs) as executor:
-        summary = annotate(files, Format(), executor, jobs, gzip_level="fast")
+        summary = annotate(files, Format(), executor, jobs)
     with open(files.out, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     descriptors = len(os.listdir("/proc/self/fd"))
