@@ -59,7 +59,7 @@ from phrase_rescore.runtime import usable_cores
     type=click.Choice(GZIP_LEVELS),
     default="6",
     show_default=True,
-    help="How hard to compress: fast takes an eighth of the time of 6, and files are a quarter larger.",
+    help="How hard to compress: fast (2) takes a third of the time of 6, and files are a quarter larger.",
 )
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=None, help="Blocks in work at a time.  [default: usable cores / threads]"
