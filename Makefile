@@ -20,7 +20,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 demo: $(VENV)/installed
 	examples/demo/run.sh $(VENV) $(BUILD)/demo
