@@ -177,8 +177,7 @@ class Annotator:
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
         use_threads(self.compute.threads)
         scorers = [self._scorer(model, number) for model in self.models]
-        factors = {scorer.checkpoint.factors for scorer in scorers}
-        table = parse_block(Block(number, first_row, data), self.n_scores, self.format.fix_blanks, factors)
+        table = self._parse(Block(number, first_row, data), scorers)
         if table.bad and not self.format.drop_bad_rows:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
@@ -191,9 +190,13 @@ class Annotator:
 
     def look_at(self, block: Block, statistics: Statistics) -> None:
         """Adds the phrases of a block that is done already to those by which table and models are compared."""
-        table = parse_block(block, self.n_scores)
-        statistics.src_seen.append(b"\n".join(table.src))
-        statistics.tgt_seen.append(b"\n".join(table.tgt))
+        seen = self._count(self._parse(block, [self._scorer(model, block.number) for model in self.models]))
+        statistics.src_seen += seen.src_seen
+        statistics.tgt_seen += seen.tgt_seen
+
+    def _parse(self, block: Block, scorers: list[Scorer]) -> TableBlock:
+        factors = {scorer.checkpoint.factors for scorer in scorers}
+        return parse_block(block, self.n_scores, self.format.fix_blanks, factors)
 
     def _scorer(self, model: Model, block: int) -> Scorer:
         scorer = self.compute.scorer(model.directory, block)

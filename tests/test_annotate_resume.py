@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from conftest import ROOT, Run
 from phrase_rescore import partial_output
 from phrase_rescore.annotation import Files, annotate
 from phrase_rescore.annotator import Format, Statistics
+from phrase_rescore.checkpoint import load, save
 from phrase_rescore.errors import OptionError
 from phrase_rescore.pipeline import workers
 
@@ -154,6 +156,31 @@ def test_other_rows_are_refused_and_later_ones_are_not(
     fresh = table.parent / "fresh.gz"
     assert run(*command[:-2], "-o", fresh).status == 0
     assert out.read_bytes() == fresh.read_bytes(), "as if it had been this table from the beginning"
+
+
+def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: Path, model_dir: str) -> None:
+    """They are read again, to see whether table and model go together, and are no more phrases than before."""
+    factored = table.parent / "factored"
+    factored.mkdir()
+    save(replace(load(model_dir), factors=(0, 1)), str(factored))
+    rows = [row.replace(b"das haus", b"A|das N|haus") if i != 7 else row for i, row in enumerate(ROWS)]
+    table.write_bytes(b"".join(rows))
+    out, whole = (table.parent / name for name in ("out.gz", "whole.gz"))
+
+    def stop(statistics: Statistics) -> None:
+        if statistics.rows >= 40:
+            raise Stopped
+
+    form = Format(drop_bad_rows=True)
+    with pytest.raises(Stopped), workers(1) as executor:
+        annotate(Files(str(table), (str(factored),), str(out)), form, executor, 1, block_rows=10, on_block=stop)
+    command = ("annotate", table, "-m", factored, "--block-size", 10, "--on-bad-row", "drop", "-o")
+    again, fresh = run(*command, out, "--resume"), run(*command, whole)
+    assert (again.status, fresh.status) == (0, 0), again.err
+    assert out.read_bytes() == whole.read_bytes()
+    assert Path(f"{out}.dropped").read_bytes() == Path(f"{whole}.dropped").read_bytes() == ROWS[7]
+    warnings = [[line for line in done.err.splitlines() if "warning" in line] for done in (again, fresh)]
+    assert warnings[0] == warnings[1] != []
 
 
 def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from phrase_rescore.commands.options import quiet_option
+from phrase_rescore.commands.options import Subset, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.segments import SetFiles
 
@@ -56,19 +56,6 @@ class SetType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class MetricsType(click.ParamType):
-    name = "metrics"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        names = tuple(dict.fromkeys(value.lower().split(",")))
-        for name in names:
-            if name not in ("bleu", "chrf", "ter"):
-                self.fail(f"{name!r} is no metric; write bleu, chrf, ter, or some of them with commas between", param, ctx)
-        return names
-
-
 @click.command(cls=EvaluateCommand, short_help="BLEU, chrF and TER of systems, with significance.")
 @click.option(
     "--set", "sets", type=SetType(), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
@@ -76,7 +63,11 @@ class MetricsType(click.ParamType):
 )  # fmt: skip
 @click.option("--baseline", metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]")
 @click.option(
-    "--metrics", type=MetricsType(), default="bleu,chrf,ter", show_default=True, metavar="M,M", help="Which, in this order."
+    "--metrics",
+    type=Subset(("bleu", "chrf", "ter"), as_asked=True),
+    default="bleu,chrf,ter",
+    show_default=True,
+    help="Which, in this order.",
 )
 @click.option(
     "--detokenize", metavar="LANG", help="Detokenize all text, as Moses does for this language, and undo Moses' escapes."

@@ -43,18 +43,18 @@ class ByteSize(click.ParamType):
 
 
 class Subset(click.ParamType):
-    """Some of the names that there are, commas between: a tuple of them, in the order that they have there."""
+    """Some of the names that there are, commas between: a tuple of them, in the order of ``names`` or ``as_asked``."""
 
     name = "names"
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
+    def __init__(self, names: Sequence[str], as_asked: bool = False) -> None:
+        self._names, self._as_asked = names, as_asked
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        asked = str(value).split(",")
+        asked = value if isinstance(value, tuple) else tuple(dict.fromkeys(str(value).lower().split(",")))
         if unknown := [name for name in asked if name not in self._names]:
             self.fail(f"{unknown[0]!r} is none of {', '.join(self._names)}", param, ctx)
-        return tuple(name for name in self._names if name in asked)
+        return asked if self._as_asked else tuple(name for name in self._names if name in asked)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return ",".join(self._names)
