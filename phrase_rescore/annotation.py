@@ -240,7 +240,7 @@ def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> 
             yield writer
         _write_sidecar(sidecar, columns)
         return
-    out = ResumableOutput(files.out, identity, resume)
+    out = ResumableOutput(files.out, identity, resume, beside=[files.dropped_path])
     try:
         if sidecar:
             check_writable(sidecar)
@@ -321,7 +321,8 @@ def annotate(
                     out.save_now_and_then(run.state)
             run.check_fit()
             if expect_rows is not None and run.statistics.rows != expect_rows:
-                raise RescoreError(f"{table}: {run.statistics.rows:,} rows went through where {expect_rows:,} were expected")
+                found = f"{run.statistics.rows:,} rows went through where {expect_rows:,} were expected"
+                raise RescoreError(f"{table}: {found}; is the table cut off, or the number of another one?")
     seconds = time.monotonic() - start
     how = f"on {', '.join(compute.devices)} in {compute.precision}, {jobs} x {compute.threads} threads"
     if small := [d for i, d in enumerate(compute.devices) if any(compute.scorer(m.directory, i).halved for m in models)]:

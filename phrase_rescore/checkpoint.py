@@ -183,11 +183,13 @@ def _read_config(directory: str) -> dict[str, Any]:
         raise ModelError(f"{path}: no JSON ({error}); the model is damaged, train or copy it again") from None
     version = config.get("format_version") if isinstance(config, dict) else None
     if not _is_whole(version) or version != FORMAT_VERSION:
-        raise ModelError(f"{path}: format_version {_told(version)}; this version of phrase-rescore reads {FORMAT_VERSION}")
+        what = f"format_version {_told(version)}, and this version of phrase-rescore reads {FORMAT_VERSION}"
+        raise ModelError(f"{path}: {what}; take the version that made the model, or train it again")
     for key, known in STRUCTURE.items():
         if config.get(key) != known:
             found = _told(config.get(key))
-            raise ModelError(f"{path}: {key} {found}; this version of phrase-rescore knows {json.dumps(known)}")
+            what = f"{key} {found}, and this version of phrase-rescore knows {json.dumps(known)}"
+            raise ModelError(f"{path}: {what}; take the version that made the model, or train it again")
     return cast(dict[str, Any], config)
 
 
@@ -236,7 +238,8 @@ def _read_vocabularies(directory: str) -> tuple[Vocabulary, Vocabulary]:
             _check_regular(path)
         return read_vocabulary(paths[0]), read_vocabulary(paths[1])
     except InputError as error:
-        raise ModelError(f"{error}; the model is damaged") from None
+        where = error.path if error.line is None else f"{error.path}:{error.line}"
+        raise ModelError(f"{where}: {error.found}; the model is damaged, train or copy it again") from None
 
 
 def _weight_files(config: dict[str, Any], directory: str) -> tuple[list[str], str]:
@@ -246,7 +249,7 @@ def _weight_files(config: dict[str, Any], directory: str) -> tuple[list[str], st
         raise ModelError(f"{path}: 'weights' is missing or no object; the model is damaged")
     dtype, files = weights.get("dtype"), weights.get("files")
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ModelError(f"{path}: weights.dtype {_told(dtype)}; known are {', '.join(DTYPES)}")
+        raise ModelError(f"{path}: weights.dtype {_told(dtype)} is none of {', '.join(DTYPES)}; the model is damaged")
     if not isinstance(files, list) or not all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files):
         raise ModelError(f"{path}: weights.files {_told(files)} are no names of .safetensors files; the model is damaged")
     return [os.path.join(directory, name) for name in dict.fromkeys(files)], SAFETENSORS_DTYPES[dtype]
@@ -274,9 +277,11 @@ def _load_weights(config: dict[str, Any], directory: str, sizes: ModelConfig) ->
         for name, shape in expected.items():
             tensor = shards[name].get_slice(name)
             if (found := tensor.get_shape()) != shape:
-                raise ModelError(f"{directory}: tensor {name} has shape {_told(found)} where {CONFIG} says {shape}")
+                what = f"tensor {name} has shape {_told(found)} where {CONFIG} says {shape}"
+                raise ModelError(f"{directory}: {what}; files of two models?")
             if (found := tensor.get_dtype()) != dtype:
-                raise ModelError(f"{directory}: tensor {name} is of type {found} where {CONFIG} says {dtype}")
+                what = f"tensor {name} is of type {found} where {CONFIG} says {dtype}"
+                raise ModelError(f"{directory}: {what}; files of two models?")
         model = RNNEncoderDecoder(sizes)
         with torch.no_grad():
             for name, weight in model.named_weights():

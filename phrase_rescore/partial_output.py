@@ -1,7 +1,8 @@
 """Files written over hours, which go on after a kill, a full disk or a power cut: partials beside them, and a journal.
 
 OUT.partial          what has been written so far, in whole blocks
-OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood
+OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood;
+                     a line of JSON, and its own CRC-32 on the next
 
 What the journal counts is on disk before the journal says so, and the journal is replaced whole: whatever moment a
 run ends at, a later one finds a journal and at least the bytes that it counts. What stands behind them is cut off. Names
@@ -16,7 +17,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
@@ -24,7 +25,7 @@ from phrase_rescore.fileio import CHUNK
 from phrase_rescore.output_files import Writable, atomic_output, is_special
 
 SECONDS_BETWEEN = 10.0  # entries of the journal
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 
 def sync_directory(path: str) -> None:
@@ -34,6 +35,13 @@ def sync_directory(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _new_file(path: str, flags: int) -> int:
+    """Opens a file made here and now: what stands there, a killed run's or anybody's link, is taken away."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 class PartialFile:
@@ -107,12 +115,13 @@ class PartialFile:
 class ResumableOutput:
     """OUT and files that belong to it, written as partials; ``state`` is what the interrupted run left, None for a new one.
 
-    ``identity`` is what must be the same for a run to go on from another's partials. ``finished``: all is in place already,
-    and only the journal was left.
+    ``identity`` is what must be the same for a run to go on from another's partials, ``beside`` the other files that it may
+    write. ``finished``: all is in place already, and only the journal was left.
     """
 
-    def __init__(self, out: str, identity: dict[str, Any], resume: bool) -> None:
+    def __init__(self, out: str, identity: dict[str, Any], resume: bool, beside: Sequence[str] = ()) -> None:
         self._table, self._others = PartialFile(out), dict[str, PartialFile]()
+        self._beside = {os.path.realpath(path) for path in beside}
         self._journal = f"{self._table.path}.json"
         self._identity = json.loads(json.dumps(identity))
         self._saved, self._rows, self.rows = time.monotonic(), 0, 0
@@ -141,20 +150,24 @@ class ResumableOutput:
     def _read(self) -> dict[str, Any] | None:
         try:
             with open(self._journal, "rb") as stream:
-                journal: dict[str, Any] = json.load(stream)
-            if journal["format_version"] != _FORMAT_VERSION:
+                text, _, crc = stream.read().partition(b"\n")
+            journal: dict[str, Any] = json.loads(text)
+            if journal["format_version"] != _FORMAT_VERSION or crc != b"%08x\n" % zlib.crc32(text):
                 raise ValueError
-            identity = journal["identity"]
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
-            what = f"{self._journal} is no journal of this version"
+        except (ValueError, KeyError, TypeError, RecursionError):
+            what = f"{self._journal} is damaged, or no journal of this version"
             raise RescoreError(f"{what}; delete it and {self._table.path} to begin anew") from None
+        identity = journal["identity"]
         for key in sorted(identity.keys() | self._identity.keys()):
             was, now = identity.get(key), self._identity.get(key)
             if was != now:
                 what = f"--resume: {key} was {was!r} and is {now!r} now"
                 raise OptionError(f"{what}; delete {self._table.path} to begin anew")
+        if strange := sorted(journal["others"].keys() - self._beside):
+            what = f"--resume: the interrupted run wrote {strange[0]} too, and this one does not"
+            raise OptionError(f"{what}; name it as before, or delete {self._table.path} to begin anew")
         return journal
 
     def write(self, data: bytes, rows: int) -> None:
@@ -189,9 +202,10 @@ class ResumableOutput:
             "others": {path: [partial.length, partial.crc] for path, partial in self._others.items()},
             "state": state(),
         }
+        text = json.dumps(journal).encode()
         new = f"{self._journal}.new"
-        with open(new, "w", encoding="utf-8") as stream:  # nobody else has this name: the table's partial is locked
-            json.dump(journal, stream)
+        with open(new, "wb", opener=_new_file) as stream:  # no other run has this name: the table's partial is locked
+            stream.write(b"%b\n%08x\n" % (text, zlib.crc32(text)))
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(new, self._journal)
@@ -219,7 +233,9 @@ class ResumableOutput:
                 self.save(state)
         for partial in (self._table, *self._others.values()):
             partial.close()
-        if self._rows or self.finished:
+        if self.finished:
+            return f"{self._table.name} is complete; the same command with --resume removes {self._journal}"
+        if self._rows:
             return f"{self._rows:,} rows are kept in {self._table.path}; the same command with --resume goes on"
         for partial in (self._table, *self._others.values()):
             partial.discard()

@@ -496,10 +496,13 @@ def test_failing_command_keeps_the_reports_of_an_earlier_one(run: Run, model_dir
     assert {name: (tmp_path / name).read_bytes() for name in listing(tmp_path)} == earlier
 
 
+CUT_OFF = "is the table cut off, or the number of another one?"
+
+
 @pytest.mark.parametrize(("expected", "said"), [(3, "3"), (5, "5"), (1234567, "1,234,567"), (0, "0")])
 def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path, expected: int, said: str) -> None:
     table.write_bytes(ROW * 4)
-    text = f"phrase-rescore: error: {table}: 4 rows went through where {said} were expected\n"
+    text = f"phrase-rescore: error: {table}: 4 rows went through where {said} were expected; {CUT_OFF}\n"
     to = "annotate", table, "-m", model_dir, "--expect-rows", expected
     assert run(*to, "-o", tmp_path / "out") == (1, b"", text)
     assert listing(tmp_path) == ["table"]
@@ -536,7 +539,7 @@ def test_expect_rows_of_what_is_neither_number_nor_file(run: Run, model_dir: str
 def test_dropped_rows_do_not_count_as_expected(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     table.write_bytes(ROW * 4 + b"bad\n")
     to = "annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--expect-rows", table
-    assert run(*to) == (1, b"", f"phrase-rescore: error: {table}: 4 rows went through where 5 were expected\n")
+    assert run(*to) == (1, b"", f"phrase-rescore: error: {table}: 4 rows went through where 5 were expected; {CUT_OFF}\n")
 
 
 def test_nobody_reads_the_output_any_more(spawn: Run, model_dir: str, tmp_path: Path) -> None:

@@ -183,6 +183,31 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: 
     assert warnings[0] == warnings[1] != []
 
 
+def test_a_journal_names_no_file_that_this_run_does_not_write(
+    run: Run, table: Path, model_dir: str, interrupted: Callable[[int, str, Format], Path]
+) -> None:
+    table.write_bytes(b"no row\n".join((b"".join(ROWS[:7]), b"".join(ROWS[7:]))))
+    out = interrupted(29, "out.gz", Format(drop_bad_rows=True))  # of three blocks
+    command = ("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--on-bad-row", "drop", "--resume")
+    before = names(out.parent)
+    done = run(*command, "--dropped", table.parent / "other")
+    told = f"--resume: the interrupted run wrote {out}.dropped too, and this one does not; name it as before, or delete "
+    assert (done.status, done.last_line) == (2, f"phrase-rescore: error: {told}{out}.partial to begin anew")
+    assert names(out.parent) == before
+    assert run(*command).status == 0
+    assert Path(f"{out}.dropped").read_bytes() == b"no row\n"
+
+
+def test_a_link_in_the_journals_place_is_not_followed(
+    run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]
+) -> None:
+    out, precious = interrupted(20), table.parent / "precious"
+    precious.write_bytes(b"mine")
+    Path(f"{out}.partial.json.new").symlink_to(precious)
+    done = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume")
+    assert (done.status, precious.read_bytes()) == (0, b"mine")
+
+
 def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]) -> None:
     out, command = interrupted(20), ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")
     partial, journal = Path(f"{out}.partial"), Path(f"{out}.partial.json")
@@ -192,9 +217,18 @@ def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interr
         assert run(*command, out).last_line.endswith(f"{partial} is not what its journal says; delete it to begin anew")
     partial.write_bytes(good + b"more that the journal does not count")
     text = journal.read_text()
-    for bad_text in ("", "[]", json.dumps({**json.loads(text), "format_version": 2})):
+    first_line, crc = text.splitlines()
+    other_version = json.dumps({**json.loads(first_line), "format_version": 1})
+    for bad_text in (
+        "",
+        "[]",
+        f"{other_version}\n{crc}\n",
+        text.replace('"rows": 20', '"rows": 21'),
+        first_line,
+        "[" * 100_000,
+    ):
         journal.write_text(bad_text)
-        told = f"{journal} is no journal of this version; delete it and {partial} to begin anew"
+        told = f"{journal} is damaged, or no journal of this version; delete it and {partial} to begin anew"
         assert run(*command, out).last_line.endswith(told)
     journal.write_text(text)
     assert run(*command, out).status == 0

@@ -378,12 +378,23 @@ def configured(**values: object) -> Damage:
     return edited("config.json", lambda data: json.dumps({**json.loads(data), **values}).encode())
 
 
+def resized(**sizes: int) -> Damage:
+    def sized(data: bytes) -> bytes:
+        config = json.loads(data)
+        return json.dumps({**config, "sizes": {**config["sizes"], **sizes}}).encode()
+
+    return edited("config.json", sized)
+
+
 def replaced_by_directory(name: str) -> Damage:
     return lambda model: ((model / name).unlink(), (model / name).mkdir())
 
 
 MODELS: dict[str, tuple[Damage, str]] = {
-    "another format version": (configured(format_version=2), "/config.json: format_version 2; this version"),
+    "another format version": (configured(format_version=2), "/config.json: format_version 2, and this version"),
+    "another kind": (configured(kind="transformer"), '/config.json: kind "transformer", and this version'),
+    "another type of numbers": (configured(weights={"dtype": "float64", "files": [WEIGHTS]}), "/config.json: weights.dtype "),
+    "weights of another size": (resized(hidden=9), ": tensor "),
     "no config": (lambda model: (model / "config.json").unlink(), "/config.json: No such file or directory; is "),
     "config cut off": (edited("config.json", lambda data: data[:-9]), "/config.json: no JSON ("),
     "config empty": (edited("config.json", lambda data: b""), "/config.json: no JSON ("),
@@ -393,7 +404,10 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "weights empty": (edited(WEIGHTS, lambda data: b""), f"/{WEIGHTS}: Error while deserializing header"),
     "header of any length": (edited(WEIGHTS, lambda data: b"\xff" * 8 + data[8:]), f"/{WEIGHTS}: Error while"),
     "directory for weights": (replaced_by_directory(WEIGHTS), f"/{WEIGHTS}"),
-    "no vocabulary": (lambda model: (model / "source.vocab").unlink(), "/source.vocab: No such file or directory; "),
+    "no vocabulary": (
+        lambda model: (model / "source.vocab").unlink(),
+        "/source.vocab: No such file or directory; the model is damaged",
+    ),
     "directory for vocabulary": (replaced_by_directory("source.vocab"), "/source.vocab"),
     "a word too many": (
         edited("source.vocab", lambda data: data + b"more\t1\n"),

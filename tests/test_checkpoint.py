@@ -91,7 +91,7 @@ def edited(path, **changes):
         ({"sizes__hidden": -1}, "sizes.hidden is -1"),
         ({"sizes__depth": 1}, "'sizes' is incomplete or has unknown entries"),
         ({"sizes__src_vocabulary": 99}, "source.vocab: 12 ids where config.json says 99"),
-        ({"weights__dtype": "int8"}, 'weights.dtype "int8"; known are float32, bfloat16'),
+        ({"weights__dtype": "int8"}, 'weights.dtype "int8" is none of float32, bfloat16; the model is damaged'),
         ({"unk_share": {}}, "unk_share"),
     ],
 )
@@ -109,10 +109,10 @@ HUGE = 10**12
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": True}, "format_version true;"),
-        ({"format_version": 1.0}, "format_version 1.0;"),
-        ({"format_version": {"a": ["x" * 1000]}}, "…; this version of phrase-rescore reads 1"),
-        ({"kind": float("nan")}, "kind NaN;"),
+        ({"format_version": True}, "format_version true, and"),
+        ({"format_version": 1.0}, "format_version 1.0, and"),
+        ({"format_version": {"a": ["x" * 1000]}}, "…, and this version of phrase-rescore reads 1; take the version"),
+        ({"kind": float("nan")}, "kind NaN, and"),
         ({"sizes": None}, "'sizes' is incomplete"),
         ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
         ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
@@ -128,7 +128,7 @@ HUGE = 10**12
         ({"unk_share__target": float("nan")}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
         ({"unk_share__target": 10**400}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
         ({"weights": 3}, "'weights' is missing or no object"),
-        ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"]; known are float32, bfloat16'),
+        ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"] is none of float32, bfloat16; the model is damaged'),
         ({"weights__dtype": "bfloat16"}, "tensor encoder.embedding is of type F32 where config.json says BF16"),
         ({"weights__files": "model-00001-of-00001.safetensors"}, "are no names of .safetensors files"),
         ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are no names of .safetensors files"),
@@ -155,7 +155,7 @@ def test_a_malformed_config_is_refused(model_dir, changes, message):
         ('{"format_version": ' + "9" * 5000 + "}", "no JSON (Exceeds the limit"),
         ("\xff", "no JSON ("),
         ("", "no JSON (Expecting value"),
-        ("[]", "format_version null;"),
+        ("[]", "format_version null, and"),
     ],
 )
 def test_a_config_that_cannot_be_read_is_refused(model_dir, text, message):
