@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -87,18 +88,32 @@ def vectors_of_table(phrases: SortedPairs, encoder: PhraseEncoder) -> PhraseVect
         yield some, encoder.vectors_as_read(some)
 
 
-def write_words(checkpoint: Checkpoint, side: Side, out: str, form: str) -> tuple[int, int]:
-    """The embeddings of a side's words into a file (``-``: standard output). Returns their number and width."""
+@dataclass(frozen=True)
+class Written:
+    """What a file of vectors has."""
+
+    vectors: int
+    width: int
+    repeated: int = 0  # phrases left out because they had been there
+
+    def __str__(self) -> str:
+        """``3 vectors of 500 numbers``."""
+        repeated = f"; {self.repeated:,} repeated phrases left out" if self.repeated else ""
+        return f"{self.vectors:,} vectors of {self.width} numbers{repeated}"
+
+
+def write_words(checkpoint: Checkpoint, side: Side, out: str, form: str) -> Written:
+    """The embeddings of a side's words into a file (``-``: standard output)."""
     vectors = word_embeddings(checkpoint, side)
     with vector_output(out, form, vectors.shape[1], len(vectors)) as writer:
         writer.write(embedded_words(checkpoint, side), vectors)
-    return vectors.shape
+    return Written(*vectors.shape)
 
 
 def write_phrases(
     vectors: PhraseVectors, width: int, count: int | None, out: str, form: str, on_phrases: Callable[[int], object]
-) -> tuple[int, int]:
-    """Phrases and their vectors into a file (``-``: standard output). Returns their number and width.
+) -> Written:
+    """Phrases and their vectors into a file (``-``: standard output).
 
     ``count``: how many there will be, if that is known. ``on_phrases`` is told how many more were written.
     """
@@ -106,7 +121,7 @@ def write_phrases(
         for phrases, of_phrases in vectors:
             writer.write(phrases, of_phrases)
             on_phrases(len(phrases))
-    return writer.rows, width
+    return Written(writer.rows, width, writer.repeated)
 
 
 def _tsv(query: bytes, found: Neighbours, names: Sequence[bytes]) -> list[bytes]:
@@ -133,7 +148,7 @@ def neighbours_of_words(
                 rows.append(row_of[query])
             else:
                 warn(f"{name}:{number}: {shown(query)} is none of the model's {side} words")
-        found = nearest(vectors[rows], vectors, n, [np.array([row]) for row in rows])
+        found = nearest(vectors[rows], [vectors], n, [np.array([row]) for row in rows])
         yield [
             line
             for row, near in zip(rows, found, strict=True)
@@ -144,12 +159,12 @@ def neighbours_of_words(
 def check_index(index: PhraseIndex, encoder: PhraseEncoder) -> None:
     """Raises InputError if the vectors of an index are not those that the model gives: its first and last are compared."""
     hint = "name the model that made it with -m"
-    if index.vectors.shape[1] != encoder.width:
-        found = f"vectors of {index.vectors.shape[1]} numbers where the model's have {encoder.width}"
+    if index.width != encoder.width:
+        found = f"vectors of {index.width} numbers where the model's have {encoder.width}"
         raise InputError(index.path, found, hint)
     rows = np.unique([0, len(index) - 1])
     for row, phrase in zip(rows.tolist(), index.phrases(rows), strict=True):
-        if not np.allclose(encoder.vectors_as_read([phrase])[0], index.vectors[row], rtol=0, atol=_CLOSE):
+        if not np.allclose(encoder.vectors_as_read([phrase])[0], index.vectors(row, row + 1)[0], rtol=0, atol=_CLOSE):
             raise InputError(index.path, f"row {row + 1} is not what this model makes of {shown(phrase)}", hint)
 
 
@@ -165,7 +180,7 @@ def neighbours_of_phrases(
         own = index.rows_of(phrases)
         try:
             vectors = encoder.vectors_as_read(phrases)
-            found = nearest(vectors, index.vectors, n, [np.array(own.get(phrase, []), np.int64) for phrase in phrases])
+            found = nearest(vectors, index.blocks(), n, [np.array(own.get(phrase, []), np.int64) for phrase in phrases])
         except RowError as error:
             raise InputError(index.path, error.found, error.hint) from None
         names = index.phrases(np.concatenate([near.rows for near in found]))

@@ -7,6 +7,7 @@ written then, so no more than a batch of vectors is ever in memory.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import re
@@ -76,7 +77,8 @@ class VectorWriter:
 
     def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None, index: BinaryIO | None) -> None:
         self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
-        self.rows = 0
+        self._seen: set[bytes] | None = set() if count is None and form in ("txt", "bin") else None
+        self.rows = self.repeated = 0
         stream.write(self._header(count or 0))
 
     def _header(self, count: int) -> bytes:
@@ -86,7 +88,17 @@ class VectorWriter:
         return b"" if self._form == "tsv" else b"%0*d %d\n" % (digits, count, self._width)
 
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
-        """Phrases (n) with single blanks and their vectors (n, width)."""
+        """Phrases (n) with single blanks and their vectors (n, width).
+
+        In word2vec's formats a name stands once, as in gensim's KeyedVectors: of phrases whose number was not known, those
+        that are ``repeated`` are left out. To notice them takes some 80 bytes of memory a phrase.
+        """
+        if vectors.shape != (len(phrases), self._width):
+            raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
+        if self._seen is not None:
+            new = self._new(phrases, self._seen)
+            self.repeated += len(phrases) - len(new)
+            phrases, vectors = [phrases[i] for i in new], vectors[new]
         self.rows += len(phrases)
         numbers = np.ascontiguousarray(vectors, "<f4")
         if self._index is not None:
@@ -103,6 +115,16 @@ class VectorWriter:
         self._stream.writelines(name + row for name, row in zip(names, rows, strict=True))
         if self._form == "tsv":  # somebody may be waiting for it
             self._stream.flush()
+
+    @staticmethod
+    def _new(phrases: Sequence[bytes], seen: set[bytes]) -> list[int]:
+        new = []
+        for i, phrase in enumerate(phrases):
+            digest = hashlib.blake2b(phrase, digest_size=16).digest()
+            if digest not in seen:
+                seen.add(digest)
+                new.append(i)
+        return new
 
     def finish(self) -> None:
         """Puts the number of vectors in its place, if it was not known."""

@@ -92,14 +92,14 @@ def _write(
     prepare(usable_cores())
     checkpoint = load(model_dir)
     if side is not None:
-        rows, width = embedding.write_words(checkpoint, side, out, form)
+        written = embedding.write_words(checkpoint, side, out, form)
     elif table is None:
         encoder = PhraseEncoder(checkpoint, resolve_device(device))
         stream = standard_input()
         at_once = 1 if stream.isatty() else BATCH
         with phrase_bar(None, quiet) as bar:
             vectors = embedding.vectors_of_lines(read_rows(stream), encoder, _STDIN, at_once)
-            rows, width = embedding.write_phrases(vectors, encoder.width, None, out, form, bar.update)
+            written = embedding.write_phrases(vectors, encoder.width, None, out, form, bar.update)
     else:
         encoder = PhraseEncoder(checkpoint, resolve_device(device))
         scratch = scratch or tempfile.gettempdir()
@@ -110,9 +110,9 @@ def _write(
                 )
             bar = stack.enter_context(phrase_bar(len(phrases), quiet))
             vectors = embedding.vectors_of_table(phrases, encoder)
-            rows, width = embedding.write_phrases(vectors, encoder.width, len(phrases), out, form, bar.update)
+            written = embedding.write_phrases(vectors, encoder.width, len(phrases), out, form, bar.update)
     if out != "-" and not quiet:
-        say(f"{rows:,} vectors of {width} numbers")
+        say(str(written))
 
 
 def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -> None:
