@@ -12,7 +12,7 @@ import numpy as np
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.fields import SEPARATOR, words
-from phrase_rescore.fileio import batches
+from phrase_rescore.fileio import batches, display_name
 from phrase_rescore.nearest import Neighbours, PhraseIndex, nearest
 from phrase_rescore.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.pair_sorting import SortedPairs, sorted_pairs
@@ -66,13 +66,15 @@ def phrases_of_table(
     """The distinct phrases of the side of a table that the model reads, for as long as the ``with`` block lasts.
 
     They are the sources of the pairs given (whose targets are empty), in the order of their bytes, sorted in files in
-    ``scratch``. Raises InputError for a bad row.
+    ``scratch``. Raises InputError for a bad row and for a table without rows.
     """
     side, factors = checkpoint.sides[0], checkpoint.factors
     of_side = (factors[0], None) if side == "source" else (None, factors[1])
     blocks = read_pair_blocks(table, "table", on_read, factors=of_side)
     columns = (block.src if side == "source" else block.tgt for block in blocks)
     with sorted_pairs((PairBlock(phrases, [b""] * len(phrases)) for phrases in columns), scratch, _MEMORY, threads) as found:
+        if not found:
+            raise InputError(display_name(table), "is empty", "pass a phrase table")
         yield found
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.output_files import atomic_output, is_special
+from phrase_rescore.output_files import atomic_output, check_writable, is_special
 
 FORMATS = ("txt", "bin", "npy", "tsv")
 ENDINGS = {".txt": "txt", ".vec": "txt", ".bin": "bin", ".npy": "npy", ".tsv": "tsv"}
@@ -134,11 +134,13 @@ class VectorWriter:
 
 
 def check_output(out: str, form: str) -> None:
-    """Raises OptionError if a format cannot go where it should: to no terminal, to no device without its index."""
+    """Raises OptionError if there is no writing there, or not in this format: none to a terminal, no index to a device."""
     if form == "npy" and (out == "-" or is_special(out)):
         raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
     if form == "bin" and out == "-" and sys.stdout.isatty():
         raise OptionError("--format bin is nothing for a terminal; name a file with -o FILE.bin")
+    if out != "-":
+        check_writable(out)
 
 
 @contextlib.contextmanager

@@ -149,6 +149,9 @@ def test_a_bad_row_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
     done = run("embed", "-", "-m", model_dir, "-o", tmp_path / "c.npy", stdin=b"the ||| das ||| 1\nold ||| alt\n")
     assert done.last_line.startswith("phrase-rescore: error: <stdin>:2: 2 fields in 'old ||| alt'; a phrase-table row is")
     assert (done.status, os.listdir(tmp_path)) == (1, [])
+    empty = run("embed", "-", "-m", model_dir, "-o", tmp_path / "c.npy")
+    assert empty.last_line == "phrase-rescore: error: <stdin>: is empty; pass a phrase table"
+    assert (empty.status, os.listdir(tmp_path)) == (1, [])
     lines = run("embed", "-", "-m", model_dir, stdin=b"the house\n")
     assert lines.last_line.startswith("phrase-rescore: error: <stdin>:1: 1 field in 'the house'; a phrase-table row is")
 
@@ -298,6 +301,25 @@ def test_bad_queries_come_after_the_answers_before_them(run: Run, model_dir: str
     assert done.last_line.endswith("error: <stdin>:2: the phrase is empty; write a phrase a line")
 
 
+# ---- the documentation
+
+
+def test_python_of_the_documentation_runs(
+    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.bin"], ["-o", "c.npy"]):
+        assert run("embed", "-m", model_dir, *args, stdin=b"the house\nold\nis old\n").status == 0
+    examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "embed.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    for example in examples:
+        exec(example, {})
+    near_words, near_phrases, vector = capsys.readouterr().out.split("\n", 2)
+    assert near_words.count("(") == 4
+    assert "'old'" in near_phrases
+    assert "'is_old'" in near_phrases
+    assert len(vector.strip("[]\n").split()) == 7
+
+
 # ---- options
 
 
@@ -314,7 +336,7 @@ def test_bad_queries_come_after_the_answers_before_them(run: Run, model_dir: str
         (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
         (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
         (["--format", "bin"], "--format bin begins with the number of phrases, which is known at the end; name "),
-        (["-o", "/none/c.npy"], "cannot write /none/c.npy: No such file or directory; make its directory "),
+        (["t", "-o", "/none/c.npy"], "cannot write /none/c.npy: No such file or directory; make its directory "),
         (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
     ],
 )  # fmt: skip
