@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from phrase_rescore.errors import OptionError
 from phrase_rescore.output_files import atomic_output, check_writable, is_special
 
-FORMATS = ("txt", "bin", "npy", "tsv")
-ENDINGS = {".txt": "txt", ".vec": "txt", ".bin": "bin", ".npy": "npy", ".tsv": "tsv"}
+ENDINGS = {".txt": "txt", ".vec": "txt", ".bin": "bin", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _DIGITS = 12  # of a count that is written at the end; zeros before it, which every reader of numbers takes
 _ESCAPED = re.compile(rb"[\\_]")
@@ -73,7 +72,7 @@ def _npy_header(count: int, width: int) -> bytes:
 
 
 class VectorWriter:
-    """Writes named vectors of ``width`` numbers in one of FORMATS; nine digits of text are the very float32."""
+    """Writes named vectors of ``width`` numbers in one of the formats; nine digits of text are the very float32."""
 
     def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None, index: BinaryIO | None) -> None:
         self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index

@@ -192,6 +192,15 @@ def test_no_more_than_a_batch_is_in_memory(run: Run, model_dir: str, table: Path
     assert len(made) > 1
 
 
+def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
+    told = "phrase-rescore: warning: no source word was unknown in training: vectors of phrases with such a word mean nothing"
+    model = make_model(unk_shares=(0.0, 0.1))
+    assert run("embed", "-m", model, "-o", tmp_path / "c.npy", "-q", stdin=b"the\n").err == f"{told}\n"
+    assert run("embed", "-m", model, "--nearest", 1, "--among", tmp_path / "c.npy", stdin=b"the\n").err == f"{told}\n"
+    assert run("embed", "-m", model, "--words", "source").err == ""
+    assert run("embed", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the\n").err == ""
+
+
 # ---- words
 
 

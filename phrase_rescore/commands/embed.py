@@ -81,9 +81,8 @@ def _write(
     from phrase_rescore import embedding
     from phrase_rescore.checkpoint import load
     from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
-    from phrase_rescore.devices import resolve_device
     from phrase_rescore.fileio import read_rows, standard_input
-    from phrase_rescore.phrase_vectors import BATCH, PhraseEncoder
+    from phrase_rescore.phrase_vectors import BATCH
     from phrase_rescore.runtime import prepare, usable_cores
     from phrase_rescore.vector_files import check_output, format_of
 
@@ -94,14 +93,14 @@ def _write(
     if side is not None:
         written = embedding.write_words(checkpoint, side, out, form)
     elif table is None:
-        encoder = PhraseEncoder(checkpoint, resolve_device(device))
+        encoder = _encoder(checkpoint, device)
         stream = standard_input()
         at_once = 1 if stream.isatty() else BATCH
         with phrase_bar(None, quiet) as bar:
             vectors = embedding.vectors_of_lines(read_rows(stream), encoder, _STDIN, at_once)
             written = embedding.write_phrases(vectors, encoder.width, None, out, form, bar.update)
     else:
-        encoder = PhraseEncoder(checkpoint, resolve_device(device))
+        encoder = _encoder(checkpoint, device)
         scratch = scratch or tempfile.gettempdir()
         with contextlib.ExitStack() as stack:
             with byte_bar((table,), quiet, os.path.basename(table)) as bar:
@@ -115,16 +114,27 @@ def _write(
         say(str(written))
 
 
+def _encoder(checkpoint: Any, device: str) -> Any:
+    """The model's PhraseEncoder, with a warning where it was never taught what an unknown word is."""
+    from phrase_rescore.checkpoint import SIDES
+    from phrase_rescore.commands.progress import say
+    from phrase_rescore.devices import resolve_device
+    from phrase_rescore.phrase_vectors import PhraseEncoder
+
+    encoder = PhraseEncoder(checkpoint, resolve_device(device))
+    if checkpoint.unk_shares[SIDES.index(encoder.side)] == 0:
+        say(f"warning: no {encoder.side} word was unknown in training: vectors of phrases with such a word mean nothing")
+    return encoder
+
+
 def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -> None:
     import sys
 
     from phrase_rescore import embedding
     from phrase_rescore.checkpoint import load
     from phrase_rescore.commands.progress import say
-    from phrase_rescore.devices import resolve_device
     from phrase_rescore.fileio import read_rows, standard_input
     from phrase_rescore.nearest import PhraseIndex
-    from phrase_rescore.phrase_vectors import PhraseEncoder
     from phrase_rescore.runtime import prepare, usable_cores
 
     prepare(usable_cores())
@@ -136,7 +146,7 @@ def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -
             read_rows(stream), checkpoint, side, n, _STDIN, at_once, lambda message: say(f"warning: {message}")
         )
     else:
-        index, encoder = PhraseIndex(among), PhraseEncoder(checkpoint, resolve_device(device))
+        index, encoder = PhraseIndex(among), _encoder(checkpoint, device)
         answers = embedding.neighbours_of_phrases(read_rows(stream), encoder, index, n, _STDIN, at_once)
     for lines in answers:
         sys.stdout.buffer.writelines(lines)
