@@ -80,7 +80,7 @@ def _write(
 
     from phrase_rescore import embedding
     from phrase_rescore.checkpoint import load
-    from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
+    from phrase_rescore.commands.progress import byte_bar, vector_bar, say
     from phrase_rescore.fileio import read_rows, standard_input
     from phrase_rescore.phrase_vectors import BATCH
     from phrase_rescore.runtime import prepare, usable_cores
@@ -96,7 +96,7 @@ def _write(
         encoder = _encoder(checkpoint, device)
         stream = standard_input()
         at_once = 1 if stream.isatty() else BATCH
-        with phrase_bar(None, quiet) as bar:
+        with vector_bar(None, quiet) as bar:
             vectors = embedding.vectors_of_lines(read_rows(stream), encoder, _STDIN, at_once)
             written = embedding.write_phrases(vectors, encoder.width, None, out, form, bar.update)
     else:
@@ -107,7 +107,7 @@ def _write(
                 phrases = stack.enter_context(
                     embedding.phrases_of_table(table, checkpoint, scratch, usable_cores(), bar.update)
                 )
-            bar = stack.enter_context(phrase_bar(len(phrases), quiet))
+            bar = stack.enter_context(vector_bar(len(phrases), quiet))
             vectors = embedding.vectors_of_table(phrases, encoder)
             written = embedding.write_phrases(vectors, encoder.width, len(phrases), out, form, bar.update)
     if out != "-" and not quiet:

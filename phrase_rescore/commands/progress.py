@@ -29,7 +29,7 @@ def pair_bar(quiet: bool) -> tqdm[Any]:
     return tqdm(unit=" pairs", unit_scale=True, desc="preparing", disable=True if quiet else None, leave=False)
 
 
-def phrase_bar(total: int | None, quiet: bool) -> tqdm[Any]:
+def vector_bar(total: int | None, quiet: bool) -> tqdm[Any]:
     """A bar, or without a total a count, of phrases whose vectors are made. Only on a terminal."""
     return tqdm(total=total, unit=" phrases", unit_scale=True, desc="embedding", disable=True if quiet else None, leave=False)
 
