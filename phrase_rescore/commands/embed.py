@@ -80,7 +80,7 @@ def _write(
 
     from phrase_rescore import embedding
     from phrase_rescore.checkpoint import load
-    from phrase_rescore.commands.progress import byte_bar, vector_bar, say
+    from phrase_rescore.commands.progress import byte_bar, say, vector_bar
     from phrase_rescore.fileio import read_rows, standard_input
     from phrase_rescore.phrase_vectors import BATCH
     from phrase_rescore.runtime import prepare, usable_cores
