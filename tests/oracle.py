@@ -9,15 +9,12 @@ def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def word_log_probs(weights, source, target):
-    """log p of each target word and of EOS (id 0) for one pair of id lists. ``weights``: name -> float64 array."""
+def summary(weights, source):
+    """c = tanh(V h) of a list of ids, the state being the one after EOS (id 0)."""
     w = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
 
     def enc(name):
         return w[f"encoder.layer0.forward.{name}"]
-
-    def dec(name):
-        return w[f"decoder.layer0.forward.{name}"]
 
     h = np.zeros(len(enc("b")))
     for word in [*source, 0]:
@@ -26,8 +23,17 @@ def word_log_probs(weights, source, target):
         r = sigmoid(enc("W_r") @ e + enc("U_r") @ h + enc("b_r"))
         candidate = np.tanh(enc("W") @ e + enc("U") @ (r * h) + enc("b"))
         h = z * h + (1 - z) * candidate
-    c = np.tanh(w["encoder.V"] @ h + w["encoder.b_V"])
+    return np.tanh(w["encoder.V"] @ h + w["encoder.b_V"])
 
+
+def word_log_probs(weights, source, target):
+    """log p of each target word and of EOS (id 0) for one pair of id lists. ``weights``: name -> float64 array."""
+    w = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
+
+    def dec(name):
+        return w[f"decoder.layer0.forward.{name}"]
+
+    c = summary(weights, source)
     h = np.tanh(dec("V") @ c + dec("b_V"))
     e = np.zeros(w["decoder.embedding"].shape[1])
     result = []

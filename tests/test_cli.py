@@ -132,6 +132,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "curves": ["-o", tmp_path / "out.png"],
         "moses-ini": ["--table", missing, "-o", tmp_path / "out"],
         "evaluate": [],
+        "embed": ["-m", model_dir, "-o", tmp_path / "out.npy"],
         "info": [],
     }
     named = {"evaluate": ["--set", "dev", missing, f"a={missing}"]}.get(command, [missing])

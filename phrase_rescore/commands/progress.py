@@ -29,6 +29,11 @@ def pair_bar(quiet: bool) -> tqdm[Any]:
     return tqdm(unit=" pairs", unit_scale=True, desc="preparing", disable=True if quiet else None, leave=False)
 
 
+def vector_bar(total: int | None, quiet: bool) -> tqdm[Any]:
+    """A bar, or without a total a count, of phrases whose vectors are made. Only on a terminal."""
+    return tqdm(total=total, unit=" phrases", unit_scale=True, desc="embedding", disable=True if quiet else None, leave=False)
+
+
 def output_bar(outputs: int, quiet: bool) -> tqdm[Any]:
     """A bar over the outputs that are scored. Only on a terminal."""
     return tqdm(total=outputs, unit=" outputs", desc="scoring", disable=True if quiet else None, leave=False)

@@ -1,0 +1,153 @@
+"""``phrase-rescore embed``: options to one library call."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import click
+
+from phrase_rescore.commands.options import model_option, quiet_option
+from phrase_rescore.errors import OptionError
+
+_STDIN = "<stdin>"
+
+
+@click.command(short_help="Vectors of words and phrases; the nearest ones.")
+@click.argument("table", required=False)
+@model_option
+@click.option(
+    "--words", "side", type=click.Choice(["source", "target"]), help="The embeddings of the words of a side, and no phrases."
+)
+@click.option(
+    "-o", "--out", default="-", metavar="OUT",
+    help="File to write, its format by its name: OUT.txt or OUT.vec, OUT.bin, OUT.npy, OUT.tsv.  [default: standard output]",
+)  # fmt: skip
+@click.option(
+    "--format", "form", type=click.Choice(["txt", "bin", "npy", "tsv"]),
+    help="word2vec's text or binary format, numpy's with an index, or tabs.  [default: by OUT's name; tsv on standard output]",
+)  # fmt: skip
+@click.option(
+    "--nearest", type=click.IntRange(min=1), metavar="N",
+    help="Find the N nearest by cosine to each line of standard input, among the --words or --among phrases.",
+)  # fmt: skip
+@click.option("--among", metavar="FILE.npy", help="What --nearest looks among: phrases that 'embed -o FILE.npy' wrote.")
+@click.option("--scratch", metavar="DIR", help="Where TABLE's phrases are sorted: twice their text.  [default: $TMPDIR, /tmp]")
+@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@quiet_option
+def command(
+    table: str | None, model_dir: str, side: str | None, out: str, form: str | None, nearest: int | None, among: str | None,
+    scratch: str | None, device: str, quiet: bool,
+) -> None:  # fmt: skip
+    """Write what the model makes of phrases: their vectors c, which its decoder starts from. Phrases are lines of standard
+    input, tokenized as in the table, in their order; or the distinct source phrases of TABLE ('-': a table on standard
+    input), sorted by their bytes. An inverse model reads target phrases.
+
+    \b
+    phrase-rescore embed < phrases.txt -o c.npy
+    phrase-rescore embed phrase-table.gz -o c.npy
+    phrase-rescore embed --words source -o words.txt
+
+    FORMATS. OUT.npy: float32, a row for each phrase, and OUT.index: line i is the phrase of row i. OUT.txt, OUT.bin: those
+    of word2vec, which gensim reads; blanks of phrases become _, and _ becomes \\_. TSV: phrase, tab, numbers with tabs
+    between. Words are those of the shortlist, after <end of phrase> and <unknown word>.
+
+    With --nearest, standard output has query, tab, neighbour, tab, cosine. The query is not among its neighbours.
+
+    \b
+    set -o pipefail; echo house | phrase-rescore embed --nearest 10 --words source
+    set -o pipefail; echo 'the house' | phrase-rescore embed --nearest 10 --among c.npy
+    """
+    if nearest is None:
+        if among is not None:
+            raise OptionError("--among is for --nearest N")
+        if side is not None and table is not None:
+            raise OptionError("--words takes no TABLE: it writes the words of the model")
+        _write(table, model_dir, side, out, form, scratch, device, quiet)
+        return
+    if (side is None) == (among is None):
+        raise OptionError("--nearest looks among --words source, --words target or --among FILE.npy; name one of them")
+    if table is not None or out != "-" or form is not None:
+        raise OptionError("--nearest reads from standard input and writes to standard output: no TABLE, -o or --format")
+    _answer(model_dir, side, among, nearest, device)
+
+
+def _write(
+    table: str | None, model_dir: str, side: Any, out: str, form: str | None, scratch: str | None, device: str, quiet: bool
+) -> None:  # fmt: skip
+    import os
+    import tempfile
+
+    from phrase_rescore import embedding
+    from phrase_rescore.checkpoint import load
+    from phrase_rescore.commands.progress import byte_bar, say, vector_bar
+    from phrase_rescore.fileio import read_rows, standard_input
+    from phrase_rescore.phrase_vectors import BATCH
+    from phrase_rescore.runtime import prepare, usable_cores
+    from phrase_rescore.vector_files import check_output, format_of
+
+    form = format_of(out, form)
+    check_output(out, form)
+    prepare(usable_cores())
+    checkpoint = load(model_dir)
+    if side is not None:
+        written = embedding.write_words(checkpoint, side, out, form)
+    elif table is None:
+        encoder = _encoder(checkpoint, device)
+        stream = standard_input()
+        at_once = 1 if stream.isatty() else BATCH
+        with vector_bar(None, quiet) as bar:
+            vectors = embedding.vectors_of_lines(read_rows(stream), encoder, _STDIN, at_once)
+            written = embedding.write_phrases(vectors, encoder.width, None, out, form, bar.update)
+    else:
+        encoder = _encoder(checkpoint, device)
+        scratch = scratch or tempfile.gettempdir()
+        with contextlib.ExitStack() as stack:
+            with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+                phrases = stack.enter_context(
+                    embedding.phrases_of_table(table, checkpoint, scratch, usable_cores(), bar.update)
+                )
+            bar = stack.enter_context(vector_bar(len(phrases), quiet))
+            vectors = embedding.vectors_of_table(phrases, encoder)
+            written = embedding.write_phrases(vectors, encoder.width, len(phrases), out, form, bar.update)
+    if out != "-" and not quiet:
+        say(str(written))
+
+
+def _encoder(checkpoint: Any, device: str) -> Any:
+    """The model's PhraseEncoder, with a warning where it was never taught what an unknown word is."""
+    from phrase_rescore.checkpoint import SIDES
+    from phrase_rescore.commands.progress import say
+    from phrase_rescore.devices import resolve_device
+    from phrase_rescore.phrase_vectors import PhraseEncoder
+
+    encoder = PhraseEncoder(checkpoint, resolve_device(device))
+    if checkpoint.unk_shares[SIDES.index(encoder.side)] == 0:
+        say(f"warning: no {encoder.side} word was unknown in training: vectors of phrases with such a word mean nothing")
+    return encoder
+
+
+def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -> None:
+    import sys
+
+    from phrase_rescore import embedding
+    from phrase_rescore.checkpoint import load
+    from phrase_rescore.commands.progress import say
+    from phrase_rescore.fileio import read_rows, standard_input
+    from phrase_rescore.nearest import PhraseIndex
+    from phrase_rescore.runtime import prepare, usable_cores
+
+    prepare(usable_cores())
+    checkpoint = load(model_dir)
+    stream = standard_input()
+    at_once = 1 if stream.isatty() else embedding.QUERIES
+    if among is None:
+        answers = embedding.neighbours_of_words(
+            read_rows(stream), checkpoint, side, n, _STDIN, at_once, lambda message: say(f"warning: {message}")
+        )
+    else:
+        index, encoder = PhraseIndex(among), _encoder(checkpoint, device)
+        answers = embedding.neighbours_of_phrases(read_rows(stream), encoder, index, n, _STDIN, at_once)
+    for lines in answers:
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
