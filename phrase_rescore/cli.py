@@ -26,6 +26,7 @@ COMMANDS = {
     "moses-ini": "moses_ini",
     "evaluate": "evaluate",
     "score": "score",
+    "generate": "generate",
     "info": "info",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands

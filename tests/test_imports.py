@@ -15,7 +15,8 @@ ORDER = [
     "training_options", "pair_preparation", "model_training", "curves", "segments", "randomization", "evaluation",
     "evaluation_report", "decoder_walk", "scoring", "pair_scoring", "typed_text", "beam_search", "sampling", "proposals",
     "vocabulary_fit", "annotator", "pipeline", "annotation",
-    "table_faults", "distinct_sample", "table_statistics", "table_survey", "survey_report", "model_report", "stripping",
+    "table_faults", "distinct_sample", "table_lookup", "proposed_rows", "generation", "table_statistics", "table_survey",
+    "survey_report", "model_report", "stripping",
     "commands", "cli", "__main__",
 ]  # fmt: skip
 
