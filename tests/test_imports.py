@@ -14,9 +14,8 @@ ORDER = [
     "checkpoint", "warm_start", "ranks", "gradients", "training_state", "training", "phrase_pair_task", "final_pass",
     "training_options", "pair_preparation", "model_training", "curves", "segments", "randomization", "evaluation",
     "evaluation_report", "decoder_walk", "scoring", "pair_scoring", "typed_text", "beam_search", "sampling", "proposals",
-    "vocabulary_fit", "annotator", "pipeline", "annotation",
-    "table_faults", "distinct_sample", "table_lookup", "proposed_rows", "generation", "table_statistics", "table_survey",
-    "survey_report", "model_report", "stripping",
+    "vocabulary_fit", "annotator", "pipeline", "annotation", "table_faults", "distinct_sample", "table_lookup", "proposed_rows",
+    "generation", "table_statistics", "table_survey", "survey_report", "model_report", "stripping",
     "commands", "cli", "__main__",
 ]  # fmt: skip
 

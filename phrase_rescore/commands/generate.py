@@ -70,10 +70,10 @@ def command(
     what 'score' gives. An inverse model reads target phrases and proposes sources; columns stay source, target.
 
     \b
-    phrase-rescore generate < sources.txt
-    set -o pipefail; echo 'search' | phrase-rescore generate -n 5 --random --seed 3
-    phrase-rescore generate --from-table 100 phrase-table.gz --table phrase-table.gz -n 1
-    phrase-rescore generate --format moses --like phrase-table.rnn.gz --fill 0.001 < sources.txt
+    set -o pipefail; echo 'search' | phrase-rescore generate -n 5
+    set -o pipefail; echo 'search' | phrase-rescore generate --random --temperature 0.7 --seed 3
+    phrase-rescore generate --from-table 1000 phrase-table.gz -n 1 --table phrase-table.gz --only-new
+    phrase-rescore generate --from-table 9 phrase-table.rnn.gz --format moses --like phrase-table.rnn.gz --fill 0.001
 
     Phrases are tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Proposals are
     never empty and never have a word that is not in the model's vocabulary, unless --unk.
