@@ -26,6 +26,7 @@ COMMANDS = {
     "moses-ini": "moses_ini",
     "evaluate": "evaluate",
     "score": "score",
+    "generate": "generate",
     "embed": "embed",
     "info": "info",
     "curves": "curves",

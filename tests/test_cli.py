@@ -132,10 +132,14 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "curves": ["-o", tmp_path / "out.png"],
         "moses-ini": ["--table", missing, "-o", tmp_path / "out"],
         "evaluate": [],
+        "generate": ["-m", model_dir],
         "embed": ["-m", model_dir, "-o", tmp_path / "out.npy"],
         "info": [],
     }
-    named = {"evaluate": ["--set", "dev", missing, f"a={missing}"]}.get(command, [missing])
+    named = {
+        "evaluate": ["--set", "dev", missing, f"a={missing}"],
+        "generate": ["--from-table", 3, missing],
+    }.get(command, [missing])
     text = f"phrase-rescore: error: {missing}: No such file or directory; check the path\n"
     assert run(command, *named, *args[command]) == (1, b"", text)
     assert list(tmp_path.iterdir()) == []

@@ -13,8 +13,9 @@ ORDER = [
     "pairs", "pair_sorting", "pair_store", "permutation", "prefix_trees", "gathered", "products", "cells", "softmax", "model",
     "checkpoint", "warm_start", "ranks", "gradients", "training_state", "training", "phrase_pair_task", "final_pass",
     "training_options", "pair_preparation", "model_training", "curves", "segments", "randomization", "evaluation",
-    "evaluation_report", "scoring", "pair_scoring", "phrase_vectors", "vector_files", "nearest", "embedding", "typed_text",
-    "vocabulary_fit", "annotator", "pipeline", "annotation", "table_faults", "distinct_sample", "table_statistics",
+    "evaluation_report", "decoder_walk", "scoring", "pair_scoring", "phrase_vectors", "vector_files", "nearest",
+    "embedding", "typed_text", "beam_search", "sampling", "proposals", "vocabulary_fit", "annotator", "pipeline",
+    "annotation", "table_faults", "distinct_sample", "table_lookup", "proposed_rows", "generation", "table_statistics",
     "table_survey", "survey_report", "model_report", "stripping", "commands", "cli", "__main__",
 ]  # fmt: skip
 

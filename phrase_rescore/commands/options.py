@@ -8,7 +8,11 @@ from typing import Any
 
 import click
 
+from phrase_rescore.phrase_table import NUMBER
+
 DEFAULT_MODEL = "phrase-rescore-model"
+
+SMALLEST_SCORE, LARGEST_SCORE = 1.2e-38, 3.4e38  # between them 32-bit floats, as Moses has them, are normal numbers
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -40,6 +44,21 @@ class ByteSize(click.ParamType):
         if not match:
             self.fail(f"{value!r} is no size; write 500K, 15M or 2G", param, ctx)
         return int(match[1]) * _BYTES[match[2]]
+
+
+class Scores(click.ParamType):
+    """``0.001`` or ``0.1,0.2``: scores as a table has them, greater than 0, in the bytes in which they are written."""
+
+    name = "scores"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[bytes, ...]:
+        if isinstance(value, tuple):
+            return value
+        scores = tuple(str(value).encode().split(b","))
+        for score in scores:
+            if not re.fullmatch(NUMBER, score) or not SMALLEST_SCORE <= float(score) <= LARGEST_SCORE:
+                self.fail(f"{score.decode()!r} is no score above 0; write 0.001, or 0.1,0.2,0.1,0.2", param, ctx)
+        return scores
 
 
 class Subset(click.ParamType):

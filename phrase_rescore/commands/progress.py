@@ -39,6 +39,11 @@ def output_bar(outputs: int, quiet: bool) -> tqdm[Any]:
     return tqdm(total=outputs, unit=" outputs", desc="scoring", disable=True if quiet else None, leave=False)
 
 
+def phrase_bar(quiet: bool) -> tqdm[Any]:
+    """A count of phrases that are done. Only on a terminal."""
+    return tqdm(unit=" phrases", desc="generating", disable=True if quiet else None, leave=False)
+
+
 class TrainingBar:
     """Share of the run done, loss per pair, pairs/s, time left."""
 

@@ -1,0 +1,178 @@
+"""``phrase-rescore generate``: options to one library call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phrase_rescore.commands.options import Scores, model_option, quiet_option
+from phrase_rescore.errors import OptionError
+
+if TYPE_CHECKING:
+    from phrase_rescore.generation import LineReader, Sources
+
+
+@click.command(short_help="Let the model propose target phrases for source phrases.")
+@model_option
+@click.option("-n", "--number", type=click.IntRange(min=1), default=10, show_default=True, help="Proposals for each source.")
+@click.option("--beam", type=click.IntRange(min=1), help="Width of the beam.  [default: the larger of 10 and --number]")
+@click.option("--random", is_flag=True, help="Draw proposals at random, in place of the most probable ones.")
+@click.option(
+    "--temperature", type=click.FloatRange(min=0.01), metavar="T",
+    help="With --random: words come in proportion to p^(1/T).  [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--top-k", type=click.IntRange(min=1), metavar="K", help="With --random: the K most probable words alone.  [default: all]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0, max=2**63), default=1, show_default=True, metavar="N",
+    help="Of --random and --from-table.",
+)  # fmt: skip
+@click.option("--max-length", type=click.IntRange(min=1), default=20, show_default=True, help="Words of a proposal, at most.")
+@click.option("--unk", is_flag=True, help="Propose UNK too, which stands for every word that the model does not know.")
+@click.option(
+    "--from-table", type=(click.IntRange(min=1), str), metavar="N TABLE", default=None,
+    help="Sources: N distinct ones of TABLE, taken at random by --seed.",
+)  # fmt: skip
+@click.option(
+    "--from-vectors", metavar="FILE.npy", help="Phrase vectors in place of sources, as 'embed' writes them: a row each."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["tsv", "jsonl", "moses"]), default="tsv", show_default=True,
+    help="jsonl: an object for every source. moses: rows of a phrase table, with --like and --fill.",
+)  # fmt: skip
+@click.option("--table", metavar="TABLE", help="Say of every proposal whether TABLE has it, 1 or 0.")
+@click.option("--only-new", is_flag=True, help="Leave out what --table has.")
+@click.option("--like", metavar="TABLE", help="With --format moses: the table whose rows to be like. What it has is left out.")
+@click.option(
+    "--fill", type=Scores(), metavar="VALUES",
+    help="With --format moses: what stands in the other score columns, one value for all or, with commas, one for each.",
+)  # fmt: skip
+@click.option(
+    "--tokenize", metavar="LANG", help="Tokenize and escape typed text as Moses does, by the rules of this language: en."
+)
+@click.option("--lowercase", is_flag=True, help="Lower-case typed text, with --tokenize.")
+@click.option(
+    "--flush", is_flag=True, help="Answer every line at once, for a program that keeps this one open.  [default: at a terminal]"
+)
+@click.option("--digits", type=click.IntRange(2, 17), default=7, show_default=True, help="Significant digits.")
+@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@quiet_option
+def command(
+    model_dir: str, from_table: tuple[int, str] | None, from_vectors: str | None, form: str, table: str | None,
+    only_new: bool, like: str | None, fill: tuple[bytes, ...] | None, tokenize: str | None, lowercase: bool, flush: bool,
+    digits: int, device: str, quiet: bool, **search: Any,
+) -> None:  # fmt: skip
+    """Read source phrases from standard input, one a line, and write the target phrases that the model finds most
+    probable, a line each: source, tab, target, tab, natural log p(target | source), tab, number of unknown words. log p is
+    what 'score' gives. An inverse model reads target phrases and proposes sources; columns stay source, target.
+
+    \b
+    set -o pipefail; echo 'search' | phrase-rescore generate -n 5
+    set -o pipefail; echo 'search' | phrase-rescore generate --random --temperature 0.7 --seed 3
+    phrase-rescore generate --from-table 1000 phrase-table.gz -n 1 --table phrase-table.gz --only-new
+    phrase-rescore generate --from-table 9 phrase-table.rnn.gz --format moses --like phrase-table.rnn.gz --fill 0.001
+
+    Phrases are tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Proposals are
+    never empty and never have a word that is not in the model's vocabulary, unless --unk.
+    """
+    import sys
+
+    from phrase_rescore.checkpoint import load
+    from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
+    from phrase_rescore.devices import resolve_device
+    from phrase_rescore.generation import Generation, JsonWriter, LineReader, RowWriter, Search, TsvWriter
+    from phrase_rescore.pair_scoring import Prepare, as_written
+    from phrase_rescore.proposals import Proposer
+    from phrase_rescore.proposed_rows import layout_like
+    from phrase_rescore.runtime import prepare, usable_cores
+
+    for contradicts, message in _contradictions(
+        form, table, only_new, like, fill, from_table, from_vectors, tokenize, lowercase, flush, search
+    ):
+        if contradicts:
+            raise OptionError(message)
+    prepare(usable_cores())
+    checkpoint = load(model_dir)
+    read, predicted = checkpoint.sides
+    if form == "moses" and checkpoint.factors[predicted == "target"] is not None:
+        raise OptionError(f"--format moses needs whole words; {model_dir} proposes one factor of the {predicted} alone")
+    for side, share in zip(("source", "target"), checkpoint.unk_shares, strict=True):
+        if share == 0 and (side == read or search["unk"]):
+            say(f"warning: no {side} word was unknown in training: what is proposed with such a word means nothing")
+    if like is not None and fill is not None:
+        writer: TsvWriter | JsonWriter | RowWriter = RowWriter(checkpoint, layout_like(like, fill, checkpoint, digits))
+        table, only_new = table or like, True
+    else:
+        writer = (JsonWriter if form == "jsonl" else TsvWriter)(checkpoint, digits)
+    prepare_line: Prepare = as_written
+    if tokenize:
+        from phrase_rescore.typed_text import TypedText
+
+        prepare_line = TypedText(tokenize, lowercase)
+    settings = Search(**{name: value for name, value in search.items() if value is not None})
+    proposer = Proposer(checkpoint, resolve_device(device))
+    sources, streamed = _sources(LineReader(checkpoint, prepare_line), from_table, from_vectors, search["seed"], flush, quiet)
+    with byte_bar((table,) if table else (), quiet or not table, "table") as table_bar, phrase_bar(quiet) as bar:
+        generation = Generation(proposer, settings, writer, table, only_new, table_bar.update, bar.update)
+        for lines in generation.run(sources):
+            sys.stdout.buffer.writelines(lines)
+            sys.stdout.buffer.flush()
+    if not quiet and not streamed:
+        for line in generation.report():
+            say(line)
+
+
+def _sources(
+    reader: LineReader, from_table: tuple[int, str] | None, from_vectors: str | None, seed: int, flush: bool, quiet: bool
+) -> tuple[Iterator[Sources], bool]:
+    """Where sources come from, and whether every line is answered at once."""
+    from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.fileio import display_name, read_rows, standard_input
+    from phrase_rescore.generation import AT_ONCE, sources_of_lines, sources_of_phrases, sources_of_vectors
+    from phrase_rescore.table_lookup import sampled_phrases
+
+    if from_table:
+        (n, table), side = from_table, reader.checkpoint.sides[0]
+        with byte_bar((table,), quiet, "phrases") as bar:
+            phrases = sampled_phrases(table, side, n, seed, bar.update)
+        if len(phrases) < n:
+            say(f"{display_name(table)} has only {len(phrases):,} distinct {side} phrases")
+        return sources_of_phrases(phrases, reader, display_name(table)), False
+    if from_vectors:
+        return sources_of_vectors(from_vectors, reader.checkpoint.model.config.hidden), False
+    lines = standard_input()
+    at_once = 1 if flush or lines.isatty() else AT_ONCE
+    return sources_of_lines(read_rows(lines), reader, display_name("-"), at_once), at_once == 1
+
+
+def _contradictions(
+    form: str, table: str | None, only_new: bool, like: str | None, fill: tuple[bytes, ...] | None,
+    from_table: tuple[int, str] | None, from_vectors: str | None, tokenize: str | None, lowercase: bool, flush: bool,
+    search: dict[str, Any],
+) -> list[tuple[bool, str]]:  # fmt: skip
+    """Whether options contradict each other, and what is said then."""
+    moses, random = form == "moses", search["random"]
+    asks_table, no_lines = moses or table is not None, bool(from_table or from_vectors)
+    sharpened = search["temperature"] is not None or search["top_k"] is not None
+    stdin_twice = table == "-" and (from_table is None or from_table[1] == "-")
+    return [
+        (random and bool(search["beam"]), "--beam finds the most probable proposals, --random draws them; give one of the two"),
+        (sharpened and not random, "--temperature and --top-k are for proposals drawn at random; add --random"),
+        (moses and (like is None or fill is None),
+         "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES for its other columns"),
+        (not moses and (like is not None or fill is not None),
+         "--like and --fill are for rows of a phrase table; add --format moses"),
+        (moses and search["unk"], "--unk with --format moses: Moses would take UNK, which stands for many words, for one"),
+        (only_new and table is None, "--only-new needs --table TABLE, to see what is new"),
+        (bool(from_table and from_vectors), "--from-table and --from-vectors: give one of the two"),
+        (from_vectors is not None and asks_table,
+         "--from-vectors has no phrases to look for in a table; leave out --table and --format moses"),
+        (no_lines and (tokenize is not None or flush),
+         "--tokenize and --flush are for lines of standard input; leave out --from-table and --from-vectors"),
+        (flush and asks_table, "--flush answers at once, but --table and --format moses need all phrases first"),
+        (lowercase and not tokenize, "--lowercase is for typed text; name the language with --tokenize LANG"),
+        (stdin_twice, "--table -: phrases are read from standard input; name a file"),
+    ]  # fmt: skip

@@ -1,0 +1,278 @@
+"""The whole of ``generate``: sources from lines, a table or vectors; proposals as TSV, JSON lines or rows of a phrase table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.errors import InputError, RowError, shown, unreadable
+from phrase_rescore.factors import check_factor, select_factor
+from phrase_rescore.fields import SEPARATOR, words
+from phrase_rescore.fileio import batches
+from phrase_rescore.pair_scoring import Prepare, as_written
+from phrase_rescore.phrase_table import phrase_words
+from phrase_rescore.proposals import MAX_LENGTH, Proposal, Proposer, Vectors
+from phrase_rescore.proposed_rows import RowLayout
+from phrase_rescore.table_lookup import Partners, partners
+from phrase_rescore.vocabulary import UNK
+
+AT_ONCE = 256  # sources between two writes
+
+
+@dataclass(frozen=True)
+class Search:
+    """How proposals are found: by beam search, or drawn at random."""
+
+    number: int = 10
+    beam: int | None = None
+    random: bool = False
+    seed: int = 1
+    temperature: float = 1.0
+    top_k: int | None = None
+    unk: bool = False
+    max_length: int = MAX_LENGTH
+
+    def __call__(self, proposer: Proposer, sources: Sequence[bytes] | Vectors) -> list[list[Proposal]]:
+        if self.random:
+            return proposer.samples(
+                sources, self.number, self.seed, self.temperature, self.top_k, self.unk, self.max_length
+            )  # fmt: skip
+        return proposer.n_best(sources, self.number, self.beam, self.unk, self.max_length)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Some phrases of the side that the model reads, or vectors in their place, whose names are their row numbers from 0."""
+
+    names: Sequence[bytes]
+    given: Sequence[bytes] | Vectors
+
+    @classmethod
+    def of_phrases(cls, phrases: Sequence[bytes]) -> Sources:
+        return cls(phrases, phrases)
+
+
+# ---- sources
+
+
+@dataclass(frozen=True)
+class LineReader:
+    """A line as a phrase of the side that the model reads, single blanks between words."""
+
+    checkpoint: Checkpoint
+    prepare: Prepare = as_written
+
+    def phrase(self, line: bytes) -> bytes:
+        """Raises RowError for a line that is empty or no mere phrase, a non-terminal, a word without the model's factor."""
+        side = self.checkpoint.sides[0]
+        text = self.prepare(line.rstrip(b"\r\n"))
+        if SEPARATOR in text or b"\t" in text:
+            raise RowError(f"more than a {side} phrase in {shown(text)}", f"write one {side} phrase a line, and nothing else")
+        if not words(text):
+            raise RowError("the line is empty", f"write one {side} phrase a line")
+        phrase = b" ".join(phrase_words(text, side))
+        check_factor(phrase, self.checkpoint.factors[side == "target"], side)
+        return phrase
+
+
+def sources_of_lines(lines: Iterable[bytes], reader: LineReader, name: str, at_once: int = AT_ONCE) -> Iterator[Sources]:
+    """Raises InputError, with the line, for a bad one; the sources before it come first."""
+    number = 0
+    for some in batches(lines, at_once):
+        phrases, failure = list[bytes](), None
+        for line in some:
+            number += 1
+            try:
+                phrases.append(reader.phrase(line))
+            except RowError as error:
+                failure = error.at(name, number)
+                break
+        if phrases:
+            yield Sources.of_phrases(phrases)
+        if failure:
+            raise failure
+
+
+def sources_of_phrases(phrases: Sequence[bytes], reader: LineReader, table: str) -> Iterator[Sources]:
+    """Phrases of a table's valid rows. Raises InputError for a word without the model's factor."""
+    for start in range(0, len(phrases), AT_ONCE):
+        some = phrases[start : start + AT_ONCE]
+        try:
+            yield Sources.of_phrases([reader.phrase(phrase) for phrase in some])
+        except RowError as error:
+            raise InputError(table, error.found, error.hint) from None
+
+
+def sources_of_vectors(path: str, hidden: int) -> Iterator[Sources]:
+    """The rows of a ``.npy`` file with float32 numbers, (n, hidden): mapped, and never all in memory.
+
+    Raises InputError for anything else, and for a row with a number that is not finite. Nothing in the file is executed.
+    """
+    hint = f"pass phrase vectors of this model, float32 of shape (n, {hidden}), such as numpy.save writes"
+    try:
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, EOFError, SyntaxError, OverflowError, MemoryError):
+        raise InputError(path, "is no .npy file, or is cut off", hint) from None
+    if not isinstance(vectors, np.ndarray):
+        vectors.close()
+        raise InputError(path, "is an archive of arrays", hint)
+    if vectors.dtype != np.float32 or vectors.ndim != 2 or vectors.shape[1] != hidden:
+        raise InputError(path, f"{vectors.dtype} of shape {vectors.shape}", hint)
+    for start in range(0, len(vectors), AT_ONCE):
+        some = np.ascontiguousarray(vectors[start : start + AT_ONCE], dtype=np.float32)
+        finite = np.isfinite(some).all(1)
+        if not finite.all():
+            found = f"row {start + int(finite.argmin())} (from 0) has a number that is not finite"
+            raise InputError(path, found, "compute it again")
+        yield Sources([b"%d" % row for row in range(start, start + len(some))], some)
+
+
+# ---- proposals out
+
+
+class Writer:
+    """Makes lines of a source's name and its proposals; ``known``: whether the table has each, where there is one to ask."""
+
+    def __init__(self, checkpoint: Checkpoint, digits: int = 7) -> None:
+        self.checkpoint, self.digits = checkpoint, digits
+
+    def __call__(self, name: bytes, proposals: Sequence[Proposal], known: Sequence[bool] | None) -> list[bytes]:
+        raise NotImplementedError
+
+    def pair(self, name: bytes, proposal: Proposal) -> tuple[bytes, bytes]:
+        """Source and target, as the table has them."""
+        return (proposal.target, name) if self.checkpoint.inverse else (name, proposal.target)
+
+    def log_p(self, proposal: Proposal) -> bytes:
+        return b"%.*g" % (self.digits, proposal.log_p)
+
+
+class TsvWriter(Writer):
+    """Source, target, natural log p, number of unknown words; then 1 if the table has the pair, 0 if not."""
+
+    def __call__(self, name: bytes, proposals: Sequence[Proposal], known: Sequence[bool] | None) -> list[bytes]:
+        lines = []
+        for i, proposal in enumerate(proposals):
+            columns = [*self.pair(name, proposal), self.log_p(proposal), b"%d" % proposal.unknown]
+            lines.append(b"\t".join(columns if known is None else [*columns, b"%d" % known[i]]) + b"\n")
+        return lines
+
+
+class JsonWriter(Writer):
+    """An object for every source. Bytes that are no UTF-8 are lone surrogates, byte ff is \\udcff (as in Python's PEP 383)."""
+
+    def __call__(self, name: bytes, proposals: Sequence[Proposal], known: Sequence[bool] | None) -> list[bytes]:
+        read, predicted = self.checkpoint.sides
+        listed: list[dict[str, Any]] = []
+        for i, proposal in enumerate(proposals):
+            text, log_p = proposal.target.decode("utf-8", "surrogateescape"), float(self.log_p(proposal))
+            listed.append({predicted: text, "log_p": log_p, "unknown": proposal.unknown})
+            if known is not None:
+                listed[-1]["in_table"] = known[i]
+        line = json.dumps({read: name.decode("utf-8", "surrogateescape"), "proposals": listed}, ensure_ascii=False)
+        return [line.encode("utf-8", "backslashreplace") + b"\n"]
+
+
+class RowWriter(Writer):
+    """Rows of a phrase table, each pair once."""
+
+    def __init__(self, checkpoint: Checkpoint, layout: RowLayout) -> None:
+        super().__init__(checkpoint, layout.digits)
+        self._layout, self._written = layout, set[tuple[bytes, bytes]]()
+
+    def __call__(self, name: bytes, proposals: Sequence[Proposal], known: Sequence[bool] | None) -> list[bytes]:
+        read, predicted = self.checkpoint.sides
+        phrase = select_factor([name], self.checkpoint.factors[read == "target"], read)[0]
+        unknown = self.checkpoint.vocabs[0].encode(phrase.split(b" ")).count(UNK)
+        scores = {self.pair(name, proposal): proposal.log_p for proposal in proposals}
+        fresh = [pair for pair in scores if pair not in self._written]
+        self._written.update(fresh)
+        return self._layout.rows(fresh, [scores[pair] for pair in fresh], {read: unknown, predicted: 0})
+
+
+# ---- the whole
+
+
+@dataclass
+class Generation:
+    """Proposals for sources, and what is counted on the way.
+
+    With a ``table`` all sources are read first, then the table once, to see which pairs it has. ``only_new`` leaves those out;
+    they are counted all the same. Raises InputError as the sources and the table do.
+    """
+
+    proposer: Proposer
+    search: Search
+    writer: Writer
+    table: str | None = None
+    only_new: bool = False
+    on_read: Callable[[int], object] | None = None  # bytes of the table
+    on_sources: Callable[[int], object] = lambda n: None
+    sources: int = 0
+    proposals: int = 0
+    known: int = 0  # proposals that the table has
+    best_known: int = 0  # sources whose first proposal is one of them
+    seconds: float = 0.0  # of the search alone
+
+    def run(self, sources: Iterable[Sources]) -> Iterator[list[bytes]]:
+        """Lines, some sources at a time and in their order."""
+        in_table: Partners | None = None
+        if self.table is not None:
+            sources = list(sources)
+            in_table = self._partners(self.table, chain.from_iterable(some.names for some in sources))
+        for some in sources:
+            start = time.monotonic()
+            found = self.search(self.proposer, some.given)
+            self.seconds += time.monotonic() - start
+            lines = (self._lines(*of_source, in_table) for of_source in zip(some.names, found, strict=True))
+            yield list(chain.from_iterable(lines))
+            self.on_sources(len(some.names))
+
+    def _key(self, names: Iterable[bytes]) -> Sequence[bytes]:
+        """Phrases as the model reads them: by its factor."""
+        checkpoint = self.proposer.checkpoint
+        side = checkpoint.sides[0]
+        return select_factor(list(names), checkpoint.factors[side == "target"], side)
+
+    def _partners(self, table: str, names: Iterable[bytes]) -> Partners:
+        checkpoint = self.proposer.checkpoint
+        return partners(table, checkpoint.sides[0], frozenset(self._key(names)), checkpoint.factors, self.on_read)
+
+    def _lines(self, name: bytes, proposals: Sequence[Proposal], in_table: Partners | None) -> list[bytes]:
+        known = None
+        if in_table is not None:
+            has = in_table[self._key([name])[0]]
+            known = [proposal.target in has for proposal in proposals]
+            self.known += sum(known)
+            self.best_known += known[:1] == [True]
+            if self.only_new:
+                proposals = [proposal for proposal, is_known in zip(proposals, known, strict=True) if not is_known]
+                known = [False] * len(proposals)
+        self.sources += 1
+        self.proposals += len(proposals)
+        return self.writer(name, proposals, known)
+
+    def report(self) -> list[str]:
+        """The closing lines."""
+        rate = self.sources / self.seconds if self.seconds else 0.0
+        phrases, proposals = (
+            f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((self.sources, "phrase"), (self.proposals, "proposal"))
+        )
+        lines = [f"{phrases}, {proposals}, {rate:,.0f} phrases/s"]
+        if self.table is not None and self.sources:
+            share = f"{self.best_known / self.sources:.1%}"
+            left_out = ", left out" if self.only_new else ""
+            lines.append(
+                f"the first proposal is in {self.table}: {self.best_known:,} of {self.sources:,} ({share}); "
+                f"of all proposals {self.known:,}{left_out}"
+            )
+        return lines
