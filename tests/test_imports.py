@@ -13,8 +13,8 @@ ORDER = [
     "pairs", "pair_sorting", "pair_store", "permutation", "prefix_trees", "gathered", "products", "cells", "softmax", "model",
     "checkpoint", "warm_start", "ranks", "gradients", "training_state", "training", "phrase_pair_task", "final_pass",
     "training_options", "pair_preparation", "model_training", "curves", "segments", "randomization", "evaluation",
-    "evaluation_report", "scoring", "pair_scoring", "typed_text", "vocabulary_fit", "annotator", "pipeline", "annotation",
-    "table_faults", "distinct_sample", "table_statistics", "table_survey", "survey_report", "model_report", "stripping",
+    "evaluation_report", "scoring", "pair_scoring", "phrase_vectors", "typed_text", "vocabulary_fit", "annotator", "pipeline",
+    "annotation", "table_faults", "distinct_sample", "table_statistics", "table_survey", "survey_report", "model_report", "stripping",
     "commands", "cli", "__main__",
 ]  # fmt: skip
 
