@@ -66,7 +66,7 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     ]
     places = list(range(len(classes)))
     counts = [
-        alt.param(name=name, value=value, bind=alt.binding_select(options=places, labels=list(classes), name=f"joint count, {what} "))
+        alt.param(name=name, value=value, bind=alt.binding_select(options=places, labels=[*classes], name=f"joint count, {what} "))
         for name, value, what in (("count_from", 0, "from"), ("count_to", places[-1], "to"))
     ]  # fmt: skip
     shown = "datum.words >= words_from && datum.words <= words_to && datum.class >= count_from && datum.class <= count_to"
@@ -178,7 +178,7 @@ def shares(records: Records, best: Records, classes: Sequence[str]) -> Spec:
 
 
 def lengths(records: Records, best: Records, given: str, predicted: str) -> Spec:
-    """Mean scores by length. ``records``: given, predicted (words), score, value (nats), rows; ``best``: given, whose, value."""
+    """Mean scores by length. ``records``: given, predicted (words), score, value, rows; ``best``: given, whose, value."""
     alt = altair()
     base = alt.Chart(alt.NamedData("lengths")).mark_line(point=alt.OverlayMarkDef(size=40), strokeWidth=1.8)
     words = sorted({row["given"] for row in records})
