@@ -27,6 +27,7 @@ COMMANDS = {
     "evaluate": "evaluate",
     "score": "score",
     "info": "info",
+    "report": "report",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -111,3 +111,22 @@ def best_shares(found: TableStatistics) -> tuple[int, float, float]:
     """Sources with several targets; how often model and table like the same best, and how often chance would."""
     sources, same, chance = found.best.sum(axis=0).tolist()
     return int(sources), same / sources if sources else math.nan, chance / sources if sources else math.nan
+
+
+def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
+    """The ``most`` most frequent phrases, none of them part of another that is as frequent or more, or the other way round.
+
+    >>> within({b"a b c d": 9, b"a b c d e": 8, b"x y z w": 7}, 5)
+    [b'a b c d', b'x y z w']
+    """
+    chosen = list[bytes]()
+    text = b"\n"
+    for phrase, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        padded = b" " + phrase + b" "
+        if padded in text or any(other in padded for other in chosen):
+            continue
+        chosen.append(padded)
+        text += padded + b"\n"
+        if len(chosen) == most:
+            break
+    return [padded[1:-1] for padded in chosen]

@@ -58,6 +58,10 @@ class Rows:
     def __getitem__(self, part: slice) -> Rows:
         return Rows(*(getattr(self, f.name)[part] for f in fields(self)))
 
+    def scored(self, log_p: Floats) -> Rows:
+        """The rows with these scores of the model."""
+        return replace(self, log_p=log_p)
+
     @property
     def starts(self) -> NDArray[np.int64]:
         """Where the rows of another source begin."""

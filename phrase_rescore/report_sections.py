@@ -9,7 +9,7 @@ from typing import Any
 
 from phrase_rescore import report_charts as charts
 from phrase_rescore.curves import Run
-from phrase_rescore.generation import Proposal
+from phrase_rescore.proposals import Proposal
 from phrase_rescore.model_report import ModelDirectory
 from phrase_rescore.projection import METHODS
 from phrase_rescore.report_findings import (
@@ -491,3 +491,9 @@ def choose(found: TableStatistics) -> tuple[list[Source], list[Source]]:
         diverse(items.ranked(), lambda source: source.src, SHOWN_SOURCES) for items in (found.frequent, found.rare)
     )
     return frequent, rare
+
+
+def all_sections(found: Findings) -> list[Section]:
+    """In the order of the page."""
+    makers = (scores, by_frequency, by_length, proposals, differences, maps, coverage, training, made)
+    return [make(found) for make in makers]

@@ -1,7 +1,7 @@
 """log p(target | source) of phrase pairs, with everything that pairs share computed once.
 
 Within a batch each distinct source prefix is read once, each distinct (source, target prefix) has its state, the shared part
-of its continuations' steps and its softmax normaliser computed once. The walks below know no cell: see cells.py.
+of its continuations' steps and its softmax normaliser computed once. The walk knows no cell: see decoder_walk.py, cells.py.
 Scores are exact: they are those of the pairs scored one by one, up to rounding.
 """
 
@@ -12,19 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from phrase_rescore.cells import rows_of
 from phrase_rescore.checkpoint import Checkpoint
-from phrase_rescore.devices import check_precision, set_tf32
+from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.factors import select_factor
 from phrase_rescore.fields import words
-from phrase_rescore.model import for_scoring, with_eos
+from phrase_rescore.model import with_eos
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
-from phrase_rescore.softmax import LogNormaliser
-from phrase_rescore.vocabulary import EOS
 
 BATCH = 2048  # pairs that share: more share more, but their states leave the cache
 GPU_BATCH = 16384  # a GPU needs many rows to be busy
@@ -40,68 +36,27 @@ class Scorer:
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
-        check_precision(precision, device)
+        self._model = ReadyModel(checkpoint, device, precision)
         self.checkpoint, self.device, self.precision = checkpoint, device, precision
         self.batch, self.halved = BATCH if device == "cpu" else GPU_BATCH, False
-        set_tf32(precision, device)
-        model = for_scoring(checkpoint.model, device, precision)
-        self._encoder, self._decoder = model.encoder, model.decoder
-        with torch.inference_mode():
-            embedding = torch.cat(
-                (self._decoder.embedding, self._decoder.embedding.new_zeros(1, self._decoder.embedding.shape[1]))
-            )
-            self._start = len(embedding) - 1  # the row of e(y_0) = 0
-            self._src_rows = self._encoder.word_rows()  # W e + b
-            self._tgt_rows = self._decoder.cell.word_rows(embedding)  # W' e + b'
-            self._out_rows = embedding @ self._decoder.O_y.T  # O_y e
-            self._log_normaliser = LogNormaliser(self._decoder.G_l, self._decoder.b_G)
-
-    def _index(self, rows: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(rows).to(self.device)
 
     @torch.inference_mode()
     def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """log p of every target word and of EOS, on end: (Σ (length + 1),)."""
-        decoder, cell = self._decoder, self._decoder.cell
-        first, source_of = distinct_phrases(pairs.src)
-        c = self._encoder.summaries(pairs.src.take(first), self._src_rows)
-        context, out_context = cell.context(c), decoder.output_context(c)
-        offsets = with_eos(pairs.tgt).offsets
+        first, node_of = distinct_phrases(pairs.src)  # of each row its node
+        offsets, lengths = with_eos(pairs.tgt).offsets, pairs.tgt.lengths
         result = np.empty(int(offsets[-1]))
-        lengths = pairs.tgt.lengths
-
-        state = cell.initial(c)
-        node_of, source = source_of, np.arange(len(c))  # of each row its node, of each node its source
-        projected = cell.project(state, context)
-        last_words = torch.full((len(c),), self._start, device=self.device)
-        parents = torch.arange(len(c), device=self.device)
         rows = np.arange(len(pairs))
-        levels = prefix_levels(pairs.tgt, source_of)
+        levels = prefix_levels(pairs.tgt, node_of)
+        prefixes = self._model.empty_prefixes(self._model.summaries(pairs.src.take(first)))
         for t in range(len(levels) + 1):
-            # The state of every prefix of t words, and what follows from it
-            state = cell.step(
-                projected.index_select(0, parents), rows_of(state, parents), self._tgt_rows.index_select(0, last_words)
-            )
-            g = decoder.low_rank(
-                state, self._out_rows.index_select(0, last_words), out_context.index_select(0, self._index(source))
-            )
-            log_z = self._log_normaliser(g)
             ends = lengths[rows] == t
-            eos = ((g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - log_z).double().cpu().numpy()
-            result[offsets[rows[ends]] + t] = eos[node_of[ends]]
-            if t == len(levels):
-                break
-            level = levels[t]
-            last_words, node_parents = self._index(level.words), self._index(level.parents)
-            logits = (g[node_parents] * decoder.G_l[last_words]).sum(1) + decoder.b_G[last_words]
-            log_p = (logits - log_z[node_parents]).double().cpu().numpy()
-            rows, node_of = level.rows, level.nodes
-            result[offsets[rows] + t] = log_p[node_of]
-            # Only prefixes that go on are projected
-            going_on, place = np.unique(level.parents, return_inverse=True)
-            state, parents = rows_of(state, self._index(going_on)), self._index(place)
-            projected = cell.project(state, context.index_select(0, self._index(source[going_on])))
-            source = source[level.parents]
+            result[offsets[rows[ends]] + t] = prefixes.eos_log_p()[node_of[ends]]
+            if t < len(levels):
+                level = levels[t]
+                rows, node_of = level.rows, level.nodes
+                result[offsets[rows] + t] = prefixes.word_log_p(level.parents, level.words)[node_of]
+                prefixes = prefixes.continued(level.parents, level.words)
         return result
 
     def _in_memory(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:

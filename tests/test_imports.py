@@ -13,12 +13,14 @@ ORDER = [
     "pairs", "pair_sorting", "pair_store", "permutation", "prefix_trees", "gathered", "products", "cells", "softmax", "model",
     "checkpoint", "warm_start", "ranks", "gradients", "training_state", "training", "phrase_pair_task", "final_pass",
     "training_options", "pair_preparation", "model_training", "curves", "segments", "randomization", "evaluation",
-    "evaluation_report", "scoring", "pair_scoring", "phrase_vectors", "typed_text", "vocabulary_fit", "annotator", "pipeline",
-    "annotation", "table_faults", "distinct_sample", "table_statistics", "table_survey", "survey_report", "model_report", "stripping",
+    "evaluation_report", "decoder_walk", "scoring", "pair_scoring", "phrase_vectors", "typed_text", "beam_search", "sampling",
+    "proposals", "vocabulary_fit", "annotator", "pipeline", "annotation", "table_faults", "distinct_sample", "table_statistics",
+    "table_survey", "survey_report", "model_report", "stripping", "projection", "report_rows", "report_statistics",
+    "report_findings", "report_charts", "report_page", "report_sections", "table_report",
     "commands", "cli", "__main__",
 ]  # fmt: skip
 
-HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib"}
+HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib", "altair", "vl_convert", "openTSNE"}
 
 
 def modules():

@@ -1,0 +1,138 @@
+"""Phrases that a model proposes: sources in, the most probable targets out, or targets drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from phrase_rescore.beam_search import Decoded, beam_search
+from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.decoder_walk import ReadyModel
+from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.factors import select_factor
+from phrase_rescore.fields import SEPARATOR, words
+from phrase_rescore.pairs import Ragged
+from phrase_rescore.phrase_table import phrase_words
+from phrase_rescore.prefix_trees import distinct_phrases
+from phrase_rescore.sampling import sample, streams
+from phrase_rescore.vocabulary import EOS, UNK
+
+MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
+BEAM = 10
+PREFIXES = 2048  # that are worked on at once, at most, unless those of one source are more
+
+Vectors = NDArray[np.float32]  # summaries c of the model's encoder, (n, H)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A phrase of the side that the model predicts: a target, or a source of an inverse model."""
+
+    target: bytes  # words between single blanks; an unknown one is UNK
+    log_p: float  # natural log p(target | source), EOS included
+    unknown: int  # how many of its words are UNK
+
+
+def can_stand_in_a_table(word: bytes) -> bool:
+    """Whether a word of a vocabulary can be part of a phrase pair; not so are ``[X]`` and what has a separator in it."""
+    try:
+        phrase_words(word, "target")
+    except RowError:
+        return False
+    return SEPARATOR not in word
+
+
+class Proposer:
+    """Proposes phrases of the side that the model predicts for phrases of the one that it reads.
+
+    Sources are tokenized phrases as bytes (of targets, for an inverse model) or their summaries c, float32 (n, H). Proposals
+    are never empty, are of 1 to ``max_length`` words of the vocabulary, of UNK too with ``unk``, and never have a word that
+    cannot stand in a phrase table. A model of one factor proposes phrases of that factor alone.
+
+    Raises RowError for a source word without the factor that the model reads, InputError for summaries of another width.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
+        self.checkpoint, self._model = checkpoint, ReadyModel(checkpoint, device)
+        predicted = checkpoint.vocabs[1].words
+        self._words = (b"</s>", b"UNK", *predicted)
+        self._unfit = [id for id, word in enumerate(predicted, UNK + 1) if not can_stand_in_a_table(word)]
+
+    @torch.inference_mode()
+    def n_best(
+        self, sources: Sequence[bytes] | Vectors, n: int = 10, beam: int | None = None, unk: bool = False,
+        max_length: int = MAX_LENGTH,
+    ) -> list[list[Proposal]]:  # fmt: skip
+        """The n most probable phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first.
+
+        Raises as the class says.
+        """
+        beam = beam or max(n, BEAM)
+        c, which = self._summaries(sources)
+        barred = self._barred(unk)
+
+        def search(rows: slice) -> list[list[Decoded]]:
+            return beam_search(self._model, c[rows], n, beam, max_length, barred)
+
+        found = self._in_batches(search, len(c), beam)
+        return [found[i] for i in which]
+
+    @torch.inference_mode()
+    def samples(
+        self, sources: Sequence[bytes] | Vectors, number: int, seed: int, temperature: float = 1.0,
+        top_k: int | None = None, unk: bool = False, max_length: int = MAX_LENGTH,
+    ) -> list[list[Proposal]]:  # fmt: skip
+        """``number`` phrases drawn at random for every source, in the order drawn; equal ones may be among them.
+
+        The same seed and source give the same phrases, whatever the other sources are, and the first of more are those of
+        fewer. See ``sampling.sample``. Raises as the class says.
+        """
+        c, which = self._summaries(sources)
+        barred = self._barred(unk)
+        names = (
+            [row.tobytes() for row in sources] if isinstance(sources, np.ndarray) else [b" ".join(words(s)) for s in sources]
+        )
+
+        def draw(rows: slice) -> list[list[Decoded]]:
+            random = [streams(seed, name, number) for name in names[rows]]
+            return sample(self._model, c[which[rows]], random, temperature, top_k, max_length, barred)
+
+        return self._in_batches(draw, len(sources), number)
+
+    def _summaries(self, sources: Sequence[bytes] | Vectors) -> tuple[Tensor, list[int]]:
+        """c of the distinct sources, and which of them each source has."""
+        if isinstance(sources, np.ndarray):
+            hidden = self.checkpoint.model.config.hidden
+            if sources.ndim != 2 or sources.shape[1] != hidden:
+                found = f"an array of shape {sources.shape}"
+                raise InputError("vectors", found, f"this model's phrase vectors have {hidden} numbers: (n, {hidden})")
+            return torch.tensor(sources, dtype=torch.float32, device=self._model.device), list(range(len(sources)))
+        if not sources:
+            return torch.empty(0, self.checkpoint.model.config.hidden), []
+        side = self.checkpoint.sides[0]
+        factor = self.checkpoint.factors[side == "target"]
+        phrases = select_factor([b" ".join(words(source)) for source in sources], factor, side)
+        encoded = Ragged.of_phrases(phrases, self.checkpoint.vocabs[0])
+        first, which = distinct_phrases(encoded)
+        return self._model.summaries(encoded.take(first)), which.tolist()
+
+    def _barred(self, unk: bool) -> Tensor:
+        return torch.tensor([EOS, *([] if unk else [UNK]), *self._unfit], device=self._model.device)
+
+    def _in_batches(
+        self, function: Callable[[slice], list[list[Decoded]]], sources: int, prefixes: int
+    ) -> list[list[Proposal]]:
+        """Of all sources, so many at a time that their ``prefixes`` each come to PREFIXES."""
+        at_once = max(1, PREFIXES // prefixes)
+        found = chain.from_iterable(function(slice(start, start + at_once)) for start in range(0, sources, at_once))
+        return [[self._proposal(decoded) for decoded in of_source] for of_source in found]
+
+    def _proposal(self, decoded: Decoded) -> Proposal:
+        target = b" ".join([self._words[id] for id in decoded.words])
+        return Proposal(target, decoded.log_p, decoded.words.count(UNK))

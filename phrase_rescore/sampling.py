@@ -1,0 +1,100 @@
+"""Targets drawn at random, word by word, from the model's own distribution or a sharper or flatter one.
+
+A word is drawn by a race: word k of weight w_k arrives after a time that is exponential with rate w_k, and the first one is
+taken, so each with the probability w_k / Σ w. That needs a random number for every word, but another rounding of the weights,
+as another batch has it, then changes a draw only where two words arrive as good as together, once in some million draws.
+(Where w falls into a sum of weights depends on the rounding of all words before it.)
+
+Every sample has random numbers of its own, by seed, source and number of the sample: what is drawn for a source does not depend
+on other sources, nor on how many more samples are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+import torch
+from numpy.random import Generator, Philox
+from torch import Tensor
+
+from phrase_rescore.beam_search import Decoded
+from phrase_rescore.decoder_walk import ReadyModel
+from phrase_rescore.prefix_trees import Indices
+from phrase_rescore.vocabulary import EOS
+
+ROWS = 128  # draws whose random numbers are in memory at a time: 15 MB at K = 15,002
+
+
+def streams(seed: int, source: bytes, number: int) -> list[Generator]:
+    """The random numbers of every sample of a source."""
+    digest = hashlib.blake2b(source, digest_size=8, salt=seed.to_bytes(8, "little")).digest()
+    return [Generator(Philox(key=[int.from_bytes(digest, "little"), i])) for i in range(number)]
+
+
+def _weights(logits: Tensor, barred: Tensor, temperature: float, top_k: int | None) -> Tensor:
+    """What words are drawn in proportion to: (n, K). Equal logits at the end of the ``top_k`` are all taken."""
+    logits = logits.index_fill(1, barred, -torch.inf)
+    largest = logits.amax(1, keepdim=True)
+    if top_k is not None:
+        least = logits.topk(min(top_k, logits.shape[1]), dim=1).values[:, -1:]
+        logits = logits.masked_fill_(logits < least, -torch.inf)
+    return logits.sub_(largest).div_(temperature).exp_()
+
+
+def _draw(weights: Tensor, rows: Indices, random: Sequence[Generator]) -> Indices:
+    """A word for each row of weights (m,), with the random numbers of its sample."""
+    words = []
+    for start in range(0, len(rows), ROWS):
+        some = rows[start : start + ROWS]
+        times = np.empty((len(some), weights.shape[1]))
+        for time, stream in zip(times, random[start : start + ROWS], strict=True):
+            stream.standard_exponential(out=time)
+        speeds = weights[torch.from_numpy(some).to(weights.device)].double()
+        words.append(speeds.div_(torch.from_numpy(times).to(weights.device)).argmax(1).cpu().numpy())
+    return np.concatenate(words)
+
+
+@torch.inference_mode()
+def sample(
+    model: ReadyModel, c: Tensor, random: Sequence[Sequence[Generator]], temperature: float, top_k: int | None,
+    max_length: int, barred: Tensor,
+) -> list[list[Decoded]]:  # fmt: skip
+    """A target for every one of the ``random`` streams of each summary c (sources, H), in their order.
+
+    Words come with probabilities in proportion to p^(1 / temperature), the ``top_k`` (if given) most probable words alone; the
+    ``barred`` never, EOS among them for the first word. A target that has come to ``max_length`` words ends there.
+    log p is the model's own, at temperature 1 and among all words.
+    """
+    number = [len(streams) for streams in random]
+    flat = [stream for streams in random for stream in streams]
+    words: list[list[int]] = [[] for _ in flat]
+    log_p = np.zeros(len(flat))
+    prefixes = model.empty_prefixes(c)
+    live, node = np.arange(len(flat)), np.repeat(np.arange(len(c)), number)  # samples that go on, and their prefix
+    may_end = barred[barred != EOS]
+    for length in range(max_length):
+        if not len(live):
+            break
+        weights = _weights(model.logits(prefixes.g), may_end if length else barred, temperature, top_k)
+        drawn = _draw(weights, node, [flat[i] for i in live])
+        log_p[live] += prefixes.word_log_p(node, drawn)
+        going_on = drawn != EOS
+        live, node, drawn = live[going_on], node[going_on], drawn[going_on]
+        for i, word in zip(live.tolist(), drawn.tolist(), strict=True):
+            words[i].append(word)
+        radix = weights.shape[1]
+        distinct, node = np.unique(node * radix + drawn, return_inverse=True)
+        if len(distinct):
+            prefixes = prefixes.continued(distinct // radix, distinct % radix)
+    log_p[live] += prefixes.eos_log_p()[node]
+    found = [Decoded(*one) for one in zip(words, log_p.tolist(), strict=True)]
+    return [list(filter(_is_phrase, found[a:b])) for a, b in pairwise(accumulate(number, initial=0))]
+
+
+def _is_phrase(decoded: Decoded) -> bool:
+    """Not so is what comes of a model whose numbers overflow, or that has no word to propose."""
+    return bool(decoded.words) and math.isfinite(decoded.log_p)
