@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.runtime import usable_cores
-
 METHODS = {"openTSNE": "t-SNE", "umap": "UMAP", "": "PCA"}  # by the module that is installed, the first there is
 LEVELS = 6  # of zoom, each twice as near as the one before
 _FEWEST = 30  # vectors that have neighbourhoods worth drawing
-_CHARACTER, _LINE, _GAP = 6.0, 13.0, 5.0  # pixels of a label
+_CHARACTER, _LINE, _GAP = 6.6, 14.0, 6.0  # pixels of a label
 _MARGIN = 0.04
 
 Floats = NDArray[Any]
@@ -43,13 +41,14 @@ def project(vectors: Floats, seed: int = 1) -> Floats:
         if method == "UMAP":
             import umap
 
-            return np.asarray(umap.UMAP(n_neighbors=15, min_dist=0.1, init=_pca(unit), random_state=seed).fit_transform(unit))
+            laid_out: Floats = umap.UMAP(init=_pca(unit), random_state=seed).fit_transform(unit)
+            return laid_out
         from openTSNE import TSNE
 
         perplexity = min(30.0, (len(unit) - 1) / 3)
         tsne = TSNE(
             perplexity=perplexity, initialization="pca", neighbors="exact", negative_gradient_method="bh", random_state=seed,
-            n_jobs=usable_cores(),
+            n_jobs=1,  # two threads are slower where other programs run, and its results depend on their number
         )  # fmt: skip
         return np.asarray(tsne.fit(unit))
 
@@ -62,11 +61,17 @@ def _pca(vectors: Floats) -> Floats:
     return places
 
 
+def room_for(labels: Sequence[str]) -> float:
+    """Pixels that the longest label takes."""
+    return _GAP + _CHARACTER * max(map(len, labels), default=0)
+
+
 def fitted(places: Floats, width: float, height: float) -> Floats:
     """Places stretched to a picture of this size, in pixels, with a margin."""
     low, high = places.min(axis=0), places.max(axis=0)
     share = (places - low) / np.where(high > low, high - low, 1.0)
-    return (_MARGIN + (1 - 2 * _MARGIN) * share) * np.array([width, height])
+    within: Floats = (_MARGIN + (1 - 2 * _MARGIN) * share) * np.array([width, height])
+    return within
 
 
 def label_levels(places: Floats, labels: Sequence[str]) -> NDArray[np.int64]:

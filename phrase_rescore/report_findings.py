@@ -79,11 +79,6 @@ def median_by_phi(found: TableStatistics, width: float = 0.5, fewest: int = 50) 
     return points
 
 
-def share_of_least_bin(found: TableStatistics) -> float:
-    """Of rows whose φ is 1 or so."""
-    return float(found.by_joint[:, 3].sum() / found.rows) if found.rows else math.nan
-
-
 def diverse(items: Iterable[Item], words: Callable[[Item], bytes], most: int) -> list[Item]:
     """The first ``most`` items that share no more than half of their words with one before."""
     chosen, seen = list[Item](), list[set[bytes]]()
@@ -104,7 +99,8 @@ def disagreements(items: Sequence[Disagreement], most: int) -> list[Disagreement
 
 def top(values: Floats, most: int) -> list[int]:
     """Places of the greatest values, the greatest first; of equal ones the first."""
-    return np.argsort(-values, kind="stable")[:most].tolist()
+    places: list[int] = np.argsort(-values, kind="stable")[:most].tolist()
+    return places
 
 
 def best_shares(found: TableStatistics) -> tuple[int, float, float]:

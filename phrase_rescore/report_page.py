@@ -88,7 +88,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[
 def tiles(figures: Sequence[tuple[str, str, str]]) -> str:
     """Name, figure and what there is to say of it."""
     shown = (
-        f'<div class="tile"><div class="name">{name}</div><div class="figure">{figure}</div><div class="more">{more}</div></div>'
+        f'<div class="tile"><div class="name">{name}</div><div class="figure">{figure}</div>'
+        f'<div class="more">{more}</div></div>'
         for name, figure, more in figures
     )
     return f'<div class="tiles">{"".join(shown)}</div>'
@@ -111,14 +112,14 @@ def page(title: str, head: str, sections: Sequence[Section]) -> bytes:
     """The whole file. ``head``: HTML above the first section."""
     import vl_convert
 
-    bundle = str(vl_convert.javascript_bundle(vl_version=vega_lite_version()))
+    bundle = str(vl_convert.javascript_bundle(None, vega_lite_version()))
     scripts = [bundle.replace("</script", "<\\/script"), _DRAW]
     style = resources.files("phrase_rescore").joinpath("report.css").read_text("utf-8")
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-    links = "".join(f'<a href="#{section.name}">{section.title}</a>' for section in sections)
+    links = "\n".join(f'<a href="#{section.name}">{section.title}</a>' for section in sections)
     body = "\n".join(
         f'<section id="{section.name}"><h2>{section.title}</h2>\n' + "\n".join(section.parts) + "</section>"
         for section in sections

@@ -22,7 +22,7 @@ from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.fields import BLANKS_AND_CR, split_fields, words
 from phrase_rescore.fileio import Block, display_name, open_input, read_blocks, read_rows
 from phrase_rescore.own_columns import OwnColumn, looks_annotated, read_sidecar
-from phrase_rescore.phrase_table import parse_row
+from phrase_rescore.phrase_table import TableRow, parse_row
 from phrase_rescore.table_blocks import cut, plain_rows
 
 BLOCK_ROWS = 16384
@@ -73,9 +73,8 @@ class Rows:
         """Of parts on end."""
         if not parts:
             return cls([], [], *(np.empty(0) for _ in range(4)))
-        listed = (list(chain.from_iterable(getattr(part, name) for part in parts)) for name in ("src", "tgt"))
-        arrays = (np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)[2:])
-        return cls(*listed, *arrays)
+        src, tgt = (list(chain.from_iterable(getattr(part, name) for part in parts)) for name in ("src", "tgt"))
+        return cls(src, tgt, *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)[2:]))
 
 
 def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ScoreColumns:
@@ -86,7 +85,7 @@ def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ScoreCo
     Raises InputError for an empty table, a first row that is not valid and a sidecar that does not fit, OptionError for a
     column that the table does not have.
     """
-    name, rows = display_name(table), []
+    name, rows = display_name(table), list[TableRow]()
     with open_input(table) as stream:
         for line, row in enumerate(islice(read_rows(stream), _JUDGED_ROWS), 1):
             try:

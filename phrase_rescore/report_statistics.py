@@ -6,6 +6,7 @@ The same rows give the same result however they are cut into parts, as long as a
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ ENOUGH = 10  # occurrences of a source from which its relative frequencies say s
 POINTS = 1000  # rows kept of each class of joint counts
 _KEPT = 300  # sources and disagreements from which those on the page are chosen
 _MAPPED = 3000  # long sources, for the map
+
+_WORDS = re.compile(
+    rb"(?<![^ ])[^ ]*[A-Za-z\x80-\xff]{2}"
+)  # more than a letter or a sign; a long source has one at most of those
 
 Ints = NDArray[np.int64]
 
@@ -195,8 +200,8 @@ class TableStatistics:
 
     @staticmethod
     def _point(rows: Rows, i: int, joint_class: int) -> Point:
-        numbers = (float(column[i]) for column in (rows.log_phi, rows.log_p, rows.src_count, rows.joint))
-        return Point(rows.src[i], rows.tgt[i], *numbers, joint_class)
+        phi, p, count, joint = (float(column[i]) for column in (rows.log_phi, rows.log_p, rows.src_count, rows.joint))
+        return Point(rows.src[i], rows.tgt[i], phi, p, count, joint, joint_class)
 
     def _add_sources(self, rows: Rows, starts: Ints, lengths: tuple[Ints, Ints]) -> None:
         sizes = np.diff(starts, append=len(rows))
@@ -209,6 +214,7 @@ class TableStatistics:
             return Source(src[i], float(counts[i]), part.tgt, part.log_phi, part.log_p, part.joint)
 
         long = src_lengths >= LONG
+        long[long] = [len(_WORDS.findall(src[i])) >= LONG - 1 for i in np.flatnonzero(long).tolist()]
         self.long_sources.offer(np.where(long, counts, -np.inf), ties, lambda i: (src[i], float(counts[i])))
         if not self.grouped:
             return

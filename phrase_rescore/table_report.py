@@ -10,26 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore import report_sections as sections
+from phrase_rescore import report_sections, report_tables
 from phrase_rescore.checkpoint import LOG, Checkpoint
 from phrase_rescore.curves import read_runs
 from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.fileio import display_name
 from phrase_rescore.model_report import ModelDirectory
 from phrase_rescore.output_files import atomic_output, check_writable
-from phrase_rescore.phrase_vectors import PhraseEncoder, word_embeddings
-from phrase_rescore.projection import fitted, label_levels, method_for, project
+from phrase_rescore.phrase_vectors import PhraseEncoder, Side, word_embeddings
+from phrase_rescore.projection import fitted, label_levels, method_for, project, room_for
 from phrase_rescore.proposals import Proposal, Proposer
 from phrase_rescore.report_charts import FULL, MAP_HEIGHT, Spec, altair
 from phrase_rescore.report_findings import within
 from phrase_rescore.report_page import page, readable, vega_lite_version
 from phrase_rescore.report_rows import ScoreColumns, find_columns, read_sources, sample_sources
-from phrase_rescore.report_sections import DRAWN, Findings, Map
 from phrase_rescore.report_statistics import LONG, TableStatistics
+from phrase_rescore.report_summary import Findings, Map, head
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.vocabulary import FIRST_WORD
+from phrase_rescore.vocabulary import FIRST_WORD, Vocabulary
 
-MAPPED_WORDS, MAPPED_PHRASES = 1200, 900
+_SECTIONS = (
+    report_sections.scores, report_sections.by_frequency, report_sections.by_length, report_tables.targets,
+    report_tables.differences, report_sections.maps, report_tables.coverage, report_sections.training, report_sections.made,
+)  # fmt: skip
+MAPPED_WORDS, MAPPED_PHRASES = 1000, 700
 _FEWEST_MAPPED = 3
 _SEED = 1
 _SCALE = 2  # pixels of a PNG for one of the page
@@ -71,7 +75,7 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
     statistics, rows, sources = _gather(options, model.checkpoint, columns, on_read, on_step)
     if not rows:
         raise InputError(display_name(options.table), "is empty", "pass a phrase table")
-    chosen = sections.choose(statistics)
+    chosen = report_tables.choose(statistics)
     on_step("drawing phrases from the model")
     proposals = _proposals(model.checkpoint, [source.src for listed in chosen for source in listed])
     on_step("laying out maps")
@@ -83,9 +87,9 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
         _warnings(options, model.checkpoint, columns, statistics, rows),
     )  # fmt: skip
     on_step("writing the page")
-    parts = sections.all_sections(found)
+    parts = [make(found) for make in _SECTIONS]
     with atomic_output(options.out) as stream:
-        stream.write(page(f"Report on {os.path.basename(options.table)}", sections.head(found), parts))
+        stream.write(page(f"Report on {os.path.basename(options.table)}", head(found), parts))
     if options.figures is not None:
         on_step("writing pictures")
         _draw({name: spec for part in parts for name, spec in part.specs.items()}, options.figures)
@@ -120,8 +124,8 @@ def _warnings(
         said.append(f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it.")
     elif not columns.signature:
         said.append(
-            f"No .columns.json says whose scores the table has; column {columns.log_p} looks like a model’s and is taken for one "
-            f"of {options.model_dir}."
+            f"No .columns.json says whose scores the table has; column {columns.log_p} looks like a model’s and is taken "
+            f"for one of {options.model_dir}."
         )
     elif columns.signature != checkpoint.signature:
         said.append(
@@ -139,13 +143,14 @@ def _warnings(
 def _proposals(checkpoint: Checkpoint, sources: Sequence[bytes]) -> dict[bytes, list[Proposal]]:
     if not sources:
         return {}
-    return dict(zip(sources, Proposer(checkpoint).samples(sources, DRAWN, _SEED), strict=True))
+    return dict(zip(sources, Proposer(checkpoint).samples(sources, report_tables.DRAWN, _SEED), strict=True))
 
 
 def _maps(checkpoint: Checkpoint, statistics: TableStatistics) -> list[Map]:
     """Words of both sides and, of a model that reads sources, long sources."""
     maps = []
-    for side, vocabulary in (("source", checkpoint.src_vocab), ("target", checkpoint.tgt_vocab)):
+    sides: tuple[tuple[Side, Vocabulary], ...] = (("source", checkpoint.src_vocab), ("target", checkpoint.tgt_vocab))
+    for side, vocabulary in sides:
         words, counts = vocabulary.words[:MAPPED_WORDS], vocabulary.counts[:MAPPED_WORDS]
         vectors = word_embeddings(checkpoint, side)[FIRST_WORD : FIRST_WORD + len(words)]
         said = f"The embeddings of the {len(words):,} most frequent {side} words."
@@ -165,8 +170,8 @@ def _maps(checkpoint: Checkpoint, statistics: TableStatistics) -> list[Map]:
 def _map(name: str, title: str, said: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Any) -> Map:
     if len(phrases) < _FEWEST_MAPPED:
         return Map(name, title, said, [], "")
-    places = fitted(project(np.asarray(vectors), _SEED), FULL, MAP_HEIGHT)
     labels = [readable(phrase) for phrase in phrases]
+    places = fitted(project(np.asarray(vectors), _SEED), FULL - min(room_for(labels), FULL / 4), MAP_HEIGHT)
     levels = label_levels(places, labels)
     records = [
         {"x": round(float(x), 2), "y": round(float(y), 2), "label": label, "level": int(level), "count": float(count),

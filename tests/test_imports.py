@@ -16,7 +16,7 @@ ORDER = [
     "evaluation_report", "decoder_walk", "scoring", "pair_scoring", "phrase_vectors", "typed_text", "beam_search", "sampling",
     "proposals", "vocabulary_fit", "annotator", "pipeline", "annotation", "table_faults", "distinct_sample", "table_statistics",
     "table_survey", "survey_report", "model_report", "stripping", "projection", "report_rows", "report_statistics",
-    "report_findings", "report_charts", "report_page", "report_sections", "table_report",
+    "report_findings", "report_charts", "report_page", "report_summary", "report_sections", "report_tables", "table_report",
     "commands", "cli", "__main__",
 ]  # fmt: skip
 
