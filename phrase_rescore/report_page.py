@@ -7,6 +7,7 @@ hashes alone (Content-Security-Policy), and the page may ask nobody for anything
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import json
@@ -18,9 +19,10 @@ from typing import Any
 from phrase_rescore.report_charts import Spec, altair
 from phrase_rescore.vocabulary_fit import unescape
 
+# The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """
 for (const data of document.querySelectorAll('script[type="application/json"]')) {
-  const drawn = vegaEmbed("#" + data.dataset.chart, JSON.parse(data.textContent), {actions: false, ast: true});
+  const drawn = vegaEmbed("#" + data.dataset.chart, JSON.parse(data.textContent), {actions: false, ast: true, renderer: "canvas"});
   drawn.then(({view}) => Object.assign(document.getElementById(data.dataset.chart), {view}));
 }
 """
@@ -108,15 +110,20 @@ def vega_lite_version() -> str:
     return ".".join(str(altair().SCHEMA_VERSION).lstrip("v").split(".")[:2])
 
 
-def page(title: str, head: str, sections: Sequence[Section]) -> bytes:
-    """The whole file. ``head``: HTML above the first section."""
+@functools.cache
+def _script() -> str:
     import vl_convert
 
-    bundle = str(vl_convert.javascript_bundle(None, vega_lite_version()))
-    scripts = [bundle.replace("</script", "<\\/script"), _DRAW]
+    bundle = vl_convert.javascript_bundle(_DRAW, vega_lite_version())
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def page(title: str, head: str, sections: Sequence[Section]) -> bytes:
+    """The whole file. ``head``: HTML above the first section."""
+    script = _script()
     style = resources.files("phrase_rescore").joinpath("report.css").read_text("utf-8")
     policy = (
-        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src {_hash(script)}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     links = "\n".join(f'<a href="#{section.name}">{section.title}</a>' for section in sections)
@@ -129,7 +136,6 @@ def page(title: str, head: str, sections: Sequence[Section]) -> bytes:
         for section in sections
         for name, spec in section.specs.items()
     )
-    code = "\n".join(f"<script>{script}</script>" for script in scripts)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -146,7 +152,7 @@ def page(title: str, head: str, sections: Sequence[Section]) -> bytes:
 <nav>{links}</nav>
 {body}
 {data}
-{code}
+<script>{script}</script>
 </body>
 </html>
 """.encode()
