@@ -163,7 +163,8 @@ def test_a_missing_library_is_named(annotated, model, run, tmp_path, monkeypatch
     ("options", "message"),
     [
         (["--phi-column", 9], "error: --phi-column 9: {table} has 6 score columns"),
-        (["-o", "/nowhere/r.html"], "error: cannot write /nowhere/r.html: No such file or directory; make its directory first, or name another"),
+        (["-o", "/nowhere/r.html"], "error: cannot write /nowhere/r.html: No such file or directory; make its directory first, "
+         "or name another"),
     ],
 )  # fmt: skip
 def test_wrong_usage(annotated, model, run, options, message):
@@ -174,9 +175,8 @@ def test_wrong_usage(annotated, model, run, options, message):
 def test_bad_rows_and_standard_input(model, run, tmp_path):
     (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\ndas ||| the ||| 1 1\n")
     result = run("report", tmp_path / "bad", "-m", model, "-o", tmp_path / "r.html")
-    assert result.last_line == (
-        f"phrase-rescore: error: {tmp_path / 'bad'}:2: 2 scores where the first row has 4; Moses needs the same number on every row"
-    )
+    said = "2 scores where the first row has 4; Moses needs the same number on every row"
+    assert result.last_line == f"phrase-rescore: error: {tmp_path / 'bad'}:2: {said}"
     assert run("report", "-", "-m", model).last_line.endswith("report reads its table more than once; name a file")
 
 
@@ -192,11 +192,8 @@ def test_blocks_do_not_matter(annotated, model):
     columns = find_columns(str(annotated), checkpoint, None)
     assert (columns.n_scores, columns.phi, columns.log_p, columns.signature) == (6, 3, 5, checkpoint.signature)
     one, many = (gathered(annotated, checkpoint, columns, n) for n in (10_000, 7))
-    assert (
-        (one.rows, one.sources)
-        == (many.rows, many.sources)
-        == (len(table_rows()), len({r.split(b" |||")[0] for r in table_rows()}))
-    )
+    sources = {row.split(b" |||")[0] for row in table_rows()}
+    assert (one.rows, one.sources) == (many.rows, many.sources) == (len(table_rows()), len(sources))
     assert (one.density == many.density).all()
     np.testing.assert_allclose(one.by_lengths, many.by_lengths)
     np.testing.assert_allclose(one.best, many.best)
@@ -336,7 +333,7 @@ POINT = """([name, key, value]) => {
     }
   };
   const canvas = document.querySelector("#" + name + " canvas").getBoundingClientRect();
-  const [x, y] = walk(view.scenegraph().root, view.origin()[0], view.origin()[1]);
+  const [x, y] = walk(view.scenegraph().root, view.origin()[0] + view.padding().left, view.origin()[1] + view.padding().top);
   return [canvas.x + x, canvas.y + y];
 }"""
 
