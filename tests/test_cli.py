@@ -133,6 +133,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "moses-ini": ["--table", missing, "-o", tmp_path / "out"],
         "evaluate": [],
         "info": [],
+        "report": ["-m", model_dir, "-o", tmp_path / "out"],
     }
     named = {"evaluate": ["--set", "dev", missing, f"a={missing}"]}.get(command, [missing])
     text = f"phrase-rescore: error: {missing}: No such file or directory; check the path\n"
