@@ -29,6 +29,7 @@ COMMANDS = {
     "generate": "generate",
     "embed": "embed",
     "info": "info",
+    "report": "report",
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

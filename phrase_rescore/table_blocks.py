@@ -103,6 +103,14 @@ class PlainRows:
     tgt: list[bytes]
     scores: list[bytes]
 
+    def field(self, number: int) -> tuple[Positions, Positions, Positions]:
+        """The rows (from 0) that have a field of this number (from 0; 3 or more), where it begins and where it ends."""
+        having = np.flatnonzero(self.n_separators >= number)
+        before = self.first_separator[having] + number - 1
+        behind = np.append(self.separators, 0)[before + 1]
+        ends = np.where(self.n_separators[having] > number, behind, self.ends[having])
+        return having, self.separators[before] + len(SEPARATOR), ends
+
     def write(self, drop: int, append: Sequence[bytes]) -> bytes:
         """The rows as ``with_scores`` makes them, with newlines."""
         kept_ends = self.score_ends

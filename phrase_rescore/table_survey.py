@@ -122,18 +122,9 @@ def _separators_stand_alone(rows: PlainRows) -> bool:
     return bool(alone.all())
 
 
-def _field(rows: PlainRows, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The rows (from 0) that have a field of this number (from 0; 3 or more), where it begins and where it ends."""
-    having = np.flatnonzero(rows.n_separators >= number)
-    before = rows.first_separator[having] + number - 1
-    behind = np.append(rows.separators, 0)[before + 1]
-    ends = np.where(rows.n_separators[having] > number, behind, rows.ends[having])
-    return having, rows.separators[before] + _WIDTH, ends
-
-
 def _alignment_faults(rows: PlainRows) -> dict[str, Mask] | None:
     """Rows without an alignment; None if one is no list of points."""
-    having, starts, ends = _field(rows, 3)
+    having, starts, ends = rows.field(3)
     alignments = cut(rows.data, starts, ends)
     distinct = set(alignments)
     if not all(map(_POINTS.fullmatch, distinct)):
@@ -146,7 +137,7 @@ def _alignment_faults(rows: PlainRows) -> dict[str, Mask] | None:
 
 
 def _sparse_scores_are_pairs(rows: PlainRows) -> bool:
-    _, starts, ends = _field(rows, 5)
+    _, starts, ends = rows.field(5)
     some = ends - starts > 1  # more than the blank that no scores leave
     return all(len(words(sparse)) % 2 == 0 for sparse in set(cut(rows.data, starts[some], ends[some])))
 

@@ -135,6 +135,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "generate": ["-m", model_dir],
         "embed": ["-m", model_dir, "-o", tmp_path / "out.npy"],
         "info": [],
+        "report": ["-m", model_dir, "-o", tmp_path / "out"],
     }
     named = {
         "evaluate": ["--set", "dev", missing, f"a={missing}"],

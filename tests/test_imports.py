@@ -16,10 +16,12 @@ ORDER = [
     "evaluation_report", "decoder_walk", "scoring", "pair_scoring", "phrase_vectors", "vector_files", "nearest",
     "embedding", "typed_text", "beam_search", "sampling", "proposals", "vocabulary_fit", "annotator", "pipeline",
     "annotation", "table_faults", "distinct_sample", "table_lookup", "proposed_rows", "generation", "table_statistics",
-    "table_survey", "survey_report", "model_report", "stripping", "commands", "cli", "__main__",
+    "table_survey", "survey_report", "model_report", "stripping", "projection", "report_rows", "report_statistics",
+    "report_findings", "report_charts", "report_page", "report_summary", "report_sections", "report_tables", "table_report",
+    "commands", "cli", "__main__",
 ]  # fmt: skip
 
-HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib"}
+HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib", "altair", "vl_convert", "openTSNE"}
 
 
 def modules():

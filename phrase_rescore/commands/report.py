@@ -1,0 +1,64 @@
+"""``phrase-rescore report``: options to one library call."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import click
+
+from phrase_rescore.commands.options import model_option, quiet_option
+
+
+@click.command(short_help="One page that sets the model's scores against the table's.")
+@click.argument("table", metavar="ANNOTATED_TABLE")
+@model_option
+@click.option("-o", "--out", default="report.html", show_default=True, metavar="FILE", help="The page to write.")
+@click.option("--figures", metavar="DIR", help="Write every picture as PNG and SVG, too.")
+@click.option(
+    "--phi-column", type=click.IntRange(min=1), metavar="N",
+    help="The score column with the table's own probability.  [default: 3, φ(target|source); of an inverse model 1]",
+)  # fmt: skip
+@click.option(
+    "--sample", type=click.IntRange(min=100), default=50_000, show_default=True, metavar="ROWS",
+    help="Rows to score of a table that is not annotated.",
+)  # fmt: skip
+@quiet_option
+def command(
+    table: str, model_dir: str, out: str, figures: str | None, phi_column: int | None, sample: int, quiet: bool
+) -> None:
+    """Write one HTML page from which to decide about the new feature: the model's scores against the table's φ, by frequency
+    and by length; the best targets by either, and phrases drawn from the model; where the two disagree most; maps of words
+    and phrases; unknown words; training. It opens from disk and asks nobody for anything.
+
+    \b
+    phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
+    phrase-rescore report phrase-table.rnn.gz -o report.html
+    phrase-rescore report phrase-table.rnn.gz -m phrase-rescore-model --figures figures
+
+    The model's scores are read from the table's columns, as TABLE.columns.json says, or by their looks. Of a table that has
+    none, some sources with all their rows are scored. Tables are of all rows, charts of points show a sample, always the same.
+    Needs pip install 'phrase-rescore[report]'.
+    """
+    from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
+    from phrase_rescore.table_report import Options, report
+
+    prepare(usable_cores())
+    keep_freed_memory()
+    line = ["phrase-rescore", "report", table, "-m", model_dir, "-o", out]
+    line += ["--figures", figures] if figures else []
+    line += ["--phi-column", str(phi_column)] if phi_column else []
+    line += ["--sample", str(sample)] if sample != 50_000 else []
+    bar = byte_bar((table,), quiet, os.path.basename(table))
+    try:
+        found = report(
+            Options(table, model_dir, out, figures, phi_column, sample, shlex.join(line)), bar.update,
+            lambda what: bar.set_postfix_str(what, refresh=True),
+        )  # fmt: skip
+    finally:
+        bar.close()
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    if not quiet:
+        say(f"{out}: {found.statistics.rows:,} rows, {os.path.getsize(out) / 1e6:.1f} MB")

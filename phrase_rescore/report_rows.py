@@ -1,0 +1,203 @@
+"""What ``report`` reads of a table: phrases, φ, the model's score and counts, the rows of a source together.
+
+φ(target|source) is the third of the four usual scores; the counts field holds those of the target, of the source and of the
+pair (``phrase-extract/consolidate-main.cpp``).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.annotator import MIN_P
+from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.distinct_sample import hashes
+from phrase_rescore.errors import InputError, OptionError, RowError
+from phrase_rescore.fields import BLANKS_AND_CR, split_fields, words
+from phrase_rescore.fileio import Block, display_name, open_input, read_blocks, read_rows
+from phrase_rescore.own_columns import OwnColumn, looks_annotated, read_sidecar
+from phrase_rescore.phrase_table import TableRow, parse_row
+from phrase_rescore.table_blocks import cut, plain_rows
+
+BLOCK_ROWS = 16384
+_JUDGED_ROWS = 1000  # rows looked at for columns that are ours
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoreColumns:
+    """Which score columns are read, counted from 1."""
+
+    n_scores: int
+    phi: int
+    log_p: int | None = None  # of the model's score; None: the table has none
+    log_scale: bool = False  # it is log p, no probability
+    signature: str = ""  # of the model that made it, where the sidecar says
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Neighbouring rows: phrases with single blanks between their words, natural logarithms, counts. Arrays are (rows,)."""
+
+    src: list[bytes]
+    tgt: list[bytes]
+    log_phi: Floats
+    log_p: Floats  # nan where the table has no score of the model
+    src_count: Floats  # occurrences of the source, nan where the table does not say
+    joint: Floats  # and of the pair
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def __getitem__(self, part: slice) -> Rows:
+        return Rows(*(getattr(self, f.name)[part] for f in fields(self)))
+
+    def scored(self, log_p: Floats) -> Rows:
+        """The rows with these scores of the model."""
+        return replace(self, log_p=log_p)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the rows of another source begin."""
+        differ = np.fromiter((a != b for a, b in zip(self.src, self.src[1:], strict=False)), bool, max(len(self) - 1, 0))
+        return np.append(np.zeros(min(len(self), 1), np.int64), np.flatnonzero(differ) + 1)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Of parts on end."""
+        if not parts:
+            return cls([], [], *(np.empty(0) for _ in range(4)))
+        src, tgt = (list(chain.from_iterable(getattr(part, name) for part in parts)) for name in ("src", "tgt"))
+        return cls(src, tgt, *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)[2:]))
+
+
+def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ScoreColumns:
+    """By the sidecar of ``annotate``, or else by their looks; ``phi``: None for the usual place.
+
+    Of several models' columns those of ``checkpoint`` are taken, else the first ones.
+
+    Raises InputError for an empty table, a first row that is not valid and a sidecar that does not fit, OptionError for a
+    column that the table does not have.
+    """
+    name, rows = display_name(table), list[TableRow]()
+    with open_input(table) as stream:
+        for line, row in enumerate(islice(read_rows(stream), _JUDGED_ROWS), 1):
+            try:
+                rows.append(parse_row(row.removesuffix(b"\n"), rows[0].n_scores if rows else None))
+            except RowError as error:
+                raise error.at(name, line) from None
+    if not rows:
+        raise InputError(name, "is empty", "pass a phrase table")
+    n_scores = rows[0].n_scores
+    phi = phi or (1 if checkpoint.inverse else 3)
+    if phi > n_scores:
+        raise OptionError(f"--phi-column {phi}: {name} has {n_scores} score column{'s' * (n_scores != 1)}")
+    found = ScoreColumns(n_scores, phi)
+    if (sidecar := read_sidecar(table)) is not None:
+        own = [column for column in sidecar if column.feature == "log_prob"]
+        return _by_sidecar(found, own, checkpoint.signature, name) if own else found
+    if not looks_annotated(rows):
+        return found
+    last_but_one = [float(words(row.fields[2].rstrip(BLANKS_AND_CR))[-2]) for row in rows]
+    return replace(found, log_p=n_scores - 1, log_scale=max(last_but_one) <= 0)
+
+
+def _by_sidecar(found: ScoreColumns, own: list[OwnColumn], signature: str, table: str) -> ScoreColumns:
+    column = next((column for column in own if column.model == signature), own[0])
+    if not 1 <= column.column <= found.n_scores:
+        what = f"its .columns.json tells of column {column.column}, and it has {found.n_scores}"
+        raise InputError(table, what, "remove that file, or annotate the table again")
+    log_scale = not column.unit.startswith("probability")
+    return replace(found, log_p=column.column, log_scale=log_scale, signature=column.model)
+
+
+def _rows_of(block: Block, columns: ScoreColumns, table: str) -> Rows:
+    """Raises InputError for a bad row."""
+    if (rows := plain_rows(block.data, columns.n_scores)) is not None:
+        having, starts, ends = rows.field(4)
+        listed = [b""] * len(rows.src)
+        for i, field in zip(having.tolist(), cut(rows.data, starts, ends), strict=True):
+            listed[i] = field
+        values = np.fromstring(b" ".join(rows.scores), np.float64, sep=" ").reshape(len(rows.src), columns.n_scores)
+        return _with_numbers(rows.src, rows.tgt, values, listed, columns)
+    src, tgt, scores, counts = [], [], list[list[float]](), []
+    for line, row in enumerate(block.rows(), block.first_row):
+        try:
+            parsed = parse_row(row, columns.n_scores)
+        except RowError as error:
+            raise error.at(table, line) from None
+        src.append(b" ".join(parsed.src))
+        tgt.append(b" ".join(parsed.tgt))
+        scores.append([float(score) for score in words(parsed.fields[2].rstrip(BLANKS_AND_CR))])
+        rest = split_fields(parsed.fields[3], 2) if len(parsed.fields) > 3 else []
+        counts.append(rest[1] if len(rest) > 1 else b"")
+    return _with_numbers(src, tgt, np.array(scores), counts, columns)
+
+
+def _with_numbers(src: list[bytes], tgt: list[bytes], scores: Floats, counts: list[bytes], columns: ScoreColumns) -> Rows:
+    numbers = np.array([_counts(field) for field in counts]) if counts else np.empty((0, 2))
+    log_p = np.full(len(src), np.nan)
+    if columns.log_p is not None:
+        log_p = scores[:, columns.log_p - 1]
+        log_p = log_p if columns.log_scale else np.log(np.maximum(log_p, MIN_P))
+    log_phi = np.log(np.maximum(scores[:, columns.phi - 1], MIN_P))
+    return Rows(src, tgt, log_phi, log_p, numbers[:, 0], numbers[:, 1])
+
+
+def _counts(field: bytes) -> tuple[float, float]:
+    """Occurrences of the source and of the pair.
+
+    >>> _counts(b" 11 20 8 "), _counts(b" ")
+    ((20.0, 8.0), (nan, nan))
+    """
+    try:
+        _, source, joint = map(float, field.split())
+    except ValueError:
+        return math.nan, math.nan
+    return source, joint
+
+
+def read_sources(
+    table: str, columns: ScoreColumns, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS
+) -> Iterator[Rows]:
+    """The rows of a table in parts that hold all rows of their sources, where equal sources are adjacent.
+
+    Raises InputError for a bad row and for a file that cannot be read.
+    """
+    with open_input(table, on_read) as stream:
+        held: list[Rows] = []  # the rows of the last source so far
+        for block in read_blocks(stream, block_rows):
+            rows = _rows_of(block, columns, display_name(table))
+            last = int(rows.starts[-1])
+            if last or (held and held[0].src[0] != rows.src[0]):
+                whole = Rows.joined([*held, rows[:last]])
+                held = []
+                yield whole
+            held.append(rows[last:])
+        if held:
+            yield Rows.joined(held)
+
+
+def sample_sources(parts: Iterable[Rows], most: int) -> tuple[Rows, int, int]:
+    """All rows of some sources, ``most`` rows or a little fewer, in the table's order; how many rows and sources there were.
+
+    The sources are those of the smallest hashes: which ones depends on the table alone.
+    """
+    kept: list[tuple[int, int, Rows]] = []  # the largest hash first; then the number of the source
+    size = rows = sources = 0
+    for part in parts:
+        ends = np.append(part.starts, len(part))
+        found = hashes([part.src[i] for i in ends[:-1].tolist()])
+        for i in np.flatnonzero(found <= np.uint64(-kept[0][0])) if kept and size >= most else range(len(found)):
+            heapq.heappush(kept, (-int(found[i]), sources + int(i), part[int(ends[i]) : int(ends[i + 1])]))
+            size += int(ends[i + 1] - ends[i])
+            while size > most and len(kept) > 1:
+                size -= len(heapq.heappop(kept)[2])
+        rows, sources = rows + len(part), sources + len(found)
+    return Rows.joined([part for _, _, part in sorted(kept, key=lambda item: item[1])]), rows, sources
