@@ -18,7 +18,7 @@ INK, GREY, PALE = "#222222", "#6B6B6B", "#E4E4E4"
 FULL = 1040  # pixels across the page
 MAP_HEIGHT = 600
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the page (a pinch comes as Ctrl and wheel)
-_MOST_LABELS = 60  # of phrases found by a search, all of which have their label whether there is room or not
+_LISTED = 20  # of what a search finds; on the map itself a label stands where it has room
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 
 
@@ -247,14 +247,24 @@ def words_map(records: Records, height: int = MAP_HEIGHT, by_length: bool = Fals
     labels = base.transform_filter(f"datum.level <= log({seen}) / LN2 + 0.01 && !datum.found").mark_text(**text, color=INK)
     found = base.transform_filter("datum.found")
     hits = found.mark_circle(size=70, color=VERMILION, opacity=0.9).encode(x, y, tooltip=tooltip)
-    named = found.transform_filter(f"datum.hits <= {_MOST_LABELS} || datum.level <= log({seen}) / LN2 + 0.01")
-    named_text = named.mark_text(**{**text, "fontSize": 12}, fontWeight="bold", color=VERMILION).encode(x, y, text="label:N")
+    near = found.transform_filter(f"datum.level <= log({seen}) / LN2 + 0.01")
+    bold = dict(fontSize=12, fontWeight="bold", color=VERMILION, align="left", baseline="middle")
+    named = near.mark_text(**bold, dx=6).encode(x, y, text="label:N")
+    listed = (
+        found.transform_window(place="row_number()", sort=[alt.SortField("count", order="descending")])
+        .transform_filter(f"datum.place <= {_LISTED}")
+        .transform_calculate(
+            line=f"datum.place < {_LISTED} || datum.hits == {_LISTED} ? datum.label : 'and more'",
+            at="15 * datum.place",
+        )
+        .mark_text(**bold, x=10).encode(alt.Y("at:Q", scale=None, axis=None), text="line:N")
+    )  # fmt: skip
     faint = alt.condition("length(search) > 0", alt.value(0.3), alt.value(0.95))
     halo = labels.mark_text(**text, stroke="#FFFFFF", strokeWidth=3, strokeOpacity=0.85, color="#FFFFFF").encode(
         x, y, text="label:N"
     )
     written = labels.encode(x, y, text="label:N", opacity=faint)
-    chart = alt.layer(dots.add_params(zoom), halo, written, hits, named_text)
+    chart = alt.layer(dots.add_params(zoom), halo, written, hits, named, listed)
     chart = chart.properties(width=FULL, height=height, view=alt.ViewConfig(stroke=PALE)).add_params(search)
     return _spec(chart, places=_records(records))
 

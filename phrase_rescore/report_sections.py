@@ -164,8 +164,8 @@ def maps(found: Findings) -> Section:
     parts = [
         paragraph(
             "Near each other stands what the model holds for alike. Ctrl and the wheel (or a pinch) zooms, and labels "
-            "come as there is room for them; dragging moves. What the search finds is named and marked. Distances "
-            "between far groups mean nothing."
+            "come as there is room for them; dragging moves. What the search finds is marked, and listed in the corner. "
+            "Distances between far groups mean nothing."
         )
     ]
     specs = {}

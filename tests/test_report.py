@@ -401,7 +401,8 @@ def test_in_a_browser(made, browser):
     before = svg(page, "source-words").count(marked)
     page.locator("#source-words input").fill("HOUSE")
     page.wait_for_timeout(200)
-    assert (before, svg(page, "source-words").count(marked)) == (0, 2)  # a point and its label
+    assert before == 0
+    assert svg(page, "source-words").count(marked) >= 2  # the point, and its name in the list
 
     # A bare wheel scrolls the page; with Ctrl it zooms, and the page stays
     page.locator("#source-words canvas").hover()
