@@ -254,10 +254,15 @@ def save_always() -> None:
 def signals(bench: Bench, times: int) -> tuple[str, int, str]:
     """SIGINT and SIGTERM in turn, while it writes; how long it takes them at most."""
     outcomes, longest = Counter[str](), 0.0
+
+    def at_a_terminal() -> None:  # a shell lets what it starts in the background ignore SIGINT
+        save_always()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
     for i in range(times):
         number, name, status_wanted = ((signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143))[i % 2]
         bench.fresh()
-        pid = start(bench.args, bench.errors, save_always)
+        pid = start(bench.args, bench.errors, at_a_terminal)
         journal = bench.out / "out.gz.partial.json"
         while not journal.exists():
             time.sleep(0.002)
