@@ -12,7 +12,7 @@ import numpy as np
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.fields import SEPARATOR, words
-from phrase_rescore.fileio import batches, display_name
+from phrase_rescore.fileio import batches, display_name, parsed_lines
 from phrase_rescore.nearest import Neighbours, PhraseIndex, nearest
 from phrase_rescore.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.pair_sorting import SortedPairs, sorted_pairs
@@ -43,20 +43,7 @@ def read_phrase(line: bytes, encoder: PhraseEncoder) -> bytes:
 
 def phrases_of_lines(lines: Iterable[bytes], encoder: PhraseEncoder, name: str, at_once: int) -> Iterator[list[bytes]]:
     """The phrases of lines, ``at_once`` at a time. Raises InputError for a bad line after the phrases before it."""
-    number = 0
-    for some in batches(lines, at_once):
-        phrases, failure = [], None
-        for line in some:
-            number += 1
-            try:
-                phrases.append(read_phrase(line, encoder))
-            except RowError as error:
-                failure = error.at(name, number)
-                break
-        if phrases:
-            yield phrases
-        if failure:
-            raise failure
+    return parsed_lines(lines, lambda line: read_phrase(line, encoder), name, at_once)
 
 
 @contextlib.contextmanager

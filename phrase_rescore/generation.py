@@ -15,7 +15,7 @@ from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, RowError, shown, unreadable
 from phrase_rescore.factors import check_factor, select_factor
 from phrase_rescore.fields import SEPARATOR, words
-from phrase_rescore.fileio import batches
+from phrase_rescore.fileio import parsed_lines
 from phrase_rescore.pair_scoring import Prepare, as_written
 from phrase_rescore.phrase_table import phrase_words
 from phrase_rescore.proposals import MAX_LENGTH, Proposal, Proposer, Vectors
@@ -84,20 +84,7 @@ class LineReader:
 
 def sources_of_lines(lines: Iterable[bytes], reader: LineReader, name: str, at_once: int = AT_ONCE) -> Iterator[Sources]:
     """Raises InputError, with the line, for a bad one; the sources before it come first."""
-    number = 0
-    for some in batches(lines, at_once):
-        phrases, failure = list[bytes](), None
-        for line in some:
-            number += 1
-            try:
-                phrases.append(reader.phrase(line))
-            except RowError as error:
-                failure = error.at(name, number)
-                break
-        if phrases:
-            yield Sources.of_phrases(phrases)
-        if failure:
-            raise failure
+    return map(Sources.of_phrases, parsed_lines(lines, reader.phrase, name, at_once))
 
 
 def sources_of_phrases(phrases: Sequence[bytes], reader: LineReader, table: str) -> Iterator[Sources]:

@@ -10,7 +10,7 @@ import numpy as np
 from phrase_rescore.errors import RowError, shown
 from phrase_rescore.factors import check_factor
 from phrase_rescore.fields import SEPARATOR, split_fields
-from phrase_rescore.fileio import batches
+from phrase_rescore.fileio import parsed_lines
 from phrase_rescore.phrase_table import phrase_words
 from phrase_rescore.scoring import BATCH, Scorer
 from phrase_rescore.vocabulary import UNK
@@ -79,17 +79,4 @@ def score_lines(lines: Iterable[bytes], scorer: LineScorer, name: str, at_once: 
 
     The scores of the lines before it come first.
     """
-    number = 0
-    for some in batches(lines, at_once):
-        pairs, failure = [], None
-        for line in some:
-            number += 1
-            try:
-                pairs.append(scorer.pair(line))
-            except RowError as error:
-                failure = error.at(name, number)
-                break
-        if pairs:
-            yield scorer(pairs)
-        if failure:
-            raise failure
+    return map(scorer, parsed_lines(lines, scorer.pair, name, at_once))
