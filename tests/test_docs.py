@@ -23,7 +23,6 @@ from pathlib import Path
 
 import click
 import pytest
-import test_imports
 import torch
 from moses_harness import ini_text
 from moses_options import OPTIONS
@@ -453,15 +452,6 @@ def test_sidecar_is_as_documented(run, inputs, trained, tmp_path):
         for column in columns:
             column["model"] = column["model"].split("|")[0]
     assert sidecar == documented
-
-
-def test_overview_names_every_module_and_the_import_order():
-    text = (DOCS / "overview.md").read_text(encoding="utf-8")
-    table = text.split("| module | job |")[1].split("\n\n")[0]
-    named = [name.rstrip("/") for row in table.split("\n")[2:] for name in re.findall(r"`(\w+/?)`", row.split("|")[1])]
-    assert sorted(named) == sorted(set(test_imports.ORDER) - {"__init__"})
-    (order,) = (block.split() for block in blocks_of("overview.md", "text") if block.startswith("errors "))
-    assert order == [name for name in test_imports.ORDER if name != "__init__"]
 
 
 def test_library_example_of_the_overview_runs(inputs, trained, monkeypatch):
