@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from phrase_rescore.checkpoint import load
-from phrase_rescore.fileio import open_input
+from phrase_rescore.files.streams import open_input
 from phrase_rescore.pair_readers import read_pair_blocks
 from phrase_rescore.pair_store import HeldOut
 from phrase_rescore.pairs import EncodedPairs, Ragged

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import CONFIG, SIDES, load
 from phrase_rescore.errors import InputError, ModelError, shown
-from phrase_rescore.fileio import Block
-from phrase_rescore.output_files import gzip_member
+from phrase_rescore.files.atomic import gzip_member
+from phrase_rescore.files.blocks import Block
 from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import use_threads
 from phrase_rescore.scoring import Scorer

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from phrase_rescore.checkpoint import CONFIG, LOG
 from phrase_rescore.errors import InputError, OptionError, shown
-from phrase_rescore.fileio import open_plain
-from phrase_rescore.output_files import atomic_output
+from phrase_rescore.files.atomic import atomic_output
+from phrase_rescore.files.streams import open_plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

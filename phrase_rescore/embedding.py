@@ -12,7 +12,8 @@ import numpy as np
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.fields import SEPARATOR, words
-from phrase_rescore.fileio import batches, display_name, parsed_lines
+from phrase_rescore.files.blocks import batches, parsed_lines
+from phrase_rescore.files.streams import display_name
 from phrase_rescore.nearest import Neighbours, PhraseIndex, nearest
 from phrase_rescore.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.pair_sorting import SortedPairs, sorted_pairs

@@ -25,7 +25,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.fileio import display_name
+from phrase_rescore.files.streams import display_name
 from phrase_rescore.randomization import Scorer, Statistics, randomization_p_values
 from phrase_rescore.segments import Look, Segments, SetFiles, check_length, check_sets, look, mismatch, read_segments
 

@@ -18,9 +18,9 @@ from phrase_rescore import __version__
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
+from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.final_pass import FinalPassTask
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.output_files import atomic_output
 from phrase_rescore.pair_preparation import fingerprint, prepared
 from phrase_rescore.pair_readers import refuse_by_name
 from phrase_rescore.pair_store import PairStore, open_store

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.fileio import open_plain
+from phrase_rescore.files.streams import open_plain
 from phrase_rescore.vector_files import Vectors, index_of
 
 _BLOCK = 1 << 25  # bytes of vectors read at a time

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.fields import words
-from phrase_rescore.fileio import open_plain
+from phrase_rescore.files.streams import open_plain
 from phrase_rescore.phrase_table import TableRow
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from phrase_rescore.errors import RowError, shown
 from phrase_rescore.factors import check_factor
 from phrase_rescore.fields import SEPARATOR, split_fields
-from phrase_rescore.fileio import parsed_lines
+from phrase_rescore.files.blocks import parsed_lines
 from phrase_rescore.phrase_table import phrase_words
 from phrase_rescore.scoring import BATCH, Scorer
 from phrase_rescore.vocabulary import UNK

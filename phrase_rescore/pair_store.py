@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.output_files import replace_directory
+from phrase_rescore.files.atomic import replace_directory
 from phrase_rescore.pair_sorting import SortedPairs
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary

@@ -10,8 +10,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import BinaryIO, TypeVar
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.fileio import Block
-from phrase_rescore.output_files import atomic_output
+from phrase_rescore.files.atomic import atomic_output
+from phrase_rescore.files.blocks import Block
 
 GZIP_LEVEL = "6"
 BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phrase_rescore.errors import InputError, OptionError, shown
-from phrase_rescore.fileio import display_name, open_input
+from phrase_rescore.files.streams import display_name, open_input
 
 Segments = tuple[str, ...]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from phrase_rescore.errors import RowError
 from phrase_rescore.factors import WHOLE, Factors, check_factor, have_factor
 from phrase_rescore.fields import SEPARATOR
-from phrase_rescore.fileio import Block
+from phrase_rescore.files.blocks import Block
 from phrase_rescore.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
 
 _BLANK, _TAB, _NEWLINE, _BAR = b" \t\n" + SEPARATOR[:1]

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.fields import SEPARATOR, split_fields, words
-from phrase_rescore.fileio import Block, display_name, open_input, read_blocks
+from phrase_rescore.files.blocks import Block, read_blocks
+from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.own_columns import looks_annotated
 from phrase_rescore.pair_readers import row_format
 from phrase_rescore.phrase_table import NUMBER, TableRow, parse_row

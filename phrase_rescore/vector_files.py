@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.output_files import atomic_output, check_writable, is_special
+from phrase_rescore.files.atomic import atomic_output, check_writable, is_special
 
 ENDINGS = {".txt": "txt", ".vec": "txt", ".bin": "bin", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")

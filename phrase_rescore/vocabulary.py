@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.fields import words
-from phrase_rescore.fileio import open_plain
+from phrase_rescore.files.streams import open_plain
 from phrase_rescore.word_table import WordTable
 
 EOS = 0  # ends every phrase

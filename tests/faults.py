@@ -27,10 +27,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phrase_rescore import annotation, partial_output
+from phrase_rescore import annotation
 from phrase_rescore.checkpoint import Checkpoint, save
 from phrase_rescore.cli import main as command_line
-from phrase_rescore.fileio import open_input
+from phrase_rescore.files import resumable
+from phrase_rescore.files.streams import open_input
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.vocabulary import count_words, most_frequent
@@ -79,13 +80,13 @@ class System:
 
 
 def install(fault: Fault) -> None:
-    partial_output.SECONDS_BETWEEN = 0.0  # an entry of the journal after every block
+    resumable.SECONDS_BETWEEN = 0.0  # an entry of the journal after every block
     if fault.call == "score":
         Scorer.log_probs = failing(Scorer.log_probs, fault, Counter())  # type: ignore[method-assign]
     elif fault.call == "sidecar":
         annotation._write_sidecar = failing(annotation._write_sidecar, fault, Counter())
     else:
-        partial_output.os = System(fault)  # type: ignore[assignment]
+        resumable.os = System(fault)  # type: ignore[assignment]
 
 
 def start(args: list[str], errors: Path, prepare: Callable[[], None] = lambda: None, stdout: int = 1) -> int:
@@ -248,7 +249,7 @@ def full_disks(bench: Bench, times: int) -> tuple[str, int, str]:
 
 
 def save_always() -> None:
-    partial_output.SECONDS_BETWEEN = 0.0
+    resumable.SECONDS_BETWEEN = 0.0
 
 
 def signals(bench: Bench, times: int) -> tuple[str, int, str]:

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Run
 
-from phrase_rescore import partial_output
 from phrase_rescore.annotation import Files, annotate
 from phrase_rescore.annotator import Format, Statistics
 from phrase_rescore.checkpoint import load, save
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files import resumable
 from phrase_rescore.pipeline import workers
 
 ROWS = [b"the house %d ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100)]
@@ -236,7 +236,7 @@ def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interr
 
 def test_two_at_once_are_refused(run: Run, table: Path, model_dir: str) -> None:
     out = table.parent / "out.gz"
-    holder = partial_output.PartialFile(str(out))
+    holder = resumable.PartialFile(str(out))
     holder.open()
     done = run("annotate", table, "-m", model_dir, "-o", out, "--resume")
     assert (done.status, done.last_line) == (
@@ -263,7 +263,7 @@ def test_a_failure_before_anything_was_kept_leaves_nothing(run: Run, table: Path
 def test_a_bad_row_late_in_the_table_loses_nothing(
     run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial_output, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(resumable, "SECONDS_BETWEEN", 0.0)
     table.write_bytes(b"".join(ROWS[:50]) + b"bad\n")
     out = table.parent / "out.gz"
     with pytest.raises(Exception, match="1 field in 'bad'") as raised, workers(1) as executor:
@@ -282,7 +282,7 @@ class Dies:
 
 def test_a_dead_worker_is_noticed(table: Path) -> None:
     """Of executors with processes, which a library caller may pass: no hang, the error is the executor's."""
-    from phrase_rescore.fileio import Block
+    from phrase_rescore.files.blocks import Block
     from phrase_rescore.pipeline import in_order
 
     blocks = [Block(i, 10 * i + 1, b"") for i in range(5)]

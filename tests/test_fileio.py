@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.fileio import count_rows, display_name, input_size, open_input, read_blocks
-from phrase_rescore.output_files import atomic_output, gzip_member
+from phrase_rescore.files.atomic import atomic_output, gzip_member
+from phrase_rescore.files.blocks import count_rows, read_blocks
+from phrase_rescore.files.streams import display_name, input_size, open_input
 
 
 def zst(data: bytes) -> bytes:

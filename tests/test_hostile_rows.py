@@ -16,9 +16,10 @@ from conftest import ROOT, MakeModel, Run
 from oracle import log_prob
 from safetensors.numpy import load_file
 
-from phrase_rescore import fileio
 from phrase_rescore.errors import InputError
-from phrase_rescore.fileio import batches, open_input, read_blocks
+from phrase_rescore.files import blocks
+from phrase_rescore.files.blocks import batches, read_blocks
+from phrase_rescore.files.streams import open_input
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reliability.md"
 GOOD = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
@@ -194,8 +195,8 @@ def test_a_phrase_of_ten_thousand_words_is_scored_exactly(run: Run, make_model: 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of 16 MiB."""
-    monkeypatch.setattr(fileio, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(fileio, "LONGEST_ROW", 3000)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(blocks, "LONGEST_ROW", 3000)
 
 
 @pytest.mark.usefixtures("small_blocks")

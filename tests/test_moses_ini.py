@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.fileio import open_input
+from phrase_rescore.files.streams import open_input
 from phrase_rescore.moses_ini import find_table, hints, new_weights, warnings, with_table
 from phrase_rescore.phrase_table import parse_row, with_scores
 from phrase_rescore.table_columns import Column, read_columns

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 
-from phrase_rescore.fileio import open_input
+from phrase_rescore.files.streams import open_input
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.vocabulary import Vocabulary
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from phrase_rescore import table_blocks
 from phrase_rescore.errors import RowError
 from phrase_rescore.factors import WHOLE, Factors
-from phrase_rescore.fileio import Block
+from phrase_rescore.files.blocks import Block
 from phrase_rescore.phrase_table import NUMBER, has_irregular_blanks, parse_row, with_scores, with_single_blanks
 from phrase_rescore.table_blocks import _are_scores, parse_block
 

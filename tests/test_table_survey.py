@@ -19,7 +19,7 @@ from moses_readers import ALL_READERS, Reading, Refused, field_count
 from phrase_rescore import table_survey
 from phrase_rescore.distinct_sample import DistinctSample, hashes
 from phrase_rescore.errors import InputError
-from phrase_rescore.fileio import Block
+from phrase_rescore.files.blocks import Block
 from phrase_rescore.table_faults import FAULTS, examine
 from phrase_rescore.table_statistics import Survey, Tally
 from phrase_rescore.table_survey import Surveyor, TableSurvey, survey_table

@@ -9,7 +9,7 @@ import click
 from phrase_rescore.commands.options import DEFAULT_MODEL, Subset, on_bad_row_option, quiet_option
 from phrase_rescore.devices import PRECISIONS, check_precision, resolve_devices
 from phrase_rescore.errors import OptionError
-from phrase_rescore.output_files import GZIP_LEVELS
+from phrase_rescore.files.atomic import GZIP_LEVELS
 from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import usable_cores
 

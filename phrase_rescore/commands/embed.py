@@ -81,7 +81,8 @@ def _write(
     from phrase_rescore import embedding
     from phrase_rescore.checkpoint import load
     from phrase_rescore.commands.progress import byte_bar, say, vector_bar
-    from phrase_rescore.fileio import read_rows, standard_input
+    from phrase_rescore.files.blocks import read_rows
+    from phrase_rescore.files.streams import standard_input
     from phrase_rescore.phrase_vectors import BATCH
     from phrase_rescore.runtime import prepare, usable_cores
     from phrase_rescore.vector_files import check_output, format_of
@@ -133,7 +134,8 @@ def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -
     from phrase_rescore import embedding
     from phrase_rescore.checkpoint import load
     from phrase_rescore.commands.progress import say
-    from phrase_rescore.fileio import read_rows, standard_input
+    from phrase_rescore.files.blocks import read_rows
+    from phrase_rescore.files.streams import standard_input
     from phrase_rescore.nearest import PhraseIndex
     from phrase_rescore.runtime import prepare, usable_cores
 

@@ -130,7 +130,8 @@ def _sources(
 ) -> tuple[Iterator[Sources], bool]:
     """Where sources come from, and whether every line is answered at once."""
     from phrase_rescore.commands.progress import byte_bar, say
-    from phrase_rescore.fileio import display_name, read_rows, standard_input
+    from phrase_rescore.files.blocks import read_rows
+    from phrase_rescore.files.streams import display_name, standard_input
     from phrase_rescore.generation import AT_ONCE, sources_of_lines, sources_of_phrases, sources_of_vectors
     from phrase_rescore.table_lookup import sampled_phrases
 

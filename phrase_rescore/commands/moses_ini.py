@@ -42,9 +42,9 @@ def command(
     On standard error: the options by which MERT and the binarizers of Moses learn the new number of columns.
     """
     from phrase_rescore.commands.progress import say
-    from phrase_rescore.fileio import display_name, open_input
+    from phrase_rescore.files.atomic import atomic_output
+    from phrase_rescore.files.streams import display_name, open_input
     from phrase_rescore.moses_ini import find_table, hints, new_weights, warnings, with_table
-    from phrase_rescore.output_files import atomic_output
     from phrase_rescore.table_columns import check_loadable, read_columns
 
     if table == "-" and path is None:

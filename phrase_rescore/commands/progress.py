@@ -8,7 +8,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from phrase_rescore.fileio import input_size
+from phrase_rescore.files.streams import input_size
 
 
 def say(message: str) -> None:

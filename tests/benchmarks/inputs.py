@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from phrase_rescore.checkpoint import Checkpoint
-from phrase_rescore.fileio import open_input
+from phrase_rescore.files.streams import open_input
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.model_training import unigram_log_probs
 from phrase_rescore.pair_store import PairStore, open_store

@@ -1,4 +1,4 @@
-"""Input as bytes: decompressed by content, in blocks of rows."""
+"""Input as bytes, decompressed by content."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 from isal import igzip, isal_zlib
 
-from phrase_rescore.errors import InputError, RowError, unreadable
-
-T = TypeVar("T")
+from phrase_rescore.errors import InputError, unreadable
 
 CHUNK = 1 << 18
-BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
-LONGEST_ROW = 1 << 24  # bytes; what is longer is no row
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or the end at once
 _ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable one as pzstd writes first (RFC 8878)
 _DAMAGED: tuple[type[Exception], ...] = (
@@ -193,85 +188,3 @@ def open_plain(path: str) -> io.BufferedReader:
         return io.BufferedReader(_Input(path))
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-class Block(NamedTuple):
-    """Consecutive rows of an input: the unit of work."""
-
-    number: int  # 0, 1, 2, …
-    first_row: int  # 1-based number of its first row
-    data: bytes  # whole rows with their newlines; the file's last row may lack one
-
-    def rows(self) -> list[bytes]:
-        """The rows without their newlines."""
-        rows = self.data.split(b"\n")
-        if not rows[-1]:
-            rows.pop()
-        return rows
-
-
-def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
-    """The rows with their newlines, one at a time.
-
-    Raises InputError for a row of more than LONGEST_ROW bytes, of which no more is read: it would be all of a file that has
-    no newlines.
-    """
-    for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
-        if len(row) > LONGEST_ROW:
-            found = f"a row of more than {LONGEST_ROW >> 20} MiB"
-            raise InputError(getattr(stream, "name", "<stdin>"), found, "is this text with a row a line?", number)
-        yield row
-
-
-def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
-    """Rows in lists of ``most``, or less where they come to BLOCK_BYTES before; so long rows take no more memory than others.
-
-    Where a list ends depends on the rows alone.
-    """
-    taken, size = list[bytes](), 0
-    for row in rows:
-        taken.append(row)
-        size += len(row)
-        if len(taken) == most or size >= BLOCK_BYTES:
-            yield taken
-            taken, size = [], 0
-    if taken:
-        yield taken
-
-
-def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:
-    """What ``parse`` makes of lines, ``at_once`` at a time; ``name`` is what messages call the file.
-
-    Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
-    """
-    number = 0
-    for some in batches(lines, at_once):
-        done, failure = list[T](), None
-        for line in some:
-            number += 1
-            try:
-                done.append(parse(line))
-            except RowError as error:
-                failure = error.at(name, number)
-                break
-        if done:
-            yield done
-        if failure:
-            raise failure
-
-
-def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
-    """Cuts a stream into blocks as ``batches`` says; only one is in memory at a time. Raises InputError as ``read_rows``."""
-    first_row = 1
-    for number, taken in enumerate(batches(read_rows(stream), rows)):
-        yield Block(number, first_row, b"".join(taken))
-        first_row += len(taken)
-
-
-def count_rows(path: str) -> int:
-    """The number of rows of a file; a last row without a newline counts."""
-    newlines, last = 0, b"\n"
-    with open_input(path) as stream:
-        while chunk := stream.read(CHUNK):
-            newlines, last = newlines + chunk.count(b"\n"), chunk[-1:]
-    return newlines + (last != b"\n")

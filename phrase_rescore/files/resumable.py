@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.fileio import CHUNK
-from phrase_rescore.output_files import Writable, atomic_output, is_special
+from phrase_rescore.files.atomic import Writable, atomic_output, is_special
+from phrase_rescore.files.streams import CHUNK
 
 SECONDS_BETWEEN = 10.0  # entries of the journal
 _FORMAT_VERSION = 2

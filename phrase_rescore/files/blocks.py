@@ -1,0 +1,98 @@
+"""Rows of an input, one at a time, a few at a time, and in blocks: the unit of work."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.files.streams import CHUNK, open_input
+
+T = TypeVar("T")
+
+BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
+LONGEST_ROW = 1 << 24  # bytes; what is longer is no row
+
+
+class Block(NamedTuple):
+    """Consecutive rows of an input: the unit of work."""
+
+    number: int  # 0, 1, 2, …
+    first_row: int  # 1-based number of its first row
+    data: bytes  # whole rows with their newlines; the file's last row may lack one
+
+    def rows(self) -> list[bytes]:
+        """The rows without their newlines."""
+        rows = self.data.split(b"\n")
+        if not rows[-1]:
+            rows.pop()
+        return rows
+
+
+def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
+    """The rows with their newlines, one at a time.
+
+    Raises InputError for a row of more than LONGEST_ROW bytes, of which no more is read: it would be all of a file that has
+    no newlines.
+    """
+    for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
+        if len(row) > LONGEST_ROW:
+            found = f"a row of more than {LONGEST_ROW >> 20} MiB"
+            raise InputError(getattr(stream, "name", "<stdin>"), found, "is this text with a row a line?", number)
+        yield row
+
+
+def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
+    """Rows in lists of ``most``, or less where they come to BLOCK_BYTES before; so long rows take no more memory than others.
+
+    Where a list ends depends on the rows alone.
+    """
+    taken, size = list[bytes](), 0
+    for row in rows:
+        taken.append(row)
+        size += len(row)
+        if len(taken) == most or size >= BLOCK_BYTES:
+            yield taken
+            taken, size = [], 0
+    if taken:
+        yield taken
+
+
+def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:
+    """What ``parse`` makes of lines, ``at_once`` at a time; ``name`` is what messages call the file.
+
+    Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
+    """
+    number = 0
+    for some in batches(lines, at_once):
+        done, failure = list[T](), None
+        for line in some:
+            number += 1
+            try:
+                done.append(parse(line))
+            except RowError as error:
+                failure = error.at(name, number)
+                break
+        if done:
+            yield done
+        if failure:
+            raise failure
+
+
+def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
+    """Cuts a stream into blocks as ``batches`` says; only one is in memory at a time. Raises InputError as ``read_rows``."""
+    first_row = 1
+    for number, taken in enumerate(batches(read_rows(stream), rows)):
+        yield Block(number, first_row, b"".join(taken))
+        first_row += len(taken)
+
+
+def count_rows(path: str) -> int:
+    """The number of rows of a file; a last row without a newline counts."""
+    newlines, last = 0, b"\n"
+    with open_input(path) as stream:
+        while chunk := stream.read(CHUNK):
+            newlines, last = newlines + chunk.count(b"\n"), chunk[-1:]
+    return newlines + (last != b"\n")
