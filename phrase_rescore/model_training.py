@@ -21,8 +21,8 @@ from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.final_pass import FinalPassTask
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.moses.pair_readers import refuse_by_name
 from phrase_rescore.pair_preparation import fingerprint, prepared
-from phrase_rescore.pair_readers import refuse_by_name
 from phrase_rescore.pair_store import PairStore, open_store
 from phrase_rescore.pairs import EncodedPairs
 from phrase_rescore.phrase_pair_task import PhrasePairTask

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import SIDES, Checkpoint
 from phrase_rescore.devices import set_tf32
-from phrase_rescore.factors import select_factor
-from phrase_rescore.fields import words
 from phrase_rescore.model import for_scoring
+from phrase_rescore.moses.factors import select_factor
+from phrase_rescore.moses.fields import words
 from phrase_rescore.pairs import Ragged
 from phrase_rescore.prefix_trees import distinct_phrases
 

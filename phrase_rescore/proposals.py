@@ -15,10 +15,10 @@ from phrase_rescore.beam_search import Decoded, beam_search
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.factors import select_factor
-from phrase_rescore.fields import SEPARATOR, words
+from phrase_rescore.moses.factors import select_factor
+from phrase_rescore.moses.fields import SEPARATOR, words
+from phrase_rescore.moses.phrase_table import phrase_words
 from phrase_rescore.pairs import Ragged
-from phrase_rescore.phrase_table import phrase_words
 from phrase_rescore.prefix_trees import distinct_phrases
 from phrase_rescore.sampling import sample, streams
 from phrase_rescore.vocabulary import EOS, UNK

@@ -19,12 +19,12 @@ from phrase_rescore.annotator import MIN_P
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.distinct_sample import hashes
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.fields import BLANKS_AND_CR, split_fields, words
 from phrase_rescore.files.blocks import Block, read_blocks, read_rows
 from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.own_columns import OwnColumn, looks_annotated, read_sidecar
-from phrase_rescore.phrase_table import TableRow, parse_row
-from phrase_rescore.table_blocks import cut, plain_rows
+from phrase_rescore.moses.fields import BLANKS_AND_CR, split_fields, words
+from phrase_rescore.moses.own_columns import OwnColumn, looks_annotated, read_sidecar
+from phrase_rescore.moses.phrase_table import TableRow, parse_row
+from phrase_rescore.moses.table_blocks import cut, plain_rows
 
 BLOCK_ROWS = 16384
 _JUDGED_ROWS = 1000  # rows looked at for columns that are ours

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.distinct_sample import Hashes, hashes
-from phrase_rescore.factors import select_factor
+from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.report_rows import Floats, Rows
 from phrase_rescore.vocabulary import UNK, Vocabulary
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.factors import select_factor
-from phrase_rescore.fields import words
 from phrase_rescore.model import with_eos
+from phrase_rescore.moses.factors import select_factor
+from phrase_rescore.moses.fields import words
 from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.fields import BLANKS, BLANKS_AND_CR, SEPARATOR, split_fields, words
-from phrase_rescore.phrase_table import NUMBER
+from phrase_rescore.moses.fields import BLANKS, BLANKS_AND_CR, SEPARATOR, split_fields, words
+from phrase_rescore.moses.phrase_table import NUMBER
 
 Effects = dict[str, str]  # programs -> what they do
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 
 from phrase_rescore.distinct_sample import Hashes, hashes
-from phrase_rescore.factors import Factors
-from phrase_rescore.pair_readers import read_pair_blocks
+from phrase_rescore.moses.factors import Factors
+from phrase_rescore.moses.pair_readers import read_pair_blocks
 
 Partners = dict[bytes, set[bytes]]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.distinct_sample import DistinctSample, hashes
-from phrase_rescore.fields import SEPARATOR
+from phrase_rescore.moses.fields import SEPARATOR
 
 
 @dataclass(frozen=True)

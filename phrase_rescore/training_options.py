@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from phrase_rescore.factors import WHOLE, Factors
+from phrase_rescore.moses.factors import WHOLE, Factors
 from phrase_rescore.presets import Preset
 
 

@@ -21,7 +21,7 @@ from sacrebleu.significance import PairedTest
 from phrase_rescore.commands.evaluate import command as evaluate_command
 from phrase_rescore.evaluation import METRICS, TOKENIZATIONS, Cell, Settings, evaluate
 from phrase_rescore.evaluation_report import FORMATS
-from phrase_rescore.fields import split_fields
+from phrase_rescore.moses.fields import split_fields
 from phrase_rescore.segments import SetFiles
 
 # fmt: off

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrase_rescore.fields import replace_tail, split_fields, words
+from phrase_rescore.moses.fields import replace_tail, split_fields, words
 
 # What str.split, bytes.split or str.splitlines would cut at, and Moses does not
 NO_SEPARATORS = [b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x85", b"\xa0", b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\r"]

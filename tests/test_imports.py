@@ -43,7 +43,7 @@ def test_only_fields_knows_the_separator():
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in (b"|||", b" ||| ", "|||")
     }
-    assert knowing == {"fields"}
+    assert knowing == {"moses.fields"}
 
 
 def test_commands_import_nothing_heavy_at_their_top():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore import pair_sorting
 from phrase_rescore.errors import InputError, OptionError, RescoreError
-from phrase_rescore.pair_readers import PairBlock
+from phrase_rescore.moses.pair_readers import PairBlock
 from phrase_rescore.pair_sorting import SortedPairs, sorted_pairs
 
 WORDS = [b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"\0", b"a\0", b"\1", b"a\1", b"\r", b"0", b"|||", b"-u"]

@@ -19,7 +19,7 @@ from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 from phrase_rescore import pair_sorting
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.atomic import replace_directory
-from phrase_rescore.pair_readers import PairBlock, read_pair_blocks
+from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.pair_sorting import sorted_pairs
 from phrase_rescore.pair_store import HeldOut, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
 from phrase_rescore.pairs import EncodedPairs, Ragged

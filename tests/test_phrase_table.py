@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import RowError, shown
-from phrase_rescore.phrase_table import (
+from phrase_rescore.moses.phrase_table import (
     has_irregular_blanks,
     parse_row,
     phrase_words,
@@ -179,7 +179,7 @@ def test_every_row_has_as_many_scores_as_the_first() -> None:
 def test_bad_score_after_many_whole_numbers_does_not_hang() -> None:
     """A pattern that can match the digits of a whole number in several ways tries all combinations of them."""
     code = (
-        "from phrase_rescore.phrase_table import parse_row\n"
+        "from phrase_rescore.moses.phrase_table import parse_row\n"
         "try: parse_row(b'a ||| b ||| ' + b'1234567 ' * 24 + b'x')\n"
         "except ValueError: raise\n"
         "except Exception as error: print(error.found)\n"

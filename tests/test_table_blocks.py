@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrase_rescore import table_blocks
 from phrase_rescore.errors import RowError
-from phrase_rescore.factors import WHOLE, Factors
 from phrase_rescore.files.blocks import Block
-from phrase_rescore.phrase_table import NUMBER, has_irregular_blanks, parse_row, with_scores, with_single_blanks
-from phrase_rescore.table_blocks import _are_scores, parse_block
+from phrase_rescore.moses import table_blocks
+from phrase_rescore.moses.factors import WHOLE, Factors
+from phrase_rescore.moses.phrase_table import NUMBER, has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.moses.table_blocks import _are_scores, parse_block
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
 ODD = [

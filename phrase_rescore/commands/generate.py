@@ -109,7 +109,7 @@ def command(
         writer = (JsonWriter if form == "jsonl" else TsvWriter)(checkpoint, digits)
     prepare_line: Prepare = as_written
     if tokenize:
-        from phrase_rescore.typed_text import TypedText
+        from phrase_rescore.moses.typed_text import TypedText
 
         prepare_line = TypedText(tokenize, lowercase)
     settings = Search(**{name: value for name, value in search.items() if value is not None})

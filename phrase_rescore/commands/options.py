@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from phrase_rescore.phrase_table import NUMBER
+from phrase_rescore.moses.phrase_table import NUMBER
 
 DEFAULT_MODEL = "phrase-rescore-model"
 

@@ -56,7 +56,7 @@ def command(
             say(f"warning: no {side} word was unknown in training: scores of pairs with such a word mean nothing")
     sides: tuple[Prepare, Prepare] = (as_written, as_written)
     if tokenize:
-        from phrase_rescore.typed_text import TypedText
+        from phrase_rescore.moses.typed_text import TypedText
 
         sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
     scorer = LineScorer(Scorer(checkpoint, resolve_device(device)), sides, per_word, digits)

@@ -22,7 +22,7 @@ from pathlib import Path
 from inputs import table
 from isal import igzip_threaded
 
-from phrase_rescore.pair_readers import read_pair_blocks
+from phrase_rescore.moses.pair_readers import read_pair_blocks
 
 SHIFTS = (0, 1_000_003, 500_009, 250_007, 1_500_007, 750_019, 300_007, 1_200_007)  # far from the neighbours' like targets
 EVERY = 0.5  # seconds between looks

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from phrase_rescore.errors import RowError, shown
-from phrase_rescore.fields import BLANKS_AND_CR, SEPARATOR, replace_tail, split_fields, words
+from phrase_rescore.moses.fields import BLANKS_AND_CR, SEPARATOR, replace_tail, split_fields, words
 
 NUMBER = rb"[+-]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?+\d++)?+"  # possessive: no backtracking over long rows
 _SCORES = re.compile(rb"[ \t]*" + NUMBER + rb"(?:[ \t]+" + NUMBER + rb")*[ \t\r]*")

@@ -10,12 +10,12 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, shown
-from phrase_rescore.factors import WHOLE, Factors, check_factor, select_factor
-from phrase_rescore.fields import SEPARATOR, split_fields, words
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.phrase_table import NUMBER, parse_row, phrase_words
-from phrase_rescore.table_blocks import parse_block
+from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
+from phrase_rescore.moses.fields import SEPARATOR, split_fields, words
+from phrase_rescore.moses.phrase_table import NUMBER, parse_row, phrase_words
+from phrase_rescore.moses.table_blocks import parse_block
 
 Phrase = list[bytes]
 RowReader = Callable[[bytes], tuple[Phrase, Phrase]]

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import RowError
-from phrase_rescore.factors import WHOLE, Factors, check_factor, have_factor
-from phrase_rescore.fields import SEPARATOR
 from phrase_rescore.files.blocks import Block
-from phrase_rescore.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, have_factor
+from phrase_rescore.moses.fields import SEPARATOR
+from phrase_rescore.moses.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
 
 _BLANK, _TAB, _NEWLINE, _BAR = b" \t\n" + SEPARATOR[:1]
 _STEP = len(SEPARATOR) + 1  # from a separator, past the blank behind it, to the field's first byte

@@ -7,11 +7,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, shown
-from phrase_rescore.fields import BLANKS_AND_CR, words
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input, open_plain
-from phrase_rescore.own_columns import read_sidecar, sidecar_path
-from phrase_rescore.phrase_table import parse_row
+from phrase_rescore.moses.fields import BLANKS_AND_CR, words
+from phrase_rescore.moses.own_columns import read_sidecar, sidecar_path
+from phrase_rescore.moses.phrase_table import parse_row
 
 FIRST_ROWS = 10_000
 

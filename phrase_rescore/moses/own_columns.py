@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phrase_rescore.errors import InputError, shown
-from phrase_rescore.fields import words
 from phrase_rescore.files.streams import open_plain
-from phrase_rescore.phrase_table import TableRow
+from phrase_rescore.moses.fields import words
+from phrase_rescore.moses.phrase_table import TableRow
 
 
 def looks_annotated(rows: Sequence[TableRow]) -> bool:
