@@ -19,15 +19,15 @@ import math
 import numpy as np
 
 from phrase_rescore.checkpoint import load
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.store import HeldOut
+from phrase_rescore.data.vocabulary import EOS, FIRST_WORD
 from phrase_rescore.files.streams import open_input
 from phrase_rescore.moses.pair_readers import read_pair_blocks
 from phrase_rescore.moses.phrase_table import parse_row
-from phrase_rescore.pair_store import HeldOut
-from phrase_rescore.pairs import EncodedPairs, Ragged
 from phrase_rescore.phrase_pair_task import with_other_sources
 from phrase_rescore.runtime import prepare, usable_cores
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.vocabulary import EOS, FIRST_WORD
 
 
 def transitions(targets: Ragged) -> tuple[np.ndarray, np.ndarray]:

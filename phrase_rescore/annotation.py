@@ -17,6 +17,7 @@ from typing import Any
 from phrase_rescore import __version__
 from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Model, ModelStatistics, Statistics
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.atomic import SideFile, atomic_output, check_writable, is_special
 from phrase_rescore.files.blocks import Block, count_rows, read_blocks
@@ -27,7 +28,6 @@ from phrase_rescore.moses.own_columns import looks_annotated, sidecar_path
 from phrase_rescore.moses.phrase_table import TableRow, parse_row
 from phrase_rescore.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWriter, gzip_level_of, in_order, table_output
 from phrase_rescore.runtime import no_cycle_collection
-from phrase_rescore.vocabulary_fit import fit_warnings
 
 _JUDGED_ROWS = 1000  # rows looked at for columns that are ours already
 

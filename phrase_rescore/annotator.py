@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import CONFIG, SIDES, load
+from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
@@ -26,7 +27,6 @@ from phrase_rescore.moses.table_blocks import TableBlock, parse_block
 from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import use_threads
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.vocabulary import UNK
 
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from phrase_rescore.data.prefix_trees import Indices
 from phrase_rescore.decoder_walk import Prefixes, ReadyModel
-from phrase_rescore.prefix_trees import Indices
 
 ROWS = 512  # prefixes whose logits are in memory at a time: 30 MB at K = 15,002
 

@@ -26,12 +26,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from phrase_rescore import __version__
+from phrase_rescore.data.ragged import EncodedPairs
+from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, shown
 from phrase_rescore.files.atomic import replace_directory
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.moses.factors import WHOLE, Factors
-from phrase_rescore.pairs import EncodedPairs
-from phrase_rescore.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 
 FORMAT_VERSION = 1
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

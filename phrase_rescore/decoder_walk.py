@@ -15,12 +15,12 @@ from torch import Tensor
 
 from phrase_rescore.cells import State, rows_of
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.data.prefix_trees import Indices
+from phrase_rescore.data.ragged import Ragged
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.devices import check_precision, set_tf32
 from phrase_rescore.model import for_scoring
-from phrase_rescore.pairs import Ragged
-from phrase_rescore.prefix_trees import Indices
 from phrase_rescore.softmax import LogNormaliser
-from phrase_rescore.vocabulary import EOS
 
 
 class ReadyModel:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from phrase_rescore.pairs import EncodedPairs
-from phrase_rescore.permutation import Permutation
+from phrase_rescore.data.permutation import Permutation
+from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.phrase_pair_task import PhrasePairTask, held_out_figures
 from phrase_rescore.training import Recipe
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, RowError, shown, unreadable
 from phrase_rescore.files.blocks import parsed_lines
 from phrase_rescore.moses.factors import check_factor, select_factor
@@ -21,7 +22,6 @@ from phrase_rescore.pair_scoring import Prepare, as_written
 from phrase_rescore.proposals import MAX_LENGTH, Proposal, Proposer, Vectors
 from phrase_rescore.proposed_rows import RowLayout
 from phrase_rescore.table_lookup import Partners, partners
-from phrase_rescore.vocabulary import UNK
 
 AT_ONCE = 256  # sources between two writes
 

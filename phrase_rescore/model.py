@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from phrase_rescore.cells import DecoderCell, EncoderCell, State, rows_of, tanh
+from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.gathered import gathered_gradients
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.products import reduced, times
 from phrase_rescore.softmax import cross_entropy
-from phrase_rescore.vocabulary import EOS
 
 POOL = 2  # numbers that a maxout unit takes the largest of
 

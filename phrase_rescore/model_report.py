@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from phrase_rescore.checkpoint import CONFIG, LOG, Checkpoint, load
+from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import shown
 from phrase_rescore.survey_report import labelled
-from phrase_rescore.vocabulary import Vocabulary
 
 _COMMONEST = 5  # words shown of a vocabulary
 _SETTINGS = ("preset", "optimizer", "learning_rate", "batch_size", "precision", "seed", "shortlist", "min_count", "max_length")

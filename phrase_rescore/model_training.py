@@ -16,6 +16,9 @@ import torch
 
 from phrase_rescore import __version__
 from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
+from phrase_rescore.data.ragged import EncodedPairs
+from phrase_rescore.data.store import PairStore, open_store
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.atomic import atomic_output
@@ -23,8 +26,6 @@ from phrase_rescore.final_pass import FinalPassTask
 from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.moses.pair_readers import refuse_by_name
 from phrase_rescore.pair_preparation import fingerprint, prepared
-from phrase_rescore.pair_store import PairStore, open_store
-from phrase_rescore.pairs import EncodedPairs
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.presets import PRESETS
 from phrase_rescore.ranks import Ranks, joined, local_device
@@ -32,7 +33,6 @@ from phrase_rescore.runtime import prepare
 from phrase_rescore.training import NotFiniteError, Outcome, Recipe, train
 from phrase_rescore.training_options import Observer, Options
 from phrase_rescore.training_state import TrainingState
-from phrase_rescore.vocabulary import EOS
 from phrase_rescore.warm_start import freeze, in_table_terms, initialise_from
 
 _AT_ONCE = 1 << 22  # ids

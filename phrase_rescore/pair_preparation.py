@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from phrase_rescore import __version__
+from phrase_rescore.data.sorting import sorted_pairs
+from phrase_rescore.data.store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
+from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_vocabulary
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.atomic import SideFile
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
-from phrase_rescore.pair_sorting import sorted_pairs
-from phrase_rescore.pair_store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
 from phrase_rescore.training_options import Observer, Options
-from phrase_rescore.vocabulary import Vocabulary, count_words, most_frequent, read_vocabulary
 
 
 def fingerprint(options: Options) -> Fingerprint | None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
+from phrase_rescore.data.coverage import unescape
 from phrase_rescore.report_charts import Spec, altair
-from phrase_rescore.vocabulary_fit import unescape
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.annotator import MIN_P
 from phrase_rescore.checkpoint import Checkpoint
-from phrase_rescore.distinct_sample import hashes
+from phrase_rescore.data.sketch import hashes
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.blocks import Block, read_blocks, read_rows
 from phrase_rescore.files.streams import display_name, open_input

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import Checkpoint
-from phrase_rescore.distinct_sample import Hashes, hashes
+from phrase_rescore.data.sketch import Hashes, hashes
+from phrase_rescore.data.vocabulary import UNK, Vocabulary
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.report_rows import Floats, Rows
-from phrase_rescore.vocabulary import UNK, Vocabulary
 
 JOINT_EDGES = np.array([1, 2, 3, 5, 10, 30, 100, 1000])  # where a class of joint counts begins
 JOINT_CLASSES = ("1", "2", "3–4", "5–9", "10–29", "30–99", "100–999", "1000+")

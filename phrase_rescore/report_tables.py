@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from phrase_rescore.data.coverage import MOST_UNKNOWN
+from phrase_rescore.data.vocabulary import FIRST_WORD
 from phrase_rescore.proposals import Proposal
 from phrase_rescore.report_findings import disagreements, diverse, top
 from phrase_rescore.report_page import Section, paragraph, table, text
 from phrase_rescore.report_statistics import ENOUGH, LONG, RARE, Disagreement, SideCoverage, Source, TableStatistics
 from phrase_rescore.report_summary import Findings, nats, percent, share
-from phrase_rescore.vocabulary import FIRST_WORD
-from phrase_rescore.vocabulary_fit import MOST_UNKNOWN
 
 SHOWN_SOURCES = 8  # long frequent ones, and as many rare ones
 SHOWN_ROWS = 12  # of each kind of disagreement

@@ -22,9 +22,9 @@ from numpy.random import Generator, Philox
 from torch import Tensor
 
 from phrase_rescore.beam_search import Decoded
+from phrase_rescore.data.prefix_trees import Indices
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.decoder_walk import ReadyModel
-from phrase_rescore.prefix_trees import Indices
-from phrase_rescore.vocabulary import EOS
 
 ROWS = 128  # draws whose random numbers are in memory at a time: 15 MB at K = 15,002
 

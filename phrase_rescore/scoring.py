@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.model import with_eos
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.fields import words
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
 
 BATCH = 2048  # pairs that share: more share more, but their states leave the cache
 GPU_BATCH = 16384  # a GPU needs many rows to be busy

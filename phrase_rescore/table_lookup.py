@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
-from phrase_rescore.distinct_sample import Hashes, hashes
+from phrase_rescore.data.sketch import Hashes, hashes
 from phrase_rescore.moses.factors import Factors
 from phrase_rescore.moses.pair_readers import read_pair_blocks
 

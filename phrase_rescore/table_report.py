@@ -13,6 +13,7 @@ import numpy as np
 from phrase_rescore import report_sections, report_tables
 from phrase_rescore.checkpoint import LOG, Checkpoint
 from phrase_rescore.curves import read_runs
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
 from phrase_rescore.files.streams import display_name
@@ -27,7 +28,6 @@ from phrase_rescore.report_rows import ScoreColumns, find_columns, read_sources,
 from phrase_rescore.report_statistics import LONG, TableStatistics
 from phrase_rescore.report_summary import Findings, Map, head
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.vocabulary import FIRST_WORD, Vocabulary
 
 _SECTIONS = (
     report_sections.scores, report_sections.by_frequency, report_sections.by_length, report_tables.targets,

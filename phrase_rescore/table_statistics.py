@@ -11,7 +11,7 @@ from operator import lt, ne
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.distinct_sample import DistinctSample, hashes
+from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.moses.fields import SEPARATOR
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
 from phrase_rescore.errors import OptionError
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
-from phrase_rescore.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
 
 # Part: the sizes in which the models must agree, and the sides whose words it has
 PARTS = {

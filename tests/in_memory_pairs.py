@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.store import HELD_OUT_SOURCES
+from phrase_rescore.data.vocabulary import UNK, Vocabulary
 from phrase_rescore.moses.pair_readers import read_pair_blocks
-from phrase_rescore.pair_store import HELD_OUT_SOURCES
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.vocabulary import UNK, Vocabulary
 
 
 def read_pairs(*args: Any, **options: Any) -> Iterator[tuple[list[bytes], list[bytes]]]:

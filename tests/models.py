@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.vocabulary import Vocabulary
 
 
 def vocabulary(words: int, letter: str = "w") -> Vocabulary:

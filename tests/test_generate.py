@@ -17,9 +17,9 @@ from moses_readers import ALL_READERS, field_count
 from test_warm_start import phrases_of
 
 from phrase_rescore.checkpoint import load, save
+from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.generation import AT_ONCE, LineReader
 from phrase_rescore.model import PackedPhrases, with_eos
-from phrase_rescore.pairs import Ragged
 from phrase_rescore.proposed_rows import monotone
 from phrase_rescore.table_lookup import sample_of
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phrase_rescore import pair_sorting
+from phrase_rescore.data import sorting
+from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
 from phrase_rescore.errors import InputError, OptionError, RescoreError
 from phrase_rescore.moses.pair_readers import PairBlock
-from phrase_rescore.pair_sorting import SortedPairs, sorted_pairs
 
 WORDS = [b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"\0", b"a\0", b"\1", b"a\1", b"\r", b"0", b"|||", b"-u"]
 PHRASE = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(b" ".join)
@@ -79,7 +79,7 @@ def test_rare_and_long_pairs_are_left_out(rows: list[Row], min_count: int, max_l
 @pytest.mark.parametrize("min_count", [1, 3])
 def test_more_pairs_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_count: int) -> None:
     """Runs on disk, merged; and pairs whose counts stand in different pieces of sort's output."""
-    monkeypatch.setattr(pair_sorting, "_CHUNK", 1000)
+    monkeypatch.setattr(sorting, "_CHUNK", 1000)
     rng = random.Random(1)
     rows: list[Row] = [(b"source %d" % rng.randrange(500), b"target %d" % rng.randrange(40), 1) for _ in range(50_000)]
     runs: list[Path] = []
@@ -174,7 +174,7 @@ def test_no_room_for_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(pair_sorting, "_keep", full)
+    monkeypatch.setattr(sorting, "_keep", full)
     with pytest.raises(RescoreError) as caught, sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), 10_000, 1):
         pass
     remedy = "name a directory with more room with --scratch"

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 
-from phrase_rescore import pair_sorting
+from phrase_rescore.data import sorting
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.sorting import sorted_pairs
+from phrase_rescore.data.store import HeldOut, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
+from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.atomic import replace_directory
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
-from phrase_rescore.pair_sorting import sorted_pairs
-from phrase_rescore.pair_store import HeldOut, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.vocabulary import Vocabulary, most_frequent
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"UNK", b"\r"]), min_size=1, max_size=3)
 FILES = sorted(
@@ -92,7 +92,7 @@ def test_holds_what_would_be_in_memory(pairs: list[tuple[list[bytes], list[bytes
 @pytest.mark.parametrize("held_out", [0, 1, 7, 10_000])
 def test_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: int) -> None:
     """Sources whose targets stand in different blocks among them."""
-    monkeypatch.setattr(pair_sorting, "_CHUNK", 50)
+    monkeypatch.setattr(sorting, "_CHUNK", 50)
     pairs = many_pairs(3000)
     seen: list[int] = []
     store = prepared(tmp_path / "store", pairs, held_out, shortlists(100), progress=seen.append)

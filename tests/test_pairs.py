@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.files.streams import open_input
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.vocabulary import Vocabulary
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0"]), min_size=1, max_size=2)
 Pair = tuple[list[bytes], list[bytes]]

@@ -13,10 +13,10 @@ from models import small_checkpoint, vocabulary
 
 from phrase_rescore.beam_search import best_of_each
 from phrase_rescore.checkpoint import Checkpoint
+from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.proposals import Proposal, Proposer
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.vocabulary import Vocabulary
 
 SOURCES = [b"s0", b"s1 s2 s0", b"s3 s3", b"s9 s8 s7 s6", b"nobody knows", b"s5"]
 LONGEST = 3

@@ -78,7 +78,7 @@ def test_arrays_are_loaded_without_objects() -> None:
 
 def test_processes_are_started_by_one_module_and_never_through_a_shell() -> None:
     users = {room for _, room, tree in modules() for name, _ in imported(tree) if name.split(".")[0] == "subprocess"}
-    assert users == {"pair_sorting"}
+    assert users == {"data.sorting"}
     started = [(name, node) for _, name, node in calls() if name.startswith("subprocess.")]
     assert {name for name, _ in started} == {"subprocess.run", "subprocess.Popen"}
     for _, node in started:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from moses_readers import ALL_READERS, Reading, Refused, field_count
 
 from phrase_rescore import table_survey
-from phrase_rescore.distinct_sample import DistinctSample, hashes
+from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.errors import InputError
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.table_faults import FAULTS, examine

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrase_rescore.word_table import WordTable
+from phrase_rescore.data.word_table import WordTable
 
 # Few letters, so that words share beginnings, and lengths on both sides of 8, 16, 23 and 24 bytes
 LETTERS = st.sampled_from([b"a", b"b", b"\0", b"\xff", b"\x0b", b"abcdefg", b"bbbbbbbb"])

@@ -24,7 +24,7 @@ from inputs import encode, middle_rows, paper_model, table
 from macs import shared, unshared
 from plain import PlainScorer
 
-from phrase_rescore.pairs import EncodedPairs
+from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores, use_threads
 from phrase_rescore.scoring import BATCH, Scorer
 

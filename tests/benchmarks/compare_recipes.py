@@ -20,7 +20,7 @@ import torch
 from inputs import fresh_model, stored_pairs
 from torch import nn
 
-from phrase_rescore.pair_store import PairStore
+from phrase_rescore.data.store import PairStore
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.presets import PRESETS, Preset
 from phrase_rescore.runtime import prepare, usable_cores

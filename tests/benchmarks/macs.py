@@ -5,9 +5,9 @@ Tables of W e, W' e and O_y e count as free.
 
 from __future__ import annotations
 
+from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
+from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.model import POOL, ModelConfig, with_eos
-from phrase_rescore.pairs import EncodedPairs
-from phrase_rescore.prefix_trees import distinct_phrases, prefix_levels
 
 
 def unshared(config: ModelConfig, pairs: EncodedPairs) -> int:

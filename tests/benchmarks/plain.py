@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.model import RNNEncoderDecoder
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.vocabulary import EOS
 
 BATCH = 256
 

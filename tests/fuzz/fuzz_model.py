@@ -25,9 +25,9 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore import checkpoint, model_report
+    from phrase_rescore.data.vocabulary import Vocabulary
     from phrase_rescore.errors import ModelError
     from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
-    from phrase_rescore.vocabulary import Vocabulary
 
 import torch
 from harness import fuzz

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from phrase_rescore.data.vocabulary import UNK, Vocabulary
 from phrase_rescore.errors import shown
-from phrase_rescore.vocabulary import UNK, Vocabulary
 
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
 EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words

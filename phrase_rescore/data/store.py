@@ -20,11 +20,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.sorting import SortedPairs
+from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.atomic import replace_directory
-from phrase_rescore.pair_sorting import SortedPairs
-from phrase_rescore.pairs import EncodedPairs, Ragged
-from phrase_rescore.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 FORMAT_VERSION = 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.pairs import Ragged
+from phrase_rescore.data.ragged import Ragged
 
 Indices = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.vocabulary import Vocabulary
+from phrase_rescore.data.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
