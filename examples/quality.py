@@ -18,11 +18,11 @@ import math
 
 import numpy as np
 
-from phrase_rescore.checkpoint import load
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.store import HeldOut
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD
 from phrase_rescore.files.streams import open_input
+from phrase_rescore.models.checkpoint import load
 from phrase_rescore.moses.pair_readers import read_pair_blocks
 from phrase_rescore.moses.phrase_table import parse_row
 from phrase_rescore.phrase_pair_task import with_other_sources

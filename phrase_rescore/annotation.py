@@ -16,13 +16,13 @@ from typing import Any
 
 from phrase_rescore import __version__
 from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Model, ModelStatistics, Statistics
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.atomic import SideFile, atomic_output, check_writable, is_special
 from phrase_rescore.files.blocks import Block, count_rows, read_blocks
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.own_columns import looks_annotated, sidecar_path
 from phrase_rescore.moses.phrase_table import TableRow, parse_row

@@ -18,11 +18,11 @@ from operator import ne
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.checkpoint import CONFIG, SIDES, load
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
+from phrase_rescore.models.checkpoint import CONFIG, SIDES, load
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
 from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import use_threads

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phrase_rescore.checkpoint import CONFIG, LOG
 from phrase_rescore.errors import InputError, OptionError, shown
 from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.files.streams import open_plain
+from phrase_rescore.models.checkpoint import CONFIG, LOG
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.cells import State, rows_of
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.prefix_trees import Indices
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.devices import check_precision, set_tf32
-from phrase_rescore.model import for_scoring
-from phrase_rescore.softmax import LogNormaliser
+from phrase_rescore.models.cells import State, rows_of
+from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.models.encoder_decoder import for_scoring
+from phrase_rescore.models.softmax import LogNormaliser
 
 
 class ReadyModel:

@@ -9,11 +9,11 @@ from itertools import chain
 
 import numpy as np
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.files.blocks import batches, parsed_lines
 from phrase_rescore.files.streams import display_name
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.fields import SEPARATOR, words
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.moses.phrase_table import phrase_words

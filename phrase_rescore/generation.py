@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, RowError, shown, unreadable
 from phrase_rescore.files.blocks import parsed_lines
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import check_factor, select_factor
 from phrase_rescore.moses.fields import SEPARATOR, words
 from phrase_rescore.moses.phrase_table import phrase_words

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from phrase_rescore.checkpoint import CONFIG, LOG, Checkpoint, load
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import shown
+from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
 from phrase_rescore.survey_report import labelled
 
 _COMMONEST = 5  # words shown of a vocabulary

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from phrase_rescore import __version__
-from phrase_rescore.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore, open_store
 from phrase_rescore.data.vocabulary import EOS
@@ -23,7 +22,9 @@ from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.final_pass import FinalPassTask
-from phrase_rescore.model import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
+from phrase_rescore.models.encoder_decoder import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.warm_start import freeze, in_table_terms, initialise_from
 from phrase_rescore.moses.pair_readers import refuse_by_name
 from phrase_rescore.pair_preparation import fingerprint, prepared
 from phrase_rescore.phrase_pair_task import PhrasePairTask
@@ -33,7 +34,6 @@ from phrase_rescore.runtime import prepare
 from phrase_rescore.training import NotFiniteError, Outcome, Recipe, train
 from phrase_rescore.training_options import Observer, Options
 from phrase_rescore.training_state import TrainingState
-from phrase_rescore.warm_start import freeze, in_table_terms, initialise_from
 
 _AT_ONCE = 1 << 22  # ids
 _SECONDS_BETWEEN = 20.0  # what is said of the final pass

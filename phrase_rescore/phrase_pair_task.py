@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.model import RNNEncoderDecoder, packed
+from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
 
 _EVALUATED = 512  # pairs at a time
 

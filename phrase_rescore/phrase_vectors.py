@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from phrase_rescore.checkpoint import SIDES, Checkpoint
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.devices import set_tf32
-from phrase_rescore.model import for_scoring
+from phrase_rescore.models.checkpoint import SIDES, Checkpoint
+from phrase_rescore.models.encoder_decoder import for_scoring
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.fields import words
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.beam_search import Decoded, beam_search
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.fields import SEPARATOR, words
 from phrase_rescore.moses.phrase_table import phrase_words

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.sketch import Hashes, hashes
 from phrase_rescore.data.vocabulary import UNK, Vocabulary
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.report_rows import Floats, Rows
 

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.model import with_eos
+from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.models.encoder_decoder import with_eos
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.fields import words
 

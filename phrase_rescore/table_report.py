@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore import report_sections, report_tables
-from phrase_rescore.checkpoint import LOG, Checkpoint
 from phrase_rescore.curves import read_runs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
 from phrase_rescore.files.streams import display_name
 from phrase_rescore.model_report import ModelDirectory
+from phrase_rescore.models.checkpoint import LOG, Checkpoint
 from phrase_rescore.phrase_vectors import PhraseEncoder, Side, word_embeddings
 from phrase_rescore.projection import fitted, label_levels, method_for, project, room_for
 from phrase_rescore.proposals import Proposal, Proposer

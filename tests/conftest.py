@@ -15,10 +15,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-from phrase_rescore.checkpoint import Checkpoint, save
 from phrase_rescore.cli import main
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.checkpoint import Checkpoint, save
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 
 
 def vocabulary(words: int, letter: str = "w") -> Vocabulary:

@@ -22,8 +22,8 @@ import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel, Result, Run
 from moses_harness import ini_text
 
-from phrase_rescore.checkpoint import atomic_directory, load, save
 from phrase_rescore.errors import RescoreError
+from phrase_rescore.models.checkpoint import atomic_directory, load, save
 
 _draw = random.Random(1)
 TABLE = b"".join(

@@ -8,8 +8,8 @@ import pytest
 import torch
 from models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.checkpoint import atomic_directory, load, save
 from phrase_rescore.errors import ModelError, OptionError
+from phrase_rescore.models.checkpoint import atomic_directory, load, save
 from phrase_rescore.scoring import Scorer
 
 

@@ -18,7 +18,7 @@ from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
 from gensim.models import KeyedVectors
 from test_phrase_vectors import by_the_oracle
 
-from phrase_rescore.checkpoint import load, save
+from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.phrase_vectors import BATCH, PhraseEncoder
 from phrase_rescore.vector_files import VectorWriter
 

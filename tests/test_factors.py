@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_training import SMALL
 
-from phrase_rescore.checkpoint import load, save
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.model_training import train_model
+from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.factors import check_factor, have_factor, select_factor
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.training_options import Options

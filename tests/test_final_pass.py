@@ -17,8 +17,8 @@ from test_training import SMALL
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.final_pass import FinalPassTask, of_like_lengths
-from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.model_training import train_model
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.training_options import Observer, Options
 

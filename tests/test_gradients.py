@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore import gathered
 from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.gathered import gathered_gradients, gathering
 from phrase_rescore.gradients import Gradients
-from phrase_rescore.model import RNNEncoderDecoder, packed
+from phrase_rescore.models import gathered
+from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
+from phrase_rescore.models.gathered import gathered_gradients, gathering
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.presets import PRESETS
 

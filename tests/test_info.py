@@ -18,7 +18,7 @@ import pytest
 from conftest import MakeModel, Result, Run
 
 from phrase_rescore import model_report
-from phrase_rescore.checkpoint import load
+from phrase_rescore.models.checkpoint import load
 from phrase_rescore.table_faults import FAULTS
 
 TABLE = (

@@ -6,16 +6,16 @@ import torch
 from models import encoded, random_pairs, small_checkpoint, weights
 from oracle import log_prob
 
-from phrase_rescore.cells import tanh
-from phrase_rescore.model import (
+from phrase_rescore.models.cells import tanh
+from phrase_rescore.models.encoder_decoder import (
     PAPER_PARAMETERS,
     ModelConfig,
     RNNEncoderDecoder,
     initialise,
     packed,
 )
+from phrase_rescore.models.softmax import LogNormaliser, cross_entropy
 from phrase_rescore.presets import PRESETS
-from phrase_rescore.softmax import LogNormaliser, cross_entropy
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():

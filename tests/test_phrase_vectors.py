@@ -10,8 +10,8 @@ import pytest
 import torch
 from models import small_checkpoint, weights
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.errors import RowError
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.phrase_vectors import BATCH, END, UNKNOWN, PhraseEncoder, embedded_words, word_embeddings
 
 ROUNDING = 1e-5

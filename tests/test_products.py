@@ -7,7 +7,7 @@ from models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.devices import check_precision, resolve_device, resolve_devices
 from phrase_rescore.errors import OptionError
-from phrase_rescore.products import Int8Matrix, reduced, times
+from phrase_rescore.models.products import Int8Matrix, reduced, times
 from phrase_rescore.scoring import Scorer
 
 

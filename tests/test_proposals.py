@@ -12,9 +12,9 @@ import torch
 from models import small_checkpoint, vocabulary
 
 from phrase_rescore.beam_search import best_of_each
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.proposals import Proposal, Proposer
 from phrase_rescore.scoring import Scorer
 

@@ -13,7 +13,7 @@ from conftest import ROOT
 from test_resume import command
 from test_training import write_language
 
-from phrase_rescore.checkpoint import load
+from phrase_rescore.models.checkpoint import load
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 

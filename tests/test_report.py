@@ -9,7 +9,7 @@ import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS
 from models import small_checkpoint
 
-from phrase_rescore.checkpoint import load
+from phrase_rescore.models.checkpoint import load
 from phrase_rescore.projection import LEVELS, label_levels, project
 from phrase_rescore.report_findings import diverse, spearman
 from phrase_rescore.report_page import readable, script_json, text

@@ -12,8 +12,8 @@ import pytest
 from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
 from test_warm_start import phrases_of
 
-from phrase_rescore.checkpoint import load, save
 from phrase_rescore.errors import RowError
+from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.pair_scoring import split_pair
 from phrase_rescore.scoring import BATCH, Scorer
 

@@ -4,9 +4,9 @@ import torch
 from models import encoded, random_pairs, small_checkpoint, weights
 from oracle import log_prob, word_log_probs
 
-from phrase_rescore.cells import Cell
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.models.cells import Cell
 from phrase_rescore.scoring import Scorer
 
 

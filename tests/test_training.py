@@ -7,11 +7,11 @@ import pytest
 import torch
 from models import encoded
 
-from phrase_rescore.checkpoint import load
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.model import packed
 from phrase_rescore.model_training import train_model
+from phrase_rescore.models.checkpoint import load
+from phrase_rescore.models.encoder_decoder import packed
 from phrase_rescore.phrase_pair_task import PhrasePairTask, with_other_sources
 from phrase_rescore.presets import PRESETS
 from phrase_rescore.scoring import Scorer

@@ -3,14 +3,14 @@ import pytest
 import torch
 from models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
 from phrase_rescore.errors import OptionError
-from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise, packed
+from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise, packed
+from phrase_rescore.models.warm_start import FREEZABLE, WORD_ROWS, Report, freeze, initialise_from
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.scoring import Scorer
 from phrase_rescore.training import Recipe, train
-from phrase_rescore.warm_start import FREEZABLE, WORD_ROWS, Report, freeze, initialise_from
 
 SIZES = {"hidden": 7, "embedding": 5, "maxout": 4, "rank": 3}  # of small_checkpoint
 

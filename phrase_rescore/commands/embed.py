@@ -79,10 +79,10 @@ def _write(
     import tempfile
 
     from phrase_rescore import embedding
-    from phrase_rescore.checkpoint import load
     from phrase_rescore.commands.progress import byte_bar, say, vector_bar
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
+    from phrase_rescore.models.checkpoint import load
     from phrase_rescore.phrase_vectors import BATCH
     from phrase_rescore.runtime import prepare, usable_cores
     from phrase_rescore.vector_files import check_output, format_of
@@ -117,9 +117,9 @@ def _write(
 
 def _encoder(checkpoint: Any, device: str) -> Any:
     """The model's PhraseEncoder, with a warning where it was never taught what an unknown word is."""
-    from phrase_rescore.checkpoint import SIDES
     from phrase_rescore.commands.progress import say
     from phrase_rescore.devices import resolve_device
+    from phrase_rescore.models.checkpoint import SIDES
     from phrase_rescore.phrase_vectors import PhraseEncoder
 
     encoder = PhraseEncoder(checkpoint, resolve_device(device))
@@ -132,10 +132,10 @@ def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -
     import sys
 
     from phrase_rescore import embedding
-    from phrase_rescore.checkpoint import load
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
+    from phrase_rescore.models.checkpoint import load
     from phrase_rescore.nearest import PhraseIndex
     from phrase_rescore.runtime import prepare, usable_cores
 

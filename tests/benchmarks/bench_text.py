@@ -24,10 +24,10 @@ from inputs import middle_rows, paper_model, table
 
 from phrase_rescore.annotation import Files, annotate
 from phrase_rescore.annotator import Format, scorer_of
-from phrase_rescore.checkpoint import save
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.streams import open_input
+from phrase_rescore.models.checkpoint import save
 from phrase_rescore.moses.table_blocks import parse_block
 from phrase_rescore.pipeline import BLOCK_ROWS
 from phrase_rescore.runtime import prepare

@@ -21,9 +21,9 @@ import torch
 from bench_training import PLAIN_BATCH, PlainTrainer
 from inputs import fresh_model, stored_pairs
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.presets import PRESETS, Preset
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores

@@ -22,9 +22,9 @@ from inputs import encode, middle_rows, paper_model, table
 from macs import unshared
 from plain import PlainScorer
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.gradients import Gradients
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 

@@ -8,13 +8,13 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.store import PairStore, open_store
 from phrase_rescore.data.vocabulary import most_frequent
 from phrase_rescore.files.streams import open_input
-from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.model_training import unigram_log_probs
+from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.moses.phrase_table import parse_row
 from phrase_rescore.presets import PRESETS, Preset
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.model import POOL, ModelConfig, with_eos
+from phrase_rescore.models.encoder_decoder import POOL, ModelConfig, with_eos
 
 
 def unshared(config: ModelConfig, pairs: EncodedPairs) -> int:

@@ -13,7 +13,7 @@ from torch.nn.functional import linear
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.model import RNNEncoderDecoder
+from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
 
 BATCH = 256
 

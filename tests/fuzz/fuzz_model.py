@@ -24,10 +24,11 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore import checkpoint, model_report
+    from phrase_rescore import model_report
     from phrase_rescore.data.vocabulary import Vocabulary
     from phrase_rescore.errors import ModelError
-    from phrase_rescore.model import ModelConfig, RNNEncoderDecoder, initialise
+    from phrase_rescore.models import checkpoint
+    from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 
 import torch
 from harness import fuzz

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from phrase_rescore.cells import DecoderCell, EncoderCell, State, rows_of, tanh
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.gathered import gathered_gradients
-from phrase_rescore.products import reduced, times
-from phrase_rescore.softmax import cross_entropy
+from phrase_rescore.models.cells import DecoderCell, EncoderCell, State, rows_of, tanh
+from phrase_rescore.models.gathered import gathered_gradients
+from phrase_rescore.models.products import reduced, times
+from phrase_rescore.models.softmax import cross_entropy
 
 POOL = 2  # numbers that a maxout unit takes the largest of
 

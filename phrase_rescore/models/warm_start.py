@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import torch
 
-from phrase_rescore.checkpoint import Checkpoint
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
 from phrase_rescore.errors import OptionError
-from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 
 # Part: the sizes in which the models must agree, and the sides whose words it has
 PARTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from phrase_rescore.gathered import gathered_product, gathering
+from phrase_rescore.models.gathered import gathered_product, gathering
 
 _LEVELS = 63  # x in 7 bits, -63 to 63: with more, pairs of products overflow 16 bits on CPUs without VNNI
 _ZERO = 64  # stands for x = 0

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.products import times
+from phrase_rescore.models.products import times
 
 State = tuple[Tensor, ...]
 

@@ -30,7 +30,7 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, shown
 from phrase_rescore.files.atomic import replace_directory
-from phrase_rescore.model import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.moses.factors import WHOLE, Factors
 
 FORMAT_VERSION = 1
