@@ -24,9 +24,9 @@ from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.models.checkpoint import CONFIG, SIDES, load
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
-from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import use_threads
 from phrase_rescore.scoring import Scorer
+from phrase_rescore.training.presets import FEATURES
 
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.gradients import Gradients
-from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.ranks import joined
+from phrase_rescore.training.distributed import joined
+from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
 STEPS = 20
 

@@ -34,8 +34,8 @@ from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.moses.fields import words
 from phrase_rescore.moses.phrase_table import parse_row
-from phrase_rescore.presets import PRESETS
 from phrase_rescore.stripping import Stripper
+from phrase_rescore.training.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from test_training import SMALL
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.model_training import train_model
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.factors import check_factor, have_factor, select_factor
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.training_options import Options
+from phrase_rescore.training.options import Options
+from phrase_rescore.training.run import train_model
 
 phrase = st.lists(st.text(alphabet="ab|é", min_size=1, max_size=6), min_size=1, max_size=4).map(
     lambda words: " ".join(words).encode()

@@ -16,11 +16,11 @@ from test_training import SMALL
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.final_pass import FinalPassTask, of_like_lengths
-from phrase_rescore.model_training import train_model
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.training_options import Observer, Options
+from phrase_rescore.training.final_pass import FinalPassTask, of_like_lengths
+from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.run import train_model
 
 
 def numbered(first: int, n: int) -> EncodedPairs:

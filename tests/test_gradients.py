@@ -15,12 +15,12 @@ from models import encoded, random_pairs, small_checkpoint
 from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.gradients import Gradients
 from phrase_rescore.models import gathered
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
 from phrase_rescore.models.gathered import gathered_gradients, gathering
-from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.presets import PRESETS
+from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.presets import PRESETS
 
 
 def small_model(dtype: torch.dtype = torch.float64) -> RNNEncoderDecoder:

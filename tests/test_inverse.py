@@ -15,10 +15,10 @@ from test_training import SMALL
 from test_warm_start import phrases_of
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.model_training import train_model
 from phrase_rescore.models.checkpoint import Checkpoint, load, save
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.training_options import Observer, Options
+from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.run import train_model
 
 
 def turned_round(forward: Checkpoint) -> Checkpoint:

@@ -15,7 +15,7 @@ from phrase_rescore.models.encoder_decoder import (
     packed,
 )
 from phrase_rescore.models.softmax import LogNormaliser, cross_entropy
-from phrase_rescore.presets import PRESETS
+from phrase_rescore.training.presets import PRESETS
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():

@@ -14,10 +14,10 @@ from test_resume import files
 from test_training import SMALL, write_language
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.model_training import train_model
-from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.training_options import Options
-from phrase_rescore.training_state import TrainingState
+from phrase_rescore.training.options import Options
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.run import train_model
+from phrase_rescore.training.state import TrainingState
 
 TINY = ("--hidden", 8, "--embedding", 4, "--maxout", 4, "--rank", 4, "--threads", 1)
 

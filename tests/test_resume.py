@@ -19,9 +19,9 @@ from conftest import ROOT
 from test_training import SMALL, write_language
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
-from phrase_rescore.model_training import train_model
-from phrase_rescore.training_options import Observer, Options
-from phrase_rescore.training_state import TrainingState
+from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.run import train_model
+from phrase_rescore.training.state import TrainingState
 
 SIZES = ["--hidden", "32", "--embedding", "16", "--maxout", "16", "--rank", "16", "--batch-size", "32"]
 

@@ -20,7 +20,7 @@ from test_imports import imported, modules
 
 from phrase_rescore.errors import ModelError, OptionError
 from phrase_rescore.files.atomic import atomic_output, replace_directory
-from phrase_rescore.training_state import TrainingState
+from phrase_rescore.training.state import TrainingState
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n" * 3
 WEIGHTS = "model-00001-of-00001.safetensors"

@@ -9,14 +9,14 @@ from models import encoded
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.model_training import train_model
 from phrase_rescore.models.checkpoint import load
 from phrase_rescore.models.encoder_decoder import packed
-from phrase_rescore.phrase_pair_task import PhrasePairTask, with_other_sources
-from phrase_rescore.presets import PRESETS
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.training import Recipe, train
-from phrase_rescore.training_options import Observer, Options
+from phrase_rescore.training.loop import Recipe, train
+from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.phrase_pairs import PhrasePairTask, with_other_sources
+from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.training.run import train_model
 
 SMALL = replace(PRESETS["default"], hidden=32, embedding=16, maxout=16, rank=16, batch_size=32)
 

@@ -8,9 +8,9 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise, packed
 from phrase_rescore.models.warm_start import FREEZABLE, WORD_ROWS, Report, freeze, initialise_from
-from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.scoring import Scorer
-from phrase_rescore.training import Recipe, train
+from phrase_rescore.training.loop import Recipe, train
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
 SIZES = {"hidden": 7, "embedding": 5, "maxout": 4, "rank": 3}  # of small_checkpoint
 

@@ -10,8 +10,8 @@ from phrase_rescore.commands.options import DEFAULT_MODEL, Subset, on_bad_row_op
 from phrase_rescore.devices import PRECISIONS, check_precision, resolve_devices
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import GZIP_LEVELS
-from phrase_rescore.presets import FEATURES
 from phrase_rescore.runtime import usable_cores
+from phrase_rescore.training.presets import FEATURES
 
 
 @click.command(short_help="Append the two columns to a phrase table.")

@@ -10,8 +10,8 @@ import click
 
 from phrase_rescore.commands.options import ByteSize, Duration, model_option, on_bad_row_option, quiet_option
 from phrase_rescore.devices import TRAINING_PRECISIONS
-from phrase_rescore.presets import PRESETS
 from phrase_rescore.runtime import local_processes, usable_cores
+from phrase_rescore.training.presets import PRESETS
 
 _POSITIVE = click.IntRange(min=1)
 
@@ -132,8 +132,8 @@ def command(
     (nats), perplexity per word, and both with every source replaced by another of its length.
     """
     from phrase_rescore.commands.progress import TrainingBar, byte_bar, pair_bar, say
-    from phrase_rescore.model_training import train_model
-    from phrase_rescore.training_options import Observer, Options
+    from phrase_rescore.training.options import Observer, Options
+    from phrase_rescore.training.run import train_model
 
     overridden = {field.name: chosen.pop(field.name) for field in fields(PRESETS[preset]) if field.name in chosen}
     settings = replace(PRESETS[preset], **{name: value for name, value in overridden.items() if value is not None})

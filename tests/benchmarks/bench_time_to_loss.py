@@ -24,10 +24,10 @@ from inputs import fresh_model, stored_pairs
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.presets import PRESETS, Preset
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-from phrase_rescore.training import Recipe, train
+from phrase_rescore.training.loop import Recipe, train
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.presets import PRESETS, Preset
 
 EVALUATED = 256
 

@@ -23,10 +23,10 @@ from macs import unshared
 from plain import PlainScorer
 
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.gradients import Gradients
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.phrase_pair_task import PhrasePairTask
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
+from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
 PLAIN_BATCH = 64
 

@@ -21,10 +21,10 @@ from inputs import fresh_model, stored_pairs
 from torch import nn
 
 from phrase_rescore.data.store import PairStore
-from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.presets import PRESETS, Preset
 from phrase_rescore.runtime import prepare, usable_cores
-from phrase_rescore.training import Recipe, optimizer_of, train
+from phrase_rescore.training.loop import Recipe, optimizer_of, train
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.presets import PRESETS, Preset
 
 DEFAULT, PAPER = PRESETS["default"], PRESETS["paper"]
 NEVER = 1 << 40

@@ -12,11 +12,11 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.store import PairStore, open_store
 from phrase_rescore.data.vocabulary import most_frequent
 from phrase_rescore.files.streams import open_input
-from phrase_rescore.model_training import unigram_log_probs
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.moses.phrase_table import parse_row
-from phrase_rescore.presets import PRESETS, Preset
+from phrase_rescore.training.presets import PRESETS, Preset
+from phrase_rescore.training.run import unigram_log_probs
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"

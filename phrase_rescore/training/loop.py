@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.gradients import Gradients
-from phrase_rescore.ranks import ALONE, Ranks
-from phrase_rescore.training_state import TrainingState
+from phrase_rescore.training.distributed import ALONE, Ranks
+from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.state import TrainingState
 
 
 class Task(Protocol):

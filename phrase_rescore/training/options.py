@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from phrase_rescore.moses.factors import WHOLE, Factors
-from phrase_rescore.presets import Preset
+from phrase_rescore.training.presets import Preset
 
 
 @dataclass(frozen=True)

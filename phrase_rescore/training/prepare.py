@@ -16,7 +16,7 @@ from phrase_rescore.files.atomic import SideFile
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
-from phrase_rescore.training_options import Observer, Options
+from phrase_rescore.training.options import Observer, Options
 
 
 def fingerprint(options: Options) -> Fingerprint | None:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.ranks import ALONE, Ranks
 from phrase_rescore.runtime import use_threads
+from phrase_rescore.training.distributed import ALONE, Ranks
 
 Loss = Callable[[nn.Module, Any], Tensor]  # (module, part): the summed loss, a scalar
 

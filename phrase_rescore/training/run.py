@@ -21,19 +21,19 @@ from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.atomic import atomic_output
-from phrase_rescore.final_pass import FinalPassTask
 from phrase_rescore.models.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.models.encoder_decoder import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.models.warm_start import freeze, in_table_terms, initialise_from
 from phrase_rescore.moses.pair_readers import refuse_by_name
-from phrase_rescore.pair_preparation import fingerprint, prepared
-from phrase_rescore.phrase_pair_task import PhrasePairTask
-from phrase_rescore.presets import PRESETS
-from phrase_rescore.ranks import Ranks, joined, local_device
 from phrase_rescore.runtime import prepare
-from phrase_rescore.training import NotFiniteError, Outcome, Recipe, train
-from phrase_rescore.training_options import Observer, Options
-from phrase_rescore.training_state import TrainingState
+from phrase_rescore.training.distributed import Ranks, joined, local_device
+from phrase_rescore.training.final_pass import FinalPassTask
+from phrase_rescore.training.loop import NotFiniteError, Outcome, Recipe, train
+from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.prepare import fingerprint, prepared
+from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.training.state import TrainingState
 
 _AT_ONCE = 1 << 22  # ids
 _SECONDS_BETWEEN = 20.0  # what is said of the final pass

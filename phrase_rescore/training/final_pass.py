@@ -13,8 +13,8 @@ import numpy as np
 
 from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.phrase_pair_task import PhrasePairTask, held_out_figures
-from phrase_rescore.training import Recipe
+from phrase_rescore.training.loop import Recipe
+from phrase_rescore.training.phrase_pairs import PhrasePairTask, held_out_figures
 
 _RATE = 1e-4  # Adam's; so low that the other pairs do not suffer and a pass or more is needed, which goes over all alike
 _PASSES, _STEPS = 20, 1000  # at most so many passes over the held-out pairs, or steps if these are more
