@@ -22,10 +22,10 @@ from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import CONFIG, SIDES, load
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
 from phrase_rescore.runtime import use_threads
-from phrase_rescore.scoring import Scorer
 from phrase_rescore.training.presets import FEATURES
 
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ

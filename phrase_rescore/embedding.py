@@ -13,12 +13,12 @@ from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.files.blocks import batches, parsed_lines
 from phrase_rescore.files.streams import display_name
+from phrase_rescore.inference.phrase_vectors import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.fields import SEPARATOR, words
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.moses.phrase_table import phrase_words
 from phrase_rescore.nearest import Neighbours, PhraseIndex, nearest
-from phrase_rescore.phrase_vectors import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
 from phrase_rescore.vector_files import Vectors, vector_output
 
 QUERIES = 1024  # at most, of one pass over all vectors

@@ -10,10 +10,10 @@ import numpy as np
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import RowError, shown
 from phrase_rescore.files.blocks import parsed_lines
+from phrase_rescore.inference.scorer import BATCH, Scorer
 from phrase_rescore.moses.factors import check_factor
 from phrase_rescore.moses.fields import SEPARATOR, split_fields
 from phrase_rescore.moses.phrase_table import phrase_words
-from phrase_rescore.scoring import BATCH, Scorer
 
 Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
 END = b"</s>"

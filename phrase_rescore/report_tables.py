@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from phrase_rescore.data.coverage import MOST_UNKNOWN
 from phrase_rescore.data.vocabulary import FIRST_WORD
-from phrase_rescore.proposals import Proposal
+from phrase_rescore.inference.translator import Proposal
 from phrase_rescore.report_findings import disagreements, diverse, top
 from phrase_rescore.report_page import Section, paragraph, table, text
 from phrase_rescore.report_statistics import ENOUGH, LONG, RARE, Disagreement, SideCoverage, Source, TableStatistics

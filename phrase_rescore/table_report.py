@@ -16,18 +16,18 @@ from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
 from phrase_rescore.files.streams import display_name
+from phrase_rescore.inference.phrase_vectors import PhraseEncoder, Side, word_embeddings
+from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.inference.translator import Proposal, Proposer
 from phrase_rescore.model_report import ModelDirectory
 from phrase_rescore.models.checkpoint import LOG, Checkpoint
-from phrase_rescore.phrase_vectors import PhraseEncoder, Side, word_embeddings
 from phrase_rescore.projection import fitted, label_levels, method_for, project, room_for
-from phrase_rescore.proposals import Proposal, Proposer
 from phrase_rescore.report_charts import FULL, MAP_HEIGHT, Spec, altair
 from phrase_rescore.report_findings import within
 from phrase_rescore.report_page import page, readable, vega_lite_version
 from phrase_rescore.report_rows import ScoreColumns, find_columns, read_sources, sample_sources
 from phrase_rescore.report_statistics import LONG, TableStatistics
 from phrase_rescore.report_summary import Findings, Map, head
-from phrase_rescore.scoring import Scorer
 
 _SECTIONS = (
     report_sections.scores, report_sections.by_frequency, report_sections.by_length, report_tables.targets,

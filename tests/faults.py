@@ -32,9 +32,9 @@ from phrase_rescore.cli import main as command_line
 from phrase_rescore.data.vocabulary import count_words, most_frequent
 from phrase_rescore.files import resumable
 from phrase_rescore.files.streams import open_input
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import Checkpoint, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.scoring import Scorer
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "en-fr" / "phrase-table.20k.gz"
 BAD_ROWS = (b"no row\n", b"a ||| b ||| inf\n")  # dropped, so that the second file is there

@@ -9,8 +9,8 @@ import torch
 from models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.errors import ModelError, OptionError
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import atomic_directory, load, save
-from phrase_rescore.scoring import Scorer
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import torch
 from conftest import SOURCE_WORDS, TARGET_WORDS, Run
 from models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore import scoring
 from phrase_rescore.annotation import Files, annotate
 from phrase_rescore.annotator import Compute, Format
 from phrase_rescore.commands import annotate as annotate_command
-from phrase_rescore.scoring import Scorer
+from phrase_rescore.inference import scorer
+from phrase_rescore.inference.scorer import Scorer
 
 
 @pytest.fixture
@@ -86,11 +86,11 @@ class SmallDevice:
 def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = encoded(random_pairs(100))
     whole = Scorer(small_checkpoint()).log_probs(pairs)
-    monkeypatch.setattr(scoring, "BATCH", 64)
-    scorer, device = Scorer(small_checkpoint()), SmallDevice(monkeypatch, 20)
-    np.testing.assert_allclose(scorer.log_probs(pairs), whole, atol=1e-5)
+    monkeypatch.setattr(scorer, "BATCH", 64)
+    careful, device = Scorer(small_checkpoint()), SmallDevice(monkeypatch, 20)
+    np.testing.assert_allclose(careful.log_probs(pairs), whole, atol=1e-5)
     assert device.sizes == [64, 32, 16, 16, 16, 16, 16, 16, 4], "halved twice, then every pair once"
-    assert (scorer.batch, scorer.halved) == (16, True)
+    assert (careful.batch, careful.halved) == (16, True)
 
 
 def test_a_device_too_small_for_one_pair(run: Run, make_model, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

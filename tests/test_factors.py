@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from test_training import SMALL
 
 from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.factors import check_factor, have_factor, select_factor
-from phrase_rescore.scoring import Scorer
 from phrase_rescore.training.options import Options
 from phrase_rescore.training.run import train_model
 

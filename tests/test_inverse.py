@@ -15,8 +15,8 @@ from test_training import SMALL
 from test_warm_start import phrases_of
 
 from phrase_rescore.errors import OptionError
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import Checkpoint, load, save
-from phrase_rescore.scoring import Scorer
 from phrase_rescore.training.options import Observer, Options
 from phrase_rescore.training.run import train_model
 

@@ -11,8 +11,8 @@ import torch
 from models import small_checkpoint, weights
 
 from phrase_rescore.errors import RowError
+from phrase_rescore.inference.phrase_vectors import BATCH, END, UNKNOWN, PhraseEncoder, embedded_words, word_embeddings
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.phrase_vectors import BATCH, END, UNKNOWN, PhraseEncoder, embedded_words, word_embeddings
 
 ROUNDING = 1e-5
 

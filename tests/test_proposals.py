@@ -11,12 +11,12 @@ import pytest
 import torch
 from models import small_checkpoint, vocabulary
 
-from phrase_rescore.beam_search import best_of_each
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.inference.beam_search import best_of_each
+from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.inference.translator import Proposal, Proposer
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.proposals import Proposal, Proposer
-from phrase_rescore.scoring import Scorer
 
 SOURCES = [b"s0", b"s1 s2 s0", b"s3 s3", b"s9 s8 s7 s6", b"nobody knows", b"s5"]
 LONGEST = 3
@@ -112,9 +112,9 @@ def test_sources_together_are_sources_alone() -> None:
 def test_nothing_depends_on_how_many_fit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     proposer, sources = Proposer(small_checkpoint()), sources_like(40)
     whole = proposer.n_best(sources), proposer.samples(sources, 5, seed=1)
-    monkeypatch.setattr("phrase_rescore.proposals.PREFIXES", 30)
-    monkeypatch.setattr("phrase_rescore.beam_search.ROWS", 7)
-    monkeypatch.setattr("phrase_rescore.sampling.ROWS", 3)
+    monkeypatch.setattr("phrase_rescore.inference.translator.PREFIXES", 30)
+    monkeypatch.setattr("phrase_rescore.inference.beam_search.ROWS", 7)
+    monkeypatch.setattr("phrase_rescore.inference.sampling.ROWS", 3)
     for found, expected in zip((proposer.n_best(sources), proposer.samples(sources, 5, seed=1)), whole, strict=True):
         for a, b in zip(found, expected, strict=True):
             assert [p.target for p in a] == [p.target for p in b]

@@ -6,8 +6,8 @@ from oracle import log_prob, word_log_probs
 
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.cells import Cell
-from phrase_rescore.scoring import Scorer
 
 
 def test_scores_are_the_oracle_s_for_shared_sources_prefixes_and_repeated_pairs():

@@ -9,9 +9,9 @@ from models import encoded
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import load
 from phrase_rescore.models.encoder_decoder import packed
-from phrase_rescore.scoring import Scorer
 from phrase_rescore.training.loop import Recipe, train
 from phrase_rescore.training.options import Observer, Options
 from phrase_rescore.training.phrase_pairs import PhrasePairTask, with_other_sources

@@ -5,10 +5,10 @@ from models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
 from phrase_rescore.errors import OptionError
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise, packed
 from phrase_rescore.models.warm_start import FREEZABLE, WORD_ROWS, Report, freeze, initialise_from
-from phrase_rescore.scoring import Scorer
 from phrase_rescore.training.loop import Recipe, train
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 

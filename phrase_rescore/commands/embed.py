@@ -82,8 +82,8 @@ def _write(
     from phrase_rescore.commands.progress import byte_bar, say, vector_bar
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
+    from phrase_rescore.inference.phrase_vectors import BATCH
     from phrase_rescore.models.checkpoint import load
-    from phrase_rescore.phrase_vectors import BATCH
     from phrase_rescore.runtime import prepare, usable_cores
     from phrase_rescore.vector_files import check_output, format_of
 
@@ -119,8 +119,8 @@ def _encoder(checkpoint: Any, device: str) -> Any:
     """The model's PhraseEncoder, with a warning where it was never taught what an unknown word is."""
     from phrase_rescore.commands.progress import say
     from phrase_rescore.devices import resolve_device
+    from phrase_rescore.inference.phrase_vectors import PhraseEncoder
     from phrase_rescore.models.checkpoint import SIDES
-    from phrase_rescore.phrase_vectors import PhraseEncoder
 
     encoder = PhraseEncoder(checkpoint, resolve_device(device))
     if checkpoint.unk_shares[SIDES.index(encoder.side)] == 0:

@@ -83,9 +83,9 @@ def command(
     from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
     from phrase_rescore.devices import resolve_device
     from phrase_rescore.generation import Generation, JsonWriter, LineReader, RowWriter, Search, TsvWriter
+    from phrase_rescore.inference.translator import Proposer
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.pair_scoring import Prepare, as_written
-    from phrase_rescore.proposals import Proposer
     from phrase_rescore.proposed_rows import layout_like
     from phrase_rescore.runtime import prepare, usable_cores
 

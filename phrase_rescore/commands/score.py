@@ -42,10 +42,10 @@ def command(
     from phrase_rescore.devices import resolve_device
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
+    from phrase_rescore.inference.scorer import BATCH, Scorer
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.pair_scoring import LineScorer, Prepare, as_written, score_lines
     from phrase_rescore.runtime import prepare, usable_cores
-    from phrase_rescore.scoring import BATCH, Scorer
 
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")

@@ -24,8 +24,8 @@ from inputs import encode, middle_rows, paper_model, table
 from macs import shared, unshared
 from plain import PlainScorer
 
+from phrase_rescore.inference.scorer import BATCH, Scorer
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-from phrase_rescore.scoring import BATCH, Scorer
 
 SERIES = {
     "hidden units": ("hidden", (250, 500, 1000)),

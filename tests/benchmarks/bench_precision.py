@@ -12,9 +12,9 @@ import numpy as np
 from bench_scoring import ours, timed
 from inputs import encode, middle_rows, table
 
+from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import load
 from phrase_rescore.runtime import prepare, usable_cores
-from phrase_rescore.scoring import Scorer
 
 
 def main() -> None:

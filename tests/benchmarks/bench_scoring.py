@@ -25,8 +25,8 @@ from macs import shared, unshared
 from plain import PlainScorer
 
 from phrase_rescore.data.ragged import EncodedPairs
+from phrase_rescore.inference.scorer import BATCH, Scorer
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores, use_threads
-from phrase_rescore.scoring import BATCH, Scorer
 
 
 def sgemm() -> float:

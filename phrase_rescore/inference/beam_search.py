@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.prefix_trees import Indices
-from phrase_rescore.decoder_walk import Prefixes, ReadyModel
+from phrase_rescore.inference.decoder import Prefixes, ReadyModel
 
 ROWS = 512  # prefixes whose logits are in memory at a time: 30 MB at K = 15,002
 

@@ -21,10 +21,10 @@ import torch
 from numpy.random import Generator, Philox
 from torch import Tensor
 
-from phrase_rescore.beam_search import Decoded
 from phrase_rescore.data.prefix_trees import Indices
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.decoder_walk import ReadyModel
+from phrase_rescore.inference.beam_search import Decoded
+from phrase_rescore.inference.decoder import ReadyModel
 
 ROWS = 128  # draws whose random numbers are in memory at a time: 15 MB at K = 15,002
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
-from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import RescoreError
+from phrase_rescore.inference.decoder import ReadyModel
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import with_eos
 from phrase_rescore.moses.factors import select_factor

@@ -11,17 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.beam_search import Decoded, beam_search
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS, UNK
-from phrase_rescore.decoder_walk import ReadyModel
 from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.inference.beam_search import Decoded, beam_search
+from phrase_rescore.inference.decoder import ReadyModel
+from phrase_rescore.inference.sampling import sample, streams
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.fields import SEPARATOR, words
 from phrase_rescore.moses.phrase_table import phrase_words
-from phrase_rescore.sampling import sample, streams
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10
