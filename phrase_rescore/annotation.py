@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain, islice
 from typing import Any
 
 from phrase_rescore import __version__
-from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Format, Model, ModelStatistics, Statistics
+from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Model, ModelStatistics, Statistics
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.atomic import SideFile, atomic_output, check_writable, is_special
 from phrase_rescore.files.blocks import Block, count_rows, read_blocks
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.own_columns import looks_annotated, sidecar_path
 from phrase_rescore.moses.phrase_table import TableRow, parse_row
+from phrase_rescore.moses.score_columns import Format, Scored, format_sidecar, looks_annotated, sidecar_path
 from phrase_rescore.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWriter, gzip_level_of, in_order, table_output
 from phrase_rescore.runtime import no_cycle_collection
 
@@ -122,23 +120,6 @@ def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list
         if block.first_row > FIT_ROWS:
             break
     raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
-
-
-def _columns(form: Format, n_scores: int, checkpoints: Sequence[Checkpoint]) -> str:
-    """The sidecar: what the columns added mean."""
-    exp, columns = form.scale == "exp", list[dict[str, Any]]()
-    for checkpoint in checkpoints:
-        read, predicted = checkpoint.sides
-        side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
-        log_p = f"natural log p({predicted} | {read}), EOS included"
-        for feature in form.features:
-            if feature == "score":
-                name, unit = "log_prob", f"probability: exp of the {log_p}" if exp else log_p
-            else:
-                name, unit = "unknown_words", f"{'exp of the ' if exp else ''}number of {side} words unknown to the model"
-            number = n_scores - form.replace + len(columns) + 1
-            columns.append({"column": number, "feature": name, "model": checkpoint.signature, "unit": unit})
-    return json.dumps({"format_version": 1, "columns": columns}, indent=2) + "\n"
 
 
 class _Run:
@@ -311,7 +292,7 @@ def annotate(
             run.warnings.append(message)
             warn(message)
         identity = _identity(annotator, block_rows)
-        columns = _columns(form, n_scores, run.checkpoints)
+        columns = format_sidecar(form, n_scores, [Scored(c.signature, c.sides) for c in run.checkpoints])
         with no_cycle_collection(), _output(run, columns, identity, resume) as out:
             left = iter(()) if isinstance(out, ResumableOutput) and out.finished else run.rest(blocks)
             for data, statistics in in_order(executor, annotator, left, in_flight=jobs + 2):

@@ -7,10 +7,8 @@ run it anywhere and in any order.
 from __future__ import annotations
 
 import functools
-import math
 import os
 import threading
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
 from itertools import islice
 from operator import ne
@@ -24,51 +22,11 @@ from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import CONFIG, SIDES, load
+from phrase_rescore.moses.score_columns import MAX_COUNT, MIN_LOG_P, Format
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
 from phrase_rescore.runtime import use_threads
-from phrase_rescore.training.presets import FEATURES
 
-MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
-MIN_LOG_P = math.log(MIN_P)  # -87.3
-MAX_COUNT = 88  # exp(89) overflows a 32-bit float
 FIT_ROWS = 100_000  # rows whose words are kept to see whether model and table go together
-
-
-@dataclass(frozen=True)
-class Format:
-    """How columns are written and which rows are taken."""
-
-    scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
-    digits: int = 7  # significant
-    unknown_side: str = "output"  # output, input, both: whose unknown words are counted
-    features: tuple[str, ...] = FEATURES  # what every model adds, in this order
-    replace: int = 0  # last score columns to drop first
-    fix_blanks: bool = False
-    drop_bad_rows: bool = False
-    allow_untrained_unk: bool = False
-    gzip_level: str | None = None  # None: plain bytes
-
-    def count(self, n: int) -> bytes:
-        """The column of a number of unknown words.
-
-        >>> Format().count(0), Format().count(2), Format(scale="log").count(2)
-        (b'1', b'7.389056', b'2')
-        """
-        return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
-
-    def columns(self, log_p: NDArray[np.float64], unknown: Sequence[int]) -> list[bytes]:
-        """A model's columns of every row, each with the blank before it, from natural log-probabilities (n,).
-
-        >>> Format().columns(np.array([-3.25, -1000.0]), [0, 1]), Format(scale="log").columns(np.array([-3.25]), [2])
-        ([b' 0.03877421 1', b' 1.2e-38 2.718282'], [b' -3.25 2'])
-        """
-        values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
-        score = b" %%.%dg" % self.digits
-        if "score" not in self.features:
-            counts = {n: b" " + self.count(n) for n in set(unknown)}
-            return [counts[n] for n in unknown]
-        forms = {n: score + (b" " + self.count(n) if "count" in self.features else b"") for n in set(unknown)}
-        return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
 
 
 @dataclass(frozen=True)

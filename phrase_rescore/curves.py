@@ -1,27 +1,19 @@
-"""Training curves: the logs of runs read, drawn, and summed up in a line each.
-
-A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
-(mean over the steps since the record before; nats per pair) and ``held_out``: ``loss`` (nats per pair), ``perplexity``
-(per word). Either may be missing.
-"""
+"""Training curves: the logs of runs as a picture."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from phrase_rescore.errors import InputError, OptionError, shown
+from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import atomic_output
-from phrase_rescore.files.streams import open_plain
-from phrase_rescore.models.checkpoint import CONFIG, LOG
+from phrase_rescore.models.checkpoint import CONFIG
+from phrase_rescore.training.log import Point, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,116 +45,6 @@ _STYLE = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "phrase-rescore",  # the same names inside, run after run
 }
-
-
-@dataclass(frozen=True)
-class Point:
-    """A record of the log. Figures that are missing or not finite are None. Losses in nats per pair."""
-
-    step: int
-    seconds: float
-    train_loss: float | None
-    loss: float | None
-    perplexity: float | None
-
-
-@dataclass(frozen=True)
-class Run:
-    """The log of a run; ``batch_size`` (pairs a step) is known from a finished model's config.json only."""
-
-    name: str
-    points: tuple[Point, ...]
-    batch_size: int | None
-
-    @property
-    def best(self) -> Point | None:
-        """The point of the lowest held-out loss, the first of equals; None without held-out figures."""
-        return min((p for p in self.points if p.loss is not None), key=lambda p: p.loss or 0.0, default=None)
-
-    def line(self) -> str:
-        """Name, steps, best step, its held-out loss (nats per pair) and perplexity, hours; tabs between, gaps empty."""
-        last, best = self.points[-1], self.best
-        figures = ["", "", ""]
-        if best:
-            figures = [str(best.step), *("" if x is None else f"{x:.4f}" for x in (best.loss, best.perplexity))]
-        return "\t".join((self.name, str(last.step), *figures, f"{last.seconds / 3600:.3f}"))
-
-
-def _figure(record: dict[str, Any], key: str) -> float | None:
-    """A number of a record; None if it is missing or not finite. Raises ValueError if it is no number."""
-    value = record.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{key} {json.dumps(value)} is no number")
-    return float(value) if math.isfinite(value) else None
-
-
-def _point(line: bytes) -> Point:
-    record = json.loads(line)
-    if not isinstance(record, dict):
-        raise ValueError("no JSON object")
-    held_out = record.get("held_out") or {}
-    if not isinstance(held_out, dict):
-        raise ValueError("held_out is no JSON object")
-    step, seconds = _figure(record, "step"), _figure(record, "seconds")
-    if step is None or seconds is None:
-        raise ValueError("no step or no seconds")
-    return Point(int(step), seconds, _figure(record, "train_loss"), _figure(held_out, "loss"), _figure(held_out, "perplexity"))
-
-
-def _read_points(path: str) -> tuple[Point, ...]:
-    points = []
-    with open_plain(path) as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            try:
-                points.append(_point(line))
-            except (ValueError, OverflowError, RecursionError) as error:
-                found = str(error) if type(error) is ValueError else f"{shown(line.strip())} is no JSON"
-                raise InputError(path, found, f"name a model directory, or a log like its {LOG}", number) from None
-    if not points:
-        raise InputError(path, "an empty log", "nothing has been measured yet; train with a smaller --eval-every")
-    return tuple(points)
-
-
-def _batch_size(directory: str) -> int | None:
-    try:
-        size = json.loads(Path(directory, CONFIG).read_bytes())["training"]["batch_size"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return size if isinstance(size, int) else None
-
-
-def _default_name(path: str) -> str:
-    """The directory's name, or that of a log that is called otherwise than in a model directory."""
-    directory, file = os.path.split(os.path.abspath(path))
-    if os.path.isdir(path):
-        return file or directory
-    return os.path.basename(directory) if file == LOG else os.path.splitext(file)[0]
-
-
-def read_run(argument: str) -> Run:
-    """Reads a run given as PATH or NAME=PATH; the path is that of a model directory or of a log.
-
-    Raises InputError for a log that is missing, empty or malformed.
-    """
-    name, equals, path = argument.partition("=")
-    if not equals or os.path.exists(argument):
-        name, path = "", argument
-    log = os.path.join(path, LOG) if os.path.isdir(path) else path
-    points = _read_points(log)
-    name = shown(os.fsencode(name or _default_name(path)), 1000)[1:-1]  # printable and without tabs
-    return Run(name, points, _batch_size(os.path.dirname(log)))
-
-
-def read_runs(arguments: Sequence[str]) -> list[Run]:
-    """Reads runs like ``read_run``; those of equal name are called by what they were given as."""
-    runs = [read_run(argument) for argument in arguments]
-    count = Counter(run.name for run in runs)
-    given = [shown(os.fsencode(argument), 1000)[1:-1] for argument in arguments]
-    return [replace(run, name=text) if count[run.name] > 1 else run for run, text in zip(runs, given, strict=True)]
 
 
 @dataclass(frozen=True)

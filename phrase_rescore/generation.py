@@ -18,8 +18,8 @@ from phrase_rescore.inference.translator import MAX_LENGTH, Proposal, Proposer, 
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import check_factor, select_factor
 from phrase_rescore.moses.fields import SEPARATOR, words
+from phrase_rescore.moses.lines import Prepare, as_written
 from phrase_rescore.moses.phrase_table import phrase_words
-from phrase_rescore.pair_scoring import Prepare, as_written
 from phrase_rescore.proposed_rows import RowLayout
 from phrase_rescore.table_lookup import Partners, partners
 

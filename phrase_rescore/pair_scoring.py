@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.errors import RowError, shown
 from phrase_rescore.files.blocks import parsed_lines
 from phrase_rescore.inference.scorer import BATCH, Scorer
 from phrase_rescore.moses.factors import check_factor
-from phrase_rescore.moses.fields import SEPARATOR, split_fields
+from phrase_rescore.moses.lines import Prepare, as_written, split_pair
 from phrase_rescore.moses.phrase_table import phrase_words
 
-Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
 END = b"</s>"
-
-
-def as_written(side: bytes) -> bytes:
-    return side
-
-
-def split_pair(line: bytes) -> tuple[bytes, bytes]:
-    """Source and target of ``source ||| target [||| …]`` or of two columns with a tab between.
-
-    Raises RowError for anything else.
-    """
-    line = line.rstrip(b"\r\n")
-    sides = split_fields(line, 2)[:2] if SEPARATOR in line else line.split(b"\t")
-    if len(sides) != 2:
-        raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
-    return sides[0], sides[1]
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,13 @@ from typing import Literal
 
 import numpy as np
 
-from phrase_rescore.annotator import Format
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import open_input
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.moses.fields import SEPARATOR, split_fields
-from phrase_rescore.moses.own_columns import OwnColumn, looks_annotated, read_sidecar, sidecar_path
 from phrase_rescore.moses.phrase_table import TableRow, parse_row
-from phrase_rescore.moses.table_columns import read_columns
+from phrase_rescore.moses.score_columns import Format, OwnColumn, looks_annotated, read_columns, read_sidecar, sidecar_path
 
 _JUDGED_ROWS = 1000  # looked at for columns that are ours
 _COUNTS = b"0 0 0"  # of target, source and pair: what was never extracted

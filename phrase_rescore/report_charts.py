@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from phrase_rescore.curves import Run
 from phrase_rescore.errors import OptionError
+from phrase_rescore.training.log import Run
 
 Spec = dict[str, Any]
 Records = list[dict[str, Any]]

@@ -15,15 +15,14 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.annotator import MIN_P
 from phrase_rescore.data.sketch import hashes
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.blocks import Block, read_blocks, read_rows
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.fields import BLANKS_AND_CR, split_fields, words
-from phrase_rescore.moses.own_columns import OwnColumn, looks_annotated, read_sidecar
 from phrase_rescore.moses.phrase_table import TableRow, parse_row
+from phrase_rescore.moses.score_columns import MIN_P, OwnColumn, looks_annotated, read_sidecar
 from phrase_rescore.moses.table_blocks import cut, plain_rows
 
 BLOCK_ROWS = 16384

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.coverage import Coverage
-from phrase_rescore.moses.own_columns import OwnColumn
+from phrase_rescore.moses.score_columns import OwnColumn
 from phrase_rescore.table_faults import FAULTS
 from phrase_rescore.table_statistics import Side, Survey, Tally
 from phrase_rescore.table_survey import TableSurvey

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore import report_sections, report_tables
-from phrase_rescore.curves import read_runs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
@@ -28,6 +27,7 @@ from phrase_rescore.report_page import page, readable, vega_lite_version
 from phrase_rescore.report_rows import ScoreColumns, find_columns, read_sources, sample_sources
 from phrase_rescore.report_statistics import LONG, TableStatistics
 from phrase_rescore.report_summary import Findings, Map, head
+from phrase_rescore.training.log import read_runs
 
 _SECTIONS = (
     report_sections.scores, report_sections.by_frequency, report_sections.by_length, report_tables.targets,

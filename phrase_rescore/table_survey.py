@@ -20,9 +20,9 @@ from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.fields import SEPARATOR, split_fields, words
-from phrase_rescore.moses.own_columns import looks_annotated
 from phrase_rescore.moses.pair_readers import row_format
 from phrase_rescore.moses.phrase_table import NUMBER, TableRow, parse_row
+from phrase_rescore.moses.score_columns import looks_annotated
 from phrase_rescore.moses.table_blocks import PlainRows, cut, plain_rows
 from phrase_rescore.runtime import no_cycle_collection
 from phrase_rescore.table_faults import KNOWN_PROPERTIES, examine, value_faults

@@ -17,10 +17,11 @@ import pytest
 from conftest import ROOT, Run
 
 from phrase_rescore.annotation import Files, annotate
-from phrase_rescore.annotator import Format, Statistics
+from phrase_rescore.annotator import Statistics
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import resumable
 from phrase_rescore.models.checkpoint import load, save
+from phrase_rescore.moses.score_columns import Format
 from phrase_rescore.pipeline import workers
 
 ROWS = [b"the house %d ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100)]

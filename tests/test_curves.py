@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from phrase_rescore.curves import Chart, draw, read_run, read_runs
+from phrase_rescore.curves import Chart, draw
 from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.training.log import read_run, read_runs
 
 RECORDS = [
     {"step": 100, "seconds": 36.0, "train_loss": 22.5, "held_out": {"loss": 20.0, "perplexity": 90.0}},

@@ -15,7 +15,7 @@ from test_warm_start import phrases_of
 from phrase_rescore.errors import RowError
 from phrase_rescore.inference.scorer import BATCH, Scorer
 from phrase_rescore.models.checkpoint import load, save
-from phrase_rescore.pair_scoring import split_pair
+from phrase_rescore.moses.lines import split_pair
 
 
 def test_scores_are_those_of_the_library_and_of_annotate(run: Run, model_dir: str, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from phrase_rescore.commands.options import DEFAULT_MODEL, Subset, on_bad_row_op
 from phrase_rescore.devices import PRECISIONS, check_precision, resolve_devices
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import GZIP_LEVELS
+from phrase_rescore.moses.score_columns import FEATURES
 from phrase_rescore.runtime import usable_cores
-from phrase_rescore.training.presets import FEATURES
 
 
 @click.command(short_help="Append the two columns to a phrase table.")
@@ -100,8 +100,9 @@ def command(
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1, so begin pipelines with 'set -o pipefail'.
     """
     from phrase_rescore.annotation import Files, annotate, expected_rows
-    from phrase_rescore.annotator import Compute, Format, Statistics
+    from phrase_rescore.annotator import Compute, Statistics
     from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.moses.score_columns import Format
     from phrase_rescore.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, workers
     from phrase_rescore.runtime import prepare
 

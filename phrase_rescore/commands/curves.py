@@ -37,7 +37,8 @@ def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **
     perplexity per word at that step, hours. Pictures need matplotlib: pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.commands.progress import say
-    from phrase_rescore.curves import Chart, draw, picture_format, read_runs
+    from phrase_rescore.curves import Chart, draw, picture_format
+    from phrase_rescore.training.log import read_runs
 
     if out is None and not table:
         raise OptionError("nothing to write; name a picture with -o curves.png, or ask for figures with --table")

@@ -85,7 +85,7 @@ def command(
     from phrase_rescore.generation import Generation, JsonWriter, LineReader, RowWriter, Search, TsvWriter
     from phrase_rescore.inference.translator import Proposer
     from phrase_rescore.models.checkpoint import load
-    from phrase_rescore.pair_scoring import Prepare, as_written
+    from phrase_rescore.moses.lines import Prepare, as_written
     from phrase_rescore.proposed_rows import layout_like
     from phrase_rescore.runtime import prepare, usable_cores
 
@@ -109,7 +109,7 @@ def command(
         writer = (JsonWriter if form == "jsonl" else TsvWriter)(checkpoint, digits)
     prepare_line: Prepare = as_written
     if tokenize:
-        from phrase_rescore.moses.typed_text import TypedText
+        from phrase_rescore.moses.lines import TypedText
 
         prepare_line = TypedText(tokenize, lowercase)
     settings = Search(**{name: value for name, value in search.items() if value is not None})

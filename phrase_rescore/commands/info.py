@@ -47,7 +47,7 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     from phrase_rescore import survey_report
     from phrase_rescore.commands.progress import byte_bar
     from phrase_rescore.data.coverage import coverage
-    from phrase_rescore.moses.own_columns import read_sidecar
+    from phrase_rescore.moses.score_columns import read_sidecar
     from phrase_rescore.runtime import keep_freed_memory
     from phrase_rescore.table_survey import survey_table
 

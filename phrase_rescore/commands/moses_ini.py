@@ -45,7 +45,7 @@ def command(
     from phrase_rescore.files.atomic import atomic_output
     from phrase_rescore.files.streams import display_name, open_input
     from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
-    from phrase_rescore.moses.table_columns import check_loadable, read_columns
+    from phrase_rescore.moses.score_columns import check_loadable, read_columns
 
     if table == "-" and path is None:
         raise OptionError("--table - has no name to write into the ini; give it with --path")

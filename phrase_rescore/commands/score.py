@@ -44,7 +44,8 @@ def command(
     from phrase_rescore.files.streams import standard_input
     from phrase_rescore.inference.scorer import BATCH, Scorer
     from phrase_rescore.models.checkpoint import load
-    from phrase_rescore.pair_scoring import LineScorer, Prepare, as_written, score_lines
+    from phrase_rescore.moses.lines import Prepare, as_written
+    from phrase_rescore.pair_scoring import LineScorer, score_lines
     from phrase_rescore.runtime import prepare, usable_cores
 
     if lowercase and not tokenize:
@@ -56,7 +57,7 @@ def command(
             say(f"warning: no {side} word was unknown in training: scores of pairs with such a word mean nothing")
     sides: tuple[Prepare, Prepare] = (as_written, as_written)
     if tokenize:
-        from phrase_rescore.moses.typed_text import TypedText
+        from phrase_rescore.moses.lines import TypedText
 
         sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
     scorer = LineScorer(Scorer(checkpoint, resolve_device(device)), sides, per_word, digits)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from phrase_rescore.errors import InputError, OptionError, shown
 from phrase_rescore.moses.fields import BLANKS_AND_CR
 from phrase_rescore.moses.phrase_table import NUMBER
-from phrase_rescore.moses.table_columns import Column
+from phrase_rescore.moses.score_columns import Column
 
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
 BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")

@@ -1,12 +1,10 @@
-"""Settings of training, and the features of annotation, by name. No torch here: ``--help`` shows them."""
+"""Settings of training, by name. No torch here: ``--help`` shows them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from phrase_rescore.errors import OptionError
-
-FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
 
 
 @dataclass(frozen=True)

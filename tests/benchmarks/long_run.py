@@ -23,8 +23,8 @@ from pathlib import Path
 from inputs import paper_model, table
 
 from phrase_rescore.annotation import Files, annotate
-from phrase_rescore.annotator import Format
 from phrase_rescore.models.checkpoint import save
+from phrase_rescore.moses.score_columns import Format
 from phrase_rescore.runtime import prepare, usable_cores
 
 GROWTH = 1.05  # most of what the first pass needed
