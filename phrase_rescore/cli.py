@@ -109,7 +109,7 @@ def _interrupted(error: BaseException | None) -> int:
 
 def main(args: list[str] | None = None) -> None:
     """Runs a command line and exits with its status."""
-    from phrase_rescore.pipeline import IncompleteOutput
+    from phrase_rescore.annotation.pipeline import IncompleteOutput
 
     _occupy_closed_streams()
     if threading.current_thread() is threading.main_thread():

@@ -27,7 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phrase_rescore import annotation
+from phrase_rescore.annotation import run as annotation
 from phrase_rescore.cli import main as command_line
 from phrase_rescore.data.vocabulary import count_words, most_frequent
 from phrase_rescore.files import resumable

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Run
 
-from phrase_rescore.annotation import Files, annotate
-from phrase_rescore.annotator import Statistics
+from phrase_rescore.annotation.annotator import Statistics
+from phrase_rescore.annotation.pipeline import workers
+from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import resumable
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.score_columns import Format
-from phrase_rescore.pipeline import workers
 
 ROWS = [b"the house %d ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100)]
 
@@ -283,8 +283,8 @@ class Dies:
 
 def test_a_dead_worker_is_noticed(table: Path) -> None:
     """Of executors with processes, which a library caller may pass: no hang, the error is the executor's."""
+    from phrase_rescore.annotation.pipeline import in_order
     from phrase_rescore.files.blocks import Block
-    from phrase_rescore.pipeline import in_order
 
     blocks = [Block(i, 10 * i + 1, b"") for i in range(5)]
     with ProcessPoolExecutor(2) as executor, pytest.raises(BrokenProcessPool):

@@ -14,8 +14,8 @@ import torch
 from conftest import SOURCE_WORDS, TARGET_WORDS, Run
 from models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.annotation import Files, annotate
-from phrase_rescore.annotator import Compute
+from phrase_rescore.annotation.annotator import Compute
+from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.commands import annotate as annotate_command
 from phrase_rescore.inference import scorer
 from phrase_rescore.inference.scorer import Scorer

@@ -28,13 +28,13 @@ from moses_harness import ini_text
 from moses_options import OPTIONS
 from moses_readers import ALL_READERS
 
+from phrase_rescore.annotation.strip import Stripper
 from phrase_rescore.cli import COMMANDS, cli
 from phrase_rescore.errors import InputError, RescoreError
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.moses.fields import words
 from phrase_rescore.moses.phrase_table import parse_row
-from phrase_rescore.stripping import Stripper
 from phrase_rescore.training.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent

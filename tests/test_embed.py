@@ -18,9 +18,9 @@ from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
 from gensim.models import KeyedVectors
 from test_phrase_vectors import by_the_oracle
 
+from phrase_rescore.embedding.vector_files import VectorWriter
 from phrase_rescore.inference.phrase_vectors import BATCH, PhraseEncoder
 from phrase_rescore.models.checkpoint import load, save
-from phrase_rescore.vector_files import VectorWriter
 
 ROUNDING = 1e-5
 

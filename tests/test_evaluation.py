@@ -19,10 +19,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from phrase_rescore.commands.evaluate import command as evaluate_command
-from phrase_rescore.evaluation import METRICS, TOKENIZATIONS, Cell, Settings, evaluate
-from phrase_rescore.evaluation_report import FORMATS
+from phrase_rescore.evaluation.corpora import SetFiles
+from phrase_rescore.evaluation.run import METRICS, TOKENIZATIONS, Cell, Settings, evaluate
+from phrase_rescore.evaluation.tables import FORMATS
 from phrase_rescore.moses.fields import split_fields
-from phrase_rescore.segments import SetFiles
 
 # fmt: off
 WORDS = ["le", "la", "les", "un", "une", "de", "d&apos;", "l&apos;", "chat", "Chien", "maison", "petite", "a", ",", "dort"]

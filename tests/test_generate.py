@@ -17,11 +17,11 @@ from moses_readers import ALL_READERS, field_count
 from test_warm_start import phrases_of
 
 from phrase_rescore.data.ragged import Ragged
-from phrase_rescore.generation import AT_ONCE, LineReader
+from phrase_rescore.generation.rows import monotone
+from phrase_rescore.generation.run import AT_ONCE, LineReader
+from phrase_rescore.generation.table_lookup import sample_of
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import PackedPhrases, with_eos
-from phrase_rescore.proposed_rows import monotone
-from phrase_rescore.table_lookup import sample_of
 
 SOURCES = [b"the house", b"old", b"a\xff zzz is", "café".encode()]
 STDIN = b"".join(source + b"\n" for source in SOURCES)

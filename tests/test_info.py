@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from conftest import MakeModel, Result, Run
 
-from phrase_rescore import model_report
+from phrase_rescore.info import model as model_report
+from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.models.checkpoint import load
-from phrase_rescore.table_faults import FAULTS
+from phrase_rescore.training.log import ModelDirectory
 
 TABLE = (
     b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"
@@ -300,8 +301,8 @@ def test_a_stranger_s_summary_of_training_does_not_reach_the_terminal(run: Run, 
 
 def test_direction_and_factors_of_a_model(model_dir: str) -> None:
     config = {"inverse": True, "factors": {"source": 0, "target": None}}
-    model = model_report.ModelDirectory.read(model_dir)
-    odd = model_report.ModelDirectory(model_dir, model.checkpoint, {**model.config, **config}, None)
+    model = ModelDirectory.read(model_dir)
+    odd = ModelDirectory(model_dir, model.checkpoint, {**model.config, **config}, None)
     assert "gives        p(source | target), of factor 0 of the source words" in model_report.report(odd)
 
 
@@ -320,7 +321,7 @@ def test_options_for_tables_do_not_go_with_a_model(run: Run, model_dir: str) -> 
 
 MEMORY = """
 import resource, sys
-from phrase_rescore.table_survey import survey_table
+from phrase_rescore.info.survey import survey_table
 survey_table(sys.argv[1])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phrase_rescore import nearest as module
+from phrase_rescore.embedding import nearest as module
+from phrase_rescore.embedding.nearest import PhraseIndex, nearest
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.nearest import PhraseIndex, nearest
 
 NONE = np.empty(0, np.int64)
 

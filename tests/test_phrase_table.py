@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phrase_rescore.annotation.strip import Stripper, strip
 from phrase_rescore.errors import RowError, shown
 from phrase_rescore.moses.phrase_table import (
     has_irregular_blanks,
@@ -20,7 +21,6 @@ from phrase_rescore.moses.phrase_table import (
     with_scores,
     with_single_blanks,
 )
-from phrase_rescore.stripping import Stripper, strip
 
 ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
 ODD = st.sampled_from([b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x1c", b"\x00", b"\r", b"[", b"]", b"&#91;"])

@@ -10,8 +10,8 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import _paired_ar_test
 
-from phrase_rescore import randomization
-from phrase_rescore.randomization import randomization_p_values
+from phrase_rescore.evaluation import significance
+from phrase_rescore.evaluation.significance import randomization_p_values
 
 
 def ratio(sums: list[float]) -> float:
@@ -81,7 +81,7 @@ def test_the_seed_and_nothing_else_decides(monkeypatch: pytest.MonkeyPatch) -> N
 
     first = p(1)
     assert p(1) == first != p(2)
-    monkeypatch.setattr(randomization, "_ROOM", 700)  # 7 trials at a time
+    monkeypatch.setattr(significance, "_ROOM", 700)  # 7 trials at a time
     assert p(1) == first
 
 

@@ -10,11 +10,11 @@ from conftest import SOURCE_WORDS, TARGET_WORDS
 from models import small_checkpoint
 
 from phrase_rescore.models.checkpoint import load
-from phrase_rescore.projection import LEVELS, label_levels, project
-from phrase_rescore.report_findings import diverse, spearman
-from phrase_rescore.report_page import readable, script_json, text
-from phrase_rescore.report_rows import find_columns, read_sources, sample_sources
-from phrase_rescore.report_statistics import Largest, TableStatistics
+from phrase_rescore.report.findings import diverse, spearman
+from phrase_rescore.report.page import readable, script_json, text
+from phrase_rescore.report.projection import LEVELS, label_levels, project
+from phrase_rescore.report.rows import find_columns, read_sources, sample_sources
+from phrase_rescore.report.statistics import Largest, TableStatistics
 
 for library in ("altair", "vl_convert"):
     if importlib.util.find_spec(library) is None:

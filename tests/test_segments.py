@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.segments import Look, SetFiles, check_sets, look, mismatch, read_segments
+from phrase_rescore.evaluation.corpora import Look, SetFiles, check_sets, look, mismatch, read_segments
 
 USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
 

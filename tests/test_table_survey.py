@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moses_readers import ALL_READERS, Reading, Refused, field_count
 
-from phrase_rescore import table_survey
 from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.errors import InputError
 from phrase_rescore.files.blocks import Block
-from phrase_rescore.table_faults import FAULTS, examine
-from phrase_rescore.table_statistics import Survey, Tally
-from phrase_rescore.table_survey import Surveyor, TableSurvey, survey_table
+from phrase_rescore.info import survey
+from phrase_rescore.info.faults import FAULTS, examine
+from phrase_rescore.info.statistics import Survey, Tally
+from phrase_rescore.info.survey import Surveyor, TableSurvey, survey_table
 
 GOOD = b"a b ||| c ||| 0.5 1e-05 ||| 0-0 1-0 ||| 3 2 1 ||| |||"
 
@@ -127,7 +127,7 @@ def test_a_block_at_once_is_its_rows_one_by_one(rows: list[bytes], n_fields: int
 def test_rows_told_by_a_pattern_are_those_examined(rows: list[bytes], n_scores: int, n_fields: int) -> None:
     surveyor = Surveyor(n_scores, n_fields)
     found = comparable(surveyor._by_rows(41, rows))
-    with mock.patch.object(table_survey, "_plain_row", return_value=re.compile(rb"(?!)")):
+    with mock.patch.object(survey, "_plain_row", return_value=re.compile(rb"(?!)")):
         assert found == comparable(surveyor._by_rows(41, rows))
 
 
@@ -159,7 +159,7 @@ def test_parts_add_up_to_the_whole_in_whatever_order(rows: list[bytes], cuts: li
 def test_most_rows_beside_an_odd_one_need_no_closer_look() -> None:
     rows = [b"w%05d ||| x ||| 1 1 ||| 0-0 ||| 1 1 1 ||| |||" % i for i in range(500)]
     rows[123] += b"\r"
-    with mock.patch.object(table_survey, "examine", side_effect=examine) as looked_at:
+    with mock.patch.object(survey, "examine", side_effect=examine) as looked_at:
         assert SURVEYOR(0, 1, table_of(rows)).faults == {"carriage_returns": Tally(1, 124)}
     looked_at.assert_called_once_with(rows[123], 2, 7)
 

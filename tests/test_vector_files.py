@@ -14,8 +14,8 @@ from gensim.models import KeyedVectors
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phrase_rescore.embedding.vector_files import check_output, format_of, index_of, vector_name, vector_output
 from phrase_rescore.errors import OptionError
-from phrase_rescore.vector_files import check_output, format_of, index_of, vector_name, vector_output
 
 # blanks, the characters that names escape, bytes that are no UTF-8, line ends of other alphabets, a BOM
 PHRASES = [

@@ -99,11 +99,11 @@ def command(
     OUT appears under its name only when complete. Rows on standard output cannot be taken back: a failure ends
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1, so begin pipelines with 'set -o pipefail'.
     """
-    from phrase_rescore.annotation import Files, annotate, expected_rows
-    from phrase_rescore.annotator import Compute, Statistics
+    from phrase_rescore.annotation.annotator import Compute, Statistics
+    from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, workers
+    from phrase_rescore.annotation.run import Files, annotate, expected_rows
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.moses.score_columns import Format
-    from phrase_rescore.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, workers
     from phrase_rescore.runtime import prepare
 
     cores = usable_cores()

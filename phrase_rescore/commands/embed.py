@@ -78,39 +78,37 @@ def _write(
     import os
     import tempfile
 
-    from phrase_rescore import embedding
     from phrase_rescore.commands.progress import byte_bar, say, vector_bar
+    from phrase_rescore.embedding import run
+    from phrase_rescore.embedding.vector_files import check_output, format_of
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
     from phrase_rescore.inference.phrase_vectors import BATCH
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.runtime import prepare, usable_cores
-    from phrase_rescore.vector_files import check_output, format_of
 
     form = format_of(out, form)
     check_output(out, form)
     prepare(usable_cores())
     checkpoint = load(model_dir)
     if side is not None:
-        written = embedding.write_words(checkpoint, side, out, form)
+        written = run.write_words(checkpoint, side, out, form)
     elif table is None:
         encoder = _encoder(checkpoint, device)
         stream = standard_input()
         at_once = 1 if stream.isatty() else BATCH
         with vector_bar(None, quiet) as bar:
-            vectors = embedding.vectors_of_lines(read_rows(stream), encoder, _STDIN, at_once)
-            written = embedding.write_phrases(vectors, encoder.width, None, out, form, bar.update)
+            vectors = run.vectors_of_lines(read_rows(stream), encoder, _STDIN, at_once)
+            written = run.write_phrases(vectors, encoder.width, None, out, form, bar.update)
     else:
         encoder = _encoder(checkpoint, device)
         scratch = scratch or tempfile.gettempdir()
         with contextlib.ExitStack() as stack:
             with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-                phrases = stack.enter_context(
-                    embedding.phrases_of_table(table, checkpoint, scratch, usable_cores(), bar.update)
-                )
+                phrases = stack.enter_context(run.phrases_of_table(table, checkpoint, scratch, usable_cores(), bar.update))
             bar = stack.enter_context(vector_bar(len(phrases), quiet))
-            vectors = embedding.vectors_of_table(phrases, encoder)
-            written = embedding.write_phrases(vectors, encoder.width, len(phrases), out, form, bar.update)
+            vectors = run.vectors_of_table(phrases, encoder)
+            written = run.write_phrases(vectors, encoder.width, len(phrases), out, form, bar.update)
     if out != "-" and not quiet:
         say(str(written))
 
@@ -131,25 +129,25 @@ def _encoder(checkpoint: Any, device: str) -> Any:
 def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -> None:
     import sys
 
-    from phrase_rescore import embedding
     from phrase_rescore.commands.progress import say
+    from phrase_rescore.embedding import run
+    from phrase_rescore.embedding.nearest import PhraseIndex
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
     from phrase_rescore.models.checkpoint import load
-    from phrase_rescore.nearest import PhraseIndex
     from phrase_rescore.runtime import prepare, usable_cores
 
     prepare(usable_cores())
     checkpoint = load(model_dir)
     stream = standard_input()
-    at_once = 1 if stream.isatty() else embedding.QUERIES
+    at_once = 1 if stream.isatty() else run.QUERIES
     if among is None:
-        answers = embedding.neighbours_of_words(
+        answers = run.neighbours_of_words(
             read_rows(stream), checkpoint, side, n, _STDIN, at_once, lambda message: say(f"warning: {message}")
         )
     else:
         index, encoder = PhraseIndex(among), _encoder(checkpoint, device)
-        answers = embedding.neighbours_of_phrases(read_rows(stream), encoder, index, n, _STDIN, at_once)
+        answers = run.neighbours_of_phrases(read_rows(stream), encoder, index, n, _STDIN, at_once)
     for lines in answers:
         sys.stdout.buffer.writelines(lines)
         sys.stdout.buffer.flush()

@@ -9,7 +9,7 @@ import click
 
 from phrase_rescore.commands.options import Subset, quiet_option
 from phrase_rescore.errors import OptionError
-from phrase_rescore.segments import SetFiles
+from phrase_rescore.evaluation.corpora import SetFiles
 
 _END = "\0"  # between the words of a set: no argument can have it
 
@@ -111,8 +111,8 @@ def command(
     another tuning. Scores and p bootstrap are the sacrebleu command's, but that a difference of 0 has p 1.
     """
     from phrase_rescore.commands.progress import output_bar, say
-    from phrase_rescore.evaluation import Settings, evaluate
-    from phrase_rescore.evaluation_report import report
+    from phrase_rescore.evaluation.run import Settings, evaluate
+    from phrase_rescore.evaluation.tables import report
 
     settings = Settings(metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed)
     bar = output_bar(sum(len(runs) for files in sets for runs in files.systems.values()), quiet)

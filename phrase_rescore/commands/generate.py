@@ -11,7 +11,7 @@ from phrase_rescore.commands.options import Scores, model_option, quiet_option
 from phrase_rescore.errors import OptionError
 
 if TYPE_CHECKING:
-    from phrase_rescore.generation import LineReader, Sources
+    from phrase_rescore.generation.run import LineReader, Sources
 
 
 @click.command(short_help="Let the model propose target phrases for source phrases.")
@@ -82,11 +82,11 @@ def command(
 
     from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
     from phrase_rescore.devices import resolve_device
-    from phrase_rescore.generation import Generation, JsonWriter, LineReader, RowWriter, Search, TsvWriter
+    from phrase_rescore.generation.rows import layout_like
+    from phrase_rescore.generation.run import Generation, JsonWriter, LineReader, RowWriter, Search, TsvWriter
     from phrase_rescore.inference.translator import Proposer
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.moses.lines import Prepare, as_written
-    from phrase_rescore.proposed_rows import layout_like
     from phrase_rescore.runtime import prepare, usable_cores
 
     for contradicts, message in _contradictions(
@@ -132,8 +132,8 @@ def _sources(
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import display_name, standard_input
-    from phrase_rescore.generation import AT_ONCE, sources_of_lines, sources_of_phrases, sources_of_vectors
-    from phrase_rescore.table_lookup import sampled_phrases
+    from phrase_rescore.generation.run import AT_ONCE, sources_of_lines, sources_of_phrases, sources_of_vectors
+    from phrase_rescore.generation.table_lookup import sampled_phrases
 
     if from_table:
         (n, table), side = from_table, reader.checkpoint.sides[0]

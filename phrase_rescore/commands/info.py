@@ -36,24 +36,25 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
         click.echo(json.dumps(value, indent=2) if as_json else "\n".join(lines))
 
     if os.path.isdir(path):
-        from phrase_rescore import model_report
+        from phrase_rescore.info import model as model_report
+        from phrase_rescore.training.log import ModelDirectory
 
         if model_dir is not None or strict:
             raise OptionError(f"{path} is a model directory; -m and --strict are for tables")
-        model = model_report.ModelDirectory.read(path)
+        model = ModelDirectory.read(path)
         show(model_report.report(model), model_report.as_object(model))
         return
 
-    from phrase_rescore import survey_report
     from phrase_rescore.commands.progress import byte_bar
     from phrase_rescore.data.coverage import coverage
+    from phrase_rescore.info import table
+    from phrase_rescore.info.survey import survey_table
     from phrase_rescore.moses.score_columns import read_sidecar
     from phrase_rescore.runtime import keep_freed_memory
-    from phrase_rescore.table_survey import survey_table
 
     own, known = read_sidecar(path), None
     if model_dir is not None:
-        from phrase_rescore.model_report import ModelDirectory
+        from phrase_rescore.training.log import ModelDirectory
 
         model = ModelDirectory.read(model_dir)
     keep_freed_memory()
@@ -65,9 +66,9 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     if model_dir is not None:
         vocabularies = (model.checkpoint.src_vocab, model.checkpoint.tgt_vocab)
         counts = (found.survey.src.words, found.survey.tgt.words)
-        known = survey_report.ModelCoverage(
+        known = table.ModelCoverage(
             model_dir, model.checkpoint.signature, *map(coverage, counts, vocabularies, model.factors)
         )  # fmt: skip
-    show(survey_report.report(found, own, known), survey_report.as_object(found, own, known))
-    if strict and (kinds := survey_report.problems(found)):
+    show(table.report(found, own, known), table.as_object(found, own, known))
+    if strict and (kinds := table.problems(found)):
         raise RescoreError(f"{found.table}: problems of {len(kinds)} kind{'s' * (len(kinds) != 1)} (--strict)")

@@ -41,8 +41,8 @@ def command(
     Needs pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.report.run import Options, report
     from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-    from phrase_rescore.table_report import Options, report
 
     prepare(usable_cores())
     keep_freed_memory()

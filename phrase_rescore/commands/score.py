@@ -45,8 +45,8 @@ def command(
     from phrase_rescore.inference.scorer import BATCH, Scorer
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.moses.lines import Prepare, as_written
-    from phrase_rescore.pair_scoring import LineScorer, score_lines
     from phrase_rescore.runtime import prepare, usable_cores
+    from phrase_rescore.scoring import LineScorer, score_lines
 
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")

@@ -25,9 +25,9 @@ def command(table: str, columns: int, out: str, quiet: bool) -> None:
     phrase-rescore strip phrase-table.rnn.gz --columns 2 -o phrase-table.gz
     set -o pipefail; phrase-rescore strip phrase-table.rnn.gz --columns 2 | cmp - <(zcat phrase-table.gz)
     """
+    from phrase_rescore.annotation.pipeline import workers
+    from phrase_rescore.annotation.strip import strip
     from phrase_rescore.commands.progress import byte_bar, say
-    from phrase_rescore.pipeline import workers
-    from phrase_rescore.stripping import strip
 
     bar = byte_bar((table,), quiet, os.path.basename(table))
     try:

@@ -1,4 +1,4 @@
-"""The log of a training, read again.
+"""The log of a training, read again, and the model directory that it lies in.
 
 A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
 (mean over the steps since the record before; nats per pair) and ``held_out``: ``loss`` (nats per pair), ``perplexity``
@@ -11,14 +11,14 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.streams import open_plain
-from phrase_rescore.models.checkpoint import CONFIG, LOG
+from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
 
 
 @dataclass(frozen=True)
@@ -129,3 +129,36 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     count = Counter(run.name for run in runs)
     given = [shown(os.fsencode(argument), 1000)[1:-1] for argument in arguments]
     return [replace(run, name=text) if count[run.name] > 1 else run for run, text in zip(runs, given, strict=True)]
+
+
+@dataclass(frozen=True)
+class ModelDirectory:
+    """A model that could be loaded, and all that its ``config.json`` says."""
+
+    directory: str
+    checkpoint: Checkpoint
+    config: Mapping[str, Any]
+    seconds: float | None  # of training, by its log
+
+    @classmethod
+    def read(cls, directory: str) -> ModelDirectory:
+        """Raises ModelError for whatever ``checkpoint.load`` does not take."""
+        checkpoint = load(directory)
+        with open(os.path.join(directory, CONFIG), "rb") as stream:
+            config = json.load(stream)
+        return cls(directory, checkpoint, config, _seconds(os.path.join(directory, LOG)))
+
+    @property
+    def factors(self) -> tuple[int | None, int | None]:
+        """Which factor of a word the model reads, source and target; None: all of it."""
+        return self.config["factors"]["source"], self.config["factors"]["target"]
+
+
+def _seconds(log: str) -> float | None:
+    """When the last measurement was made; None where no log says so."""
+    try:
+        with open(log, "rb") as stream:
+            *_, last = stream
+        return float(json.loads(last)["seconds"])
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None

@@ -23,11 +23,11 @@ from concurrent.futures import ThreadPoolExecutor
 from bench_scoring import ours
 from inputs import encode, middle_rows, paper_model, table
 
-from phrase_rescore.annotation import Files, annotate
-from phrase_rescore.annotator import scorer_of
+from phrase_rescore.annotation.annotator import scorer_of
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS
+from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.models.checkpoint import save
 from phrase_rescore.moses.score_columns import Format
-from phrase_rescore.pipeline import BLOCK_ROWS
 from phrase_rescore.runtime import prepare, usable_cores
 
 

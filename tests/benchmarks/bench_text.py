@@ -22,8 +22,9 @@ from unittest import mock
 import numpy as np
 from inputs import middle_rows, paper_model, table
 
-from phrase_rescore.annotation import Files, annotate
-from phrase_rescore.annotator import scorer_of
+from phrase_rescore.annotation.annotator import scorer_of
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS
+from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.streams import open_input
@@ -31,7 +32,6 @@ from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import save
 from phrase_rescore.moses.score_columns import Format
 from phrase_rescore.moses.table_blocks import parse_block
-from phrase_rescore.pipeline import BLOCK_ROWS
 from phrase_rescore.runtime import prepare
 
 

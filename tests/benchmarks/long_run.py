@@ -22,7 +22,7 @@ from pathlib import Path
 
 from inputs import paper_model, table
 
-from phrase_rescore.annotation import Files, annotate
+from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.models.checkpoint import save
 from phrase_rescore.moses.score_columns import Format
 from phrase_rescore.runtime import prepare, usable_cores

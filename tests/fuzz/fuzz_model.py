@@ -24,11 +24,12 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore import model_report
     from phrase_rescore.data.vocabulary import Vocabulary
     from phrase_rescore.errors import ModelError
+    from phrase_rescore.info import model as model_report
     from phrase_rescore.models import checkpoint
     from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+    from phrase_rescore.training.log import ModelDirectory
 
 import torch
 from harness import fuzz
@@ -150,7 +151,7 @@ def mutate(data: bytes, largest: int, seed: int) -> bytes:
 def check_model(folder: str) -> None:
     """What is loaded is what a scorer may rely on, and can be told to people."""
     try:
-        model = model_report.ModelDirectory.read(folder)
+        model = ModelDirectory.read(folder)
     except ModelError as error:
         text = str(error)
         assert text.isprintable(), text

@@ -13,13 +13,13 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
+    from phrase_rescore.annotation.strip import Stripper
     from phrase_rescore.errors import InputError, RowError
     from phrase_rescore.files.blocks import Block
     from phrase_rescore.moses import table_blocks
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pair_readers import READERS, read_pair_blocks
     from phrase_rescore.moses.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
-    from phrase_rescore.stripping import Stripper
 
 from harness import fuzz
 

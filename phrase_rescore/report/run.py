@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore import report_sections, report_tables
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
@@ -18,20 +17,20 @@ from phrase_rescore.files.streams import display_name
 from phrase_rescore.inference.phrase_vectors import PhraseEncoder, Side, word_embeddings
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import Proposal, Proposer
-from phrase_rescore.model_report import ModelDirectory
 from phrase_rescore.models.checkpoint import LOG, Checkpoint
-from phrase_rescore.projection import fitted, label_levels, method_for, project, room_for
-from phrase_rescore.report_charts import FULL, MAP_HEIGHT, Spec, altair
-from phrase_rescore.report_findings import within
-from phrase_rescore.report_page import page, readable, vega_lite_version
-from phrase_rescore.report_rows import ScoreColumns, find_columns, read_sources, sample_sources
-from phrase_rescore.report_statistics import LONG, TableStatistics
-from phrase_rescore.report_summary import Findings, Map, head
-from phrase_rescore.training.log import read_runs
+from phrase_rescore.report import sections, tables
+from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Spec, altair
+from phrase_rescore.report.findings import within
+from phrase_rescore.report.page import page, readable, vega_lite_version
+from phrase_rescore.report.projection import fitted, label_levels, method_for, project, room_for
+from phrase_rescore.report.rows import ScoreColumns, find_columns, read_sources, sample_sources
+from phrase_rescore.report.statistics import LONG, TableStatistics
+from phrase_rescore.report.summary import Findings, Map, head
+from phrase_rescore.training.log import ModelDirectory, read_runs
 
 _SECTIONS = (
-    report_sections.scores, report_sections.by_frequency, report_sections.by_length, report_tables.targets,
-    report_tables.differences, report_sections.maps, report_tables.coverage, report_sections.training, report_sections.made,
+    sections.scores, sections.by_frequency, sections.by_length, tables.targets,
+    tables.differences, sections.maps, tables.coverage, sections.training, sections.made,
 )  # fmt: skip
 MAPPED_WORDS, MAPPED_PHRASES = 1000, 700
 _FEWEST_MAPPED = 3
@@ -75,7 +74,7 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
     statistics, rows, sources = _gather(options, model.checkpoint, columns, on_read, on_step)
     if not rows:
         raise InputError(display_name(options.table), "is empty", "pass a phrase table")
-    chosen = report_tables.choose(statistics)
+    chosen = tables.choose(statistics)
     on_step("drawing phrases from the model")
     proposals = _proposals(model.checkpoint, [source.src for listed in chosen for source in listed])
     on_step("laying out maps")
@@ -143,7 +142,7 @@ def _warnings(
 def _proposals(checkpoint: Checkpoint, sources: Sequence[bytes]) -> dict[bytes, list[Proposal]]:
     if not sources:
         return {}
-    return dict(zip(sources, Proposer(checkpoint).samples(sources, report_tables.DRAWN, _SEED), strict=True))
+    return dict(zip(sources, Proposer(checkpoint).samples(sources, tables.DRAWN, _SEED), strict=True))
 
 
 def _maps(checkpoint: Checkpoint, statistics: TableStatistics) -> list[Map]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from phrase_rescore.evaluation import Cell, Evaluation, SetScores
+from phrase_rescore.evaluation.run import Cell, Evaluation, SetScores
 
 FORMATS = ("text", "markdown", "json")
 _PLUS_MINUS = " ± "

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.embedding.vector_files import Vectors, index_of
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.streams import open_plain
-from phrase_rescore.vector_files import Vectors, index_of
 
 _BLOCK = 1 << 25  # bytes of vectors read at a time
 _CHUNK = 1 << 24  # bytes of an index read at a time

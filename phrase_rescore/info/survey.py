@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.info.faults import KNOWN_PROPERTIES, examine, value_faults
+from phrase_rescore.info.statistics import Survey, survey_of, tally
 from phrase_rescore.moses.fields import SEPARATOR, split_fields, words
 from phrase_rescore.moses.pair_readers import row_format
 from phrase_rescore.moses.phrase_table import NUMBER, TableRow, parse_row
 from phrase_rescore.moses.score_columns import looks_annotated
 from phrase_rescore.moses.table_blocks import PlainRows, cut, plain_rows
 from phrase_rescore.runtime import no_cycle_collection
-from phrase_rescore.table_faults import KNOWN_PROPERTIES, examine, value_faults
-from phrase_rescore.table_statistics import Survey, survey_of, tally
 
 BLOCK_ROWS = 16384
 _JUDGED_ROWS = 1000  # valid rows looked at for columns that are ours already

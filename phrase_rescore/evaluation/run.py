@@ -25,9 +25,9 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from phrase_rescore.errors import OptionError
+from phrase_rescore.evaluation.corpora import Look, Segments, SetFiles, check_length, check_sets, look, mismatch, read_segments
+from phrase_rescore.evaluation.significance import Scorer, Statistics, randomization_p_values
 from phrase_rescore.files.streams import display_name
-from phrase_rescore.randomization import Scorer, Statistics, randomization_p_values
-from phrase_rescore.segments import Look, Segments, SetFiles, check_length, check_sets, look, mismatch, read_segments
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
 TOKENIZATIONS = ("none", "13a", "intl", "char", "zh")  # of sacrebleu's, those that need neither a package nor a download

@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.report_rows import Floats
-from phrase_rescore.report_statistics import JOINT_EDGES, P_STEP, PHI_STEP, Disagreement, TableStatistics
+from phrase_rescore.report.rows import Floats
+from phrase_rescore.report.statistics import JOINT_EDGES, P_STEP, PHI_STEP, Disagreement, TableStatistics
 
 _COMMON = 0.5  # of the words of a phrase, at most, are those of one that is shown already
 

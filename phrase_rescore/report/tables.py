@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from phrase_rescore.data.coverage import MOST_UNKNOWN
 from phrase_rescore.data.vocabulary import FIRST_WORD
 from phrase_rescore.inference.translator import Proposal
-from phrase_rescore.report_findings import disagreements, diverse, top
-from phrase_rescore.report_page import Section, paragraph, table, text
-from phrase_rescore.report_statistics import ENOUGH, LONG, RARE, Disagreement, SideCoverage, Source, TableStatistics
-from phrase_rescore.report_summary import Findings, nats, percent, share
+from phrase_rescore.report.findings import disagreements, diverse, top
+from phrase_rescore.report.page import Section, paragraph, table, text
+from phrase_rescore.report.statistics import ENOUGH, LONG, RARE, Disagreement, SideCoverage, Source, TableStatistics
+from phrase_rescore.report.summary import Findings, nats, percent, share
 
 SHOWN_SOURCES = 8  # long frequent ones, and as many rare ones
 SHOWN_ROWS = 12  # of each kind of disagreement

@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import shown
-from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
-from phrase_rescore.survey_report import labelled
+from phrase_rescore.info.table import labelled
+from phrase_rescore.training.log import ModelDirectory
 
 _COMMONEST = 5  # words shown of a vocabulary
 _SETTINGS = ("preset", "optimizer", "learning_rate", "batch_size", "precision", "seed", "shortlist", "min_count", "max_length")
-
-
-@dataclass(frozen=True)
-class ModelDirectory:
-    """A model that could be loaded, and all that its ``config.json`` says."""
-
-    directory: str
-    checkpoint: Checkpoint
-    config: Mapping[str, Any]
-    seconds: float | None  # of training, by its log
-
-    @classmethod
-    def read(cls, directory: str) -> ModelDirectory:
-        """Raises ModelError for whatever ``checkpoint.load`` does not take."""
-        checkpoint = load(directory)
-        with open(os.path.join(directory, CONFIG), "rb") as stream:
-            config = json.load(stream)
-        return cls(directory, checkpoint, config, _seconds(os.path.join(directory, LOG)))
-
-    @property
-    def factors(self) -> tuple[int | None, int | None]:
-        """Which factor of a word the model reads, source and target; None: all of it."""
-        return self.config["factors"]["source"], self.config["factors"]["target"]
-
-
-def _seconds(log: str) -> float | None:
-    """When the last measurement was made; None where no log says so."""
-    try:
-        with open(log, "rb") as stream:
-            *_, last = stream
-        return float(json.loads(last)["seconds"])
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return None
 
 
 def report(model: ModelDirectory) -> list[str]:

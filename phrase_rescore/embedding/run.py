@@ -10,6 +10,8 @@ from itertools import chain
 import numpy as np
 
 from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
+from phrase_rescore.embedding.nearest import Neighbours, PhraseIndex, nearest
+from phrase_rescore.embedding.vector_files import Vectors, vector_output
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.files.blocks import batches, parsed_lines
 from phrase_rescore.files.streams import display_name
@@ -18,8 +20,6 @@ from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.fields import SEPARATOR, words
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.moses.phrase_table import phrase_words
-from phrase_rescore.nearest import Neighbours, PhraseIndex, nearest
-from phrase_rescore.vector_files import Vectors, vector_output
 
 QUERIES = 1024  # at most, of one pass over all vectors
 _MEMORY = 1 << 28  # bytes that sorting takes

@@ -14,7 +14,8 @@ from itertools import chain, islice
 from typing import Any
 
 from phrase_rescore import __version__
-from phrase_rescore.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Model, ModelStatistics, Statistics
+from phrase_rescore.annotation.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Model, ModelStatistics, Statistics
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWriter, gzip_level_of, in_order, table_output
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.atomic import SideFile, atomic_output, check_writable, is_special
@@ -24,7 +25,6 @@ from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.phrase_table import TableRow, parse_row
 from phrase_rescore.moses.score_columns import Format, Scored, format_sidecar, looks_annotated, sidecar_path
-from phrase_rescore.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWriter, gzip_level_of, in_order, table_output
 from phrase_rescore.runtime import no_cycle_collection
 
 _JUDGED_ROWS = 1000  # rows looked at for columns that are ours already

@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any
 
 from phrase_rescore.data.coverage import unescape
-from phrase_rescore.report_charts import Spec, altair
+from phrase_rescore.report.charts import Spec, altair
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """
@@ -122,7 +122,7 @@ def _script() -> str:
 def page(title: str, head: str, sections: Sequence[Section]) -> bytes:
     """The whole file. ``head``: HTML above the first section."""
     script = _script()
-    style = resources.files("phrase_rescore").joinpath("report.css").read_text("utf-8")
+    style = resources.files("phrase_rescore.report").joinpath("report.css").read_text("utf-8")
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 from phrase_rescore import __version__
-from phrase_rescore import report_charts as charts
-from phrase_rescore.projection import METHODS
-from phrase_rescore.report_findings import median_by_phi, scores_by_class
-from phrase_rescore.report_page import Section, chart, definitions, paragraph, readable, table, text
-from phrase_rescore.report_statistics import JOINT_CLASSES, LONGEST, POINTS, SOURCE_CLASSES, TableStatistics
-from phrase_rescore.report_summary import Findings, nats, percent
+from phrase_rescore.report import charts as charts
+from phrase_rescore.report.findings import median_by_phi, scores_by_class
+from phrase_rescore.report.page import Section, chart, definitions, paragraph, readable, table, text
+from phrase_rescore.report.projection import METHODS
+from phrase_rescore.report.statistics import JOINT_CLASSES, LONGEST, POINTS, SOURCE_CLASSES, TableStatistics
+from phrase_rescore.report.summary import Findings, nats, percent
 
 _FEWEST = 30  # rows or sources of a mean that is drawn
 

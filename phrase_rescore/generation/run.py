@@ -14,14 +14,14 @@ import numpy as np
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, RowError, shown, unreadable
 from phrase_rescore.files.blocks import parsed_lines
+from phrase_rescore.generation.rows import RowLayout
+from phrase_rescore.generation.table_lookup import Partners, partners
 from phrase_rescore.inference.translator import MAX_LENGTH, Proposal, Proposer, Vectors
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import check_factor, select_factor
 from phrase_rescore.moses.fields import SEPARATOR, words
 from phrase_rescore.moses.lines import Prepare, as_written
 from phrase_rescore.moses.phrase_table import phrase_words
-from phrase_rescore.proposed_rows import RowLayout
-from phrase_rescore.table_lookup import Partners, partners
 
 AT_ONCE = 256  # sources between two writes
 

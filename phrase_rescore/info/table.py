@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.coverage import Coverage
+from phrase_rescore.info.faults import FAULTS
+from phrase_rescore.info.statistics import Side, Survey, Tally
+from phrase_rescore.info.survey import TableSurvey
 from phrase_rescore.moses.score_columns import OwnColumn
-from phrase_rescore.table_faults import FAULTS
-from phrase_rescore.table_statistics import Side, Survey, Tally
-from phrase_rescore.table_survey import TableSurvey
 
 _LABEL = 13  # characters before what is said
 _LONG = 10  # words from here on share a place

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.phrase_table import parse_row, with_scores
-from phrase_rescore.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
 from phrase_rescore.runtime import no_cycle_collection
 
 

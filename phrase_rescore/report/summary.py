@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.inference.translator import Proposal
-from phrase_rescore.model_report import ModelDirectory
-from phrase_rescore.report_findings import best_shares, quantiles, rank_correlation
-from phrase_rescore.report_page import paragraph, text, tiles
-from phrase_rescore.report_rows import ScoreColumns
-from phrase_rescore.report_statistics import ENOUGH, P_STEP, Source, TableStatistics
-from phrase_rescore.training.log import Run
+from phrase_rescore.report.findings import best_shares, quantiles, rank_correlation
+from phrase_rescore.report.page import paragraph, text, tiles
+from phrase_rescore.report.rows import ScoreColumns
+from phrase_rescore.report.statistics import ENOUGH, P_STEP, Source, TableStatistics
+from phrase_rescore.training.log import ModelDirectory, Run
 
 
 @dataclass(frozen=True)
