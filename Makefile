@@ -1,6 +1,7 @@
 # make test, make demo, make bench, make faults, make fuzz: each makes what it needs, in $(VENV); nothing is installed elsewhere.
 VENV ?= .venv
 BUILD ?= build
+ROOM ?=
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
@@ -21,7 +22,7 @@ lint: $(VENV)/installed
 	$(BIN)/lint-imports --no-cache
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(if $(ROOM),tests/$(ROOM))
 
 demo: $(VENV)/installed
 	examples/demo/run.sh $(VENV) $(BUILD)/demo
@@ -36,7 +37,7 @@ bench: $(VENV)/installed
 
 faults: $(VENV)/installed
 	$(BIN)/python tests/faults.py
-	$(BIN)/python -m pytest -q tests/test_resume.py -k kills
+	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 
 # one target after the other; what fails is kept as build/fuzz/*-crash-*
 fuzz: $(VENV)/installed

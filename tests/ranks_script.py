@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import torch
-from models import encoded, random_pairs, small_checkpoint
+from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.training.distributed import joined
 from phrase_rescore.training.gradients import Gradients

@@ -1,0 +1,462 @@
+"""The documentation is executed: generated parts are current, commands run, tables and messages are what the code has.
+
+Every ```sh block of README.md and docs/*.md in which a phrase-rescore command stands is run, and so is every example
+in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
+one, extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, moses.ini, references and
+outputs of two sets, a link to docs/ and, unless they train them, the MODELS. Every ``train`` gets TINY appended, so that it
+takes a moment.
+What should not be run goes into a block that is not ```sh.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+import torch
+from moses_harness import ini_text
+from moses_options import OPTIONS
+from moses_readers import ALL_READERS
+
+from phrase_rescore.annotation.strip import Stripper
+from phrase_rescore.cli import COMMANDS, cli
+from phrase_rescore.errors import InputError, RescoreError
+from phrase_rescore.models.checkpoint import load, save
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.moses.fields import words
+from phrase_rescore.moses.phrase_table import parse_row
+from phrase_rescore.training.presets import PRESETS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
+PAGES = sorted(path for path in (ROOT / "README.md", *DOCS.glob("*.md")) if path.exists())
+PAIRS = 300
+MODELS = ("phrase-rescore-model", "model-500", "model-1000", "forward", "inverse")
+SETS = {
+    "dev.fr": ("dev.out", "dev.rnn.out"),
+    "test.fr": ("test.out", "test.rnn.out", *(f"{system}.{run}.out" for system in ("base", "rnn") for run in (1, 2, 3))),
+}  # references and the outputs of systems
+
+
+def invented_pairs() -> list[tuple[str, str]]:
+    """Distinct phrase pairs of one to three words: source word s7 is target word t7; low numbers are frequent."""
+    rng = random.Random(1)
+    pairs = set()
+    while len(pairs) < PAIRS:
+        numbers = [min(rng.randrange(60), rng.randrange(60)) for _ in range(rng.randint(1, 3))]
+        pairs.add((" ".join(f"s{n}" for n in numbers), " ".join(f"t{n}" for n in numbers)))
+    return sorted(pairs)
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory) -> Path:
+    """A folder with the inputs that the documentation names, and a model trained on them."""
+    folder = tmp_path_factory.mktemp("inputs")
+    pairs = invented_pairs()
+    table = "".join(sorted(f"{src} ||| {tgt} ||| 0.5 0.25 0.5 1 ||| 0-0 ||| 2 2 1 ||| |||\n" for src, tgt in pairs))
+    (folder / "phrase-table.gz").write_bytes(gzip.compress(table.encode()))
+    extract = "".join(f"{src} ||| {tgt} ||| 0-0\n" * 2 for src, tgt in pairs)
+    (folder / "extract.sorted.gz").write_bytes(gzip.compress(extract.encode()))
+    (folder / "pairs.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+    (folder / "phrase-table.0-0,1.gz").write_bytes(gzip.compress(re.sub(r"(t\d+)", r"\1|N", table).encode()))
+    (folder / "moses.ini").write_text(ini_text("phrase-table.gz", 4))
+    rng = random.Random(2)
+    for reference, outputs in SETS.items():
+        lines = [[f"t{rng.randrange(60)}" for _ in range(8)] for _ in range(20)]
+        for name in (reference, *outputs):
+            changed = [" ".join(word if name == reference or rng.random() < 0.8 else "x" for word in line) for line in lines]
+            (folder / name).write_text("".join(f"{line}\n" for line in changed))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(inputs, run) -> str:
+    model = str(inputs / "phrase-rescore-model")
+    result = run("train", inputs / "phrase-table.gz", "-m", model, "-q", *TINY.split())
+    assert result.status == 0, result.err
+    annotated = run("annotate", inputs / "phrase-table.gz", "-m", model, "-o", inputs / "phrase-table.rnn.gz", "-q")
+    assert annotated.status == 0, annotated.err
+    return model
+
+
+# ---- the command line
+
+
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    found = {name: group.get_command(click.Context(group), name) for name in COMMANDS}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def test_cli_reference_is_current():
+    done = subprocess.run(
+        [sys.executable, DOCS / "make_cli_reference.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_check_notices_a_stale_reference(tmp_path):
+    for name in ("make_cli_reference.py", "cli.md"):
+        shutil.copy(DOCS / name, tmp_path)
+    with (tmp_path / "cli.md").open("a") as page:
+        page.write("more\n")
+    script = [sys.executable, tmp_path / "make_cli_reference.py"]
+    stale = subprocess.run([*script, "--check"], capture_output=True, text=True, check=False)
+    assert (stale.returncode, "is stale" in stale.stderr) == (1, True)
+    subprocess.run(script, check=True)
+    assert (tmp_path / "cli.md").read_bytes() == (DOCS / "cli.md").read_bytes()
+
+
+def test_every_command_and_option_is_documented():
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    commands = commands_of(cli)
+    assert set(commands) == set(cli.list_commands(click.Context(cli))) == set(COMMANDS)
+    for name, command in commands.items():
+        assert command.help, name
+        assert command.short_help, name
+        section = page.split(f"\n## phrase-rescore {name}\n")[1].split("\n## ")[0]
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{name} {parameter.name}"
+                assert all(option in section for option in parameter.opts), f"{name} {parameter.opts}"
+
+
+def test_options_named_in_the_pages_exist():
+    known = {option for command in [cli, *commands_of(cli).values()] for p in command.params for option in p.opts}
+    known |= {"--help", "--check", "--steps"}  # click's own; make_cli_reference.py, compare_recipes.py
+    known |= {f"--{option}" for options in OPTIONS.values() for option in options}  # of Moses' programs
+    known |= {"--editable", "--constraint"}  # pip
+    known |= {
+        "--standalone",
+        "--nproc-per-node",
+        "--nnodes",
+        "--node-rank",
+        "--rdzv-id",
+        "--rdzv-backend",
+        "--rdzv-endpoint",
+    }  # torchrun
+    known |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task"}  # Slurm
+    for page in PAGES:
+        named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
+        assert named <= known, page.name
+
+
+# ---- commands shown
+
+
+def sh_blocks(page: Path) -> list[str]:
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if re.search(r"(^|[\s;|(])phrase-rescore +[a-z-]", block)]
+
+
+def help_examples() -> list[str]:
+    text = re.sub(r" *\\\n *", " ", (DOCS / "cli.md").read_text(encoding="utf-8"))
+    lines = [line.strip() for line in text.split("\n")]
+    return sorted({line for line in lines if re.match(r"(set -o pipefail; .*)?phrase-rescore [a-z-]+ [^\[]", line)})
+
+
+def shell(script: str, folder: Path) -> None:
+    """Runs a script up to the first command that fails, with our ``phrase-rescore`` and ``python``."""
+    script = re.sub(r"(\bphrase-rescore train\b[^|;&>\n]*)", rf"\1 {TINY} ", script.replace("\\\n", " "))
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(exist_ok=True)
+    for name, arguments in (("phrase-rescore", "-m phrase_rescore"), ("python", "")):
+        (bin_folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        (bin_folder / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{script}\n{done.stderr}"
+
+
+def prepared(inputs: Path, folder: Path, script: str) -> Path:
+    """A folder to run a script in; without the models that the script trains."""
+    for path in inputs.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+    trained = {
+        named[1] if (named := re.search(r" (?:-m|--model) (\S+)", command)) else MODELS[0]
+        for command in re.findall(r"phrase-rescore train [^|;&\n]*", script)
+    }
+    for name in MODELS:
+        if name not in trained:
+            shutil.copytree(inputs / "phrase-rescore-model", folder / name)
+    (folder / "docs").symlink_to(DOCS)
+    return folder
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES if sh_blocks(page)])
+def test_commands_in_the_pages_run(page, inputs, trained, tmp_path):
+    script = "\n".join(sh_blocks(page))
+    shell(script, prepared(inputs, tmp_path, script))
+
+
+def examples_only_in_the_help() -> list[str]:
+    """Those that do not run as part of a page anyway."""
+    in_pages = {line for page in PAGES for block in sh_blocks(page) for line in block.splitlines()}
+    return [line for line in help_examples() if line.removeprefix("set -o pipefail; ") not in in_pages]
+
+
+@pytest.mark.parametrize("line", examples_only_in_the_help())
+def test_examples_in_the_help_run(line, inputs, trained, tmp_path):
+    shell(line, prepared(inputs, tmp_path, line))
+
+
+def test_there_are_commands_to_run():
+    assert {page.name for page in PAGES if sh_blocks(page)} >= {"format.md", "model.md"}
+    assert {line.split("phrase-rescore ")[1].split()[0] for line in help_examples()} == set(COMMANDS)
+
+
+def test_a_shown_command_that_fails_is_noticed(inputs, trained, tmp_path):
+    with pytest.raises(AssertionError, match="No such option"):
+        shell("phrase-rescore strip phrase-table.gz --colums 2", prepared(inputs, tmp_path, ""))
+
+
+def test_every_pipeline_sets_pipefail():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+        for script in [*blocks, *(line for line in help_examples() if page.name == "cli.md")]:
+            if re.search(r"[^|]\|[^|]", script):
+                assert script.lstrip().startswith("set -o pipefail"), f"{page.name}: {script}"
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            if page.name == "README.md" and target in ("CHANGELOG.md", "LICENSE"):
+                continue  # they come with the release, not with the docs
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+# ---- score_by_hand.py
+
+
+def score_by_hand(model: str, rows: bytes) -> list[tuple[float, int]]:
+    script, env = [sys.executable, DOCS / "score_by_hand.py", model], {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(script, input=rows, capture_output=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return [(float(p), int(n)) for p, n in map(bytes.split, done.stdout.splitlines())]
+
+
+def annotated_columns(run, model: str, rows: bytes) -> list[tuple[float, int]]:
+    result = run("annotate", "-", "-m", model, "--scale", "log", "--digits", "12", "-q", stdin=rows)
+    assert result.status == 0, result.err
+    columns = [words(row.split(b"|||")[2])[-2:] for row in result.out.split(b"\n") if row]
+    return [(float(p), int(n)) for p, n in columns]
+
+
+ROWS = b"""\
+the old house ||| das alte haus ||| 1 1 1 1 ||| 0-0
+the old house|||das  haus\t</s> |||1 1 1 1
+UNK a\xff </s> ||| UNK b\xfe </s> \xc3\xa9t\xc3\xa9 ||| 1 1 1 1 ||| |||
+nobody knows this ||| niemand l&apos; haus kennt ||| 1 1 1 1\r
+the ||| das ||| 1 1 1 1"""
+UNKNOWN = [1, 0, 0, 2, 0]
+
+
+def test_score_by_hand_agrees_with_annotate(run, model_dir):
+    by_hand, annotated = score_by_hand(model_dir, ROWS), annotated_columns(run, model_dir, ROWS)
+    assert [n for _, n in by_hand] == [n for _, n in annotated] == UNKNOWN
+    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
+    assert len({round(p, 3) for p, _ in by_hand}) == len(UNKNOWN)  # no two alike: agreement means something
+
+
+def test_score_by_hand_takes_inverse_and_factored_models(run, model_dir, tmp_path):
+    forward = load(model_dir)
+    inverse = replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(None, 1))
+    save(inverse, str(tmp_path))
+    rows = b"das alte haus ||| A|the old|old X|house ||| 1\nzzz ||| a|UNK|x ||| 1 ||| 0-0\n"
+    by_hand, annotated = score_by_hand(str(tmp_path), rows), annotated_columns(run, str(tmp_path), rows)
+    assert [n for _, n in by_hand] == [n for _, n in annotated] == [1, 1]
+    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
+
+
+def test_score_by_hand_reads_bfloat16_shards(run, model_dir, tmp_path):
+    save(load(model_dir), str(tmp_path), "bfloat16", 200)
+    assert len(list(tmp_path.glob("*.safetensors"))) > 3
+    by_hand, annotated = score_by_hand(str(tmp_path), ROWS), annotated_columns(run, str(tmp_path), ROWS)
+    assert [n for _, n in by_hand] == UNKNOWN
+    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
+    exact = [p for p, _ in score_by_hand(model_dir, ROWS)]
+    assert [p for p, _ in by_hand] != pytest.approx(exact, abs=1e-4)  # the weights were rounded
+
+
+@pytest.mark.parametrize("name", ["encoder.layer0.forward.U_r", "decoder.layer0.forward.b", "output.O_y", "output.b_G"])
+def test_score_by_hand_notices_another_weight(run, model_dir, tmp_path, name):
+    checkpoint = load(model_dir)
+    with torch.no_grad():
+        dict(checkpoint.model.named_weights())[name].mul_(1.5)
+    save(checkpoint, str(tmp_path))
+    by_hand, annotated = score_by_hand(str(tmp_path), ROWS), annotated_columns(run, model_dir, ROWS)
+    assert [p for p, _ in by_hand] != pytest.approx([p for p, _ in annotated], abs=1e-4)
+
+
+def test_score_by_hand_agrees_on_a_trained_model(run, inputs, trained):
+    rows = gzip.decompress((inputs / "phrase-table.gz").read_bytes())
+    by_hand, annotated = score_by_hand(trained, rows), annotated_columns(run, trained, rows)
+    assert len(by_hand) == PAIRS
+    assert [n for _, n in by_hand] == [n for _, n in annotated]
+    assert any(n for _, n in by_hand)
+    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
+
+
+def test_score_by_hand_stands_alone():
+    text = (DOCS / "score_by_hand.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 80
+    assert set(re.findall(r"^\s*(?:import|from) (\w+)", text, re.MULTILINE)) == {"json", "sys", "pathlib", "numpy"}
+
+
+# ---- model.md
+
+
+def test_every_tensor_is_documented_with_its_shape():
+    sizes = {"S": 11, "T": 13, "H": 7, "E": 5, "M": 3, "R": 2, "2M": 6}
+    model = RNNEncoderDecoder(ModelConfig(11, 13, hidden=7, embedding=5, maxout=3, rank=2))
+    section = (DOCS / "model.md").read_text(encoding="utf-8").split("\n## Tensors\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([\w.]+)` \| ([\w ×]+) \|", section, re.MULTILINE)
+    documented = {name: tuple(sizes[size] for size in shape.split(" × ")) for name, shape in rows}
+    assert documented == {name: tuple(weight.shape) for name, weight in model.named_weights()}
+
+
+def test_every_field_of_config_is_documented(trained):
+    def leaves(value: object, name: str) -> list[str]:
+        if isinstance(value, dict) and not name.startswith("training.held_out"):
+            return [leaf for key, child in value.items() for leaf in leaves(child, f"{name}.{key}".lstrip("."))]
+        return [name]
+
+    config = json.loads(Path(trained, "config.json").read_bytes())
+    rows = re.findall(r"^\| (`[^|]*) \|", (DOCS / "model.md").read_text(encoding="utf-8"), re.MULTILINE)
+    documented = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    missing = [name for name in leaves(config, "") if name not in documented]
+    assert not missing
+    training = {name for name in documented if name.startswith("training.")}
+    assert training == {name for name in leaves(config, "") if name.startswith("training.")}
+
+
+@pytest.mark.parametrize(("name", "column"), [("paper", 1), ("default", 2)])
+def test_presets_are_as_documented(name, column):
+    section = (DOCS / "model.md").read_text(encoding="utf-8").split("\n## Objective\n")[1].split("\n## ")[0]
+    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in section.split("\n") if row.startswith("|")]
+    told = {row[0]: row[1] if row[column] == "the same" else row[column] for row in table}
+    preset = PRESETS[name]
+    sizes = f"{preset.hidden}, {preset.embedding}, {preset.maxout}, {preset.rank}"
+    assert told["hidden H, embedding E, maxout M, rank R"] == sizes
+    assert told["shortlist"].startswith(f"{preset.shortlist:,} ")
+    assert told["minibatch"].startswith(f"{preset.batch_size} pairs")
+    assert re.match(preset.optimizer, told["optimiser"])
+    assert re.search(rf"\brate {preset.learning_rate:g}\b", told["optimiser"])
+    assert (f"first {preset.warm_up:.0%}".replace("%", " %") in told["optimiser"]) == (preset.warm_up > 0)
+    assert ("falling to 0" in told["optimiser"]) == preset.decay
+    assert preset.objective == ("sum" if "sum" in told["gradient"] else "mean" if "mean" in told["gradient"] else None)
+    assert told["clipping"].startswith(f"norm at most {preset.clip:g} ")
+    assert told["length"].startswith(f"{preset.epochs:g} passes")
+
+
+def test_functions_named_beside_equations_exist():
+
+    package = sys.modules["phrase_rescore"]
+    text = (DOCS / "model.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:cells|checkpoint|model|scoring|softmax|vocabulary)\.\w+(?:\.\w+)?)`", text)
+    assert len(named) > 15
+    for name in named:
+        found = package
+        for part in name.split("."):
+            found = getattr(found, part)
+
+
+# ---- format.md and overview.md
+
+
+def blocks_of(page: str, kind: str) -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_messages_about_rows_are_as_documented():
+    (block,) = blocks_of("format.md", "errors")
+    lines = block.removesuffix("\n").split("\n")
+    assert len(lines) >= 20
+    for row, message in zip(lines[::2], lines[1::2], strict=True):
+        with pytest.raises(RescoreError) as caught:
+            parse_row(row.encode(), 4)
+        assert str(caught.value.at("phrase-table.gz", 2)) == message
+
+
+def test_messages_of_strip_are_as_documented():
+    (block,) = blocks_of("format.md", "errors-strip")
+    row, message = block.removesuffix("\n").split("\n")
+    with pytest.raises(InputError) as caught:
+        Stripper("phrase-table.gz", 2, None)(0, 2, row.encode())
+    assert str(caught.value) == message
+
+
+def test_names_that_train_refuses_are_as_documented(run, tmp_path):
+    messages = re.findall(r"`((\S+): is by its name [^`]+)`", (DOCS / "format.md").read_text(encoding="utf-8"))
+    assert len(messages) == 3
+    for message, name in messages:
+        path = tmp_path / name
+        path.write_bytes(b"a ||| b ||| 1\n")
+        result = run("train", path, "-m", tmp_path / "model")
+        assert (result.status, result.last_line) == (1, f"phrase-rescore: error: {tmp_path}/{message}")
+
+
+def test_names_that_annotate_does_not_write(run, inputs, trained, tmp_path):
+    text = (DOCS / "format.md").read_text(encoding="utf-8")
+    suffixes = re.findall(r"`(\.\w+)`", text.split("names that end in ")[1].split("\n\n")[0])
+    assert len(suffixes) == 5
+    for suffix in suffixes:
+        result = run("annotate", inputs / "phrase-table.gz", "-m", trained, "-o", tmp_path / f"x{suffix}")
+        assert result.status == 2, suffix
+    assert not list(tmp_path.iterdir())
+
+
+def test_values_as_documented_are_what_moses_reads():
+    text = (DOCS / "format.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^\| `([\d.e+-]+)` \| (−?[\d.]+)", text, re.MULTILINE)
+    assert len(examples) >= 9
+    for written, feature in examples:
+        row = f"a ||| b ||| {written} ||| 0-0 ||| 1 1 1 ||| |||\n".encode()
+        (value,) = ALL_READERS["LoaderStandard"](row, 1, 7).scores
+        assert value == pytest.approx(float(feature.replace("−", "-")), abs=5e-4), written
+
+
+def test_incomplete_output_and_expected_rows_are_as_documented(run, inputs, trained):
+    text = (DOCS / "format.md").read_text(encoding="utf-8")
+    table = gzip.decompress((inputs / "phrase-table.gz").read_bytes())
+    short = table[: table.rindex(b"\n", 0, -1) + 1]
+    result = run("annotate", "-", "-m", trained, "-q", "--expect-rows", "300", stdin=short)
+    error, last = (line.replace("<stdin>", "phrase-table.gz") for line in result.err.splitlines()[-2:])
+    assert result.status == 1
+    assert error in text
+    assert last == "phrase-rescore: OUTPUT IS INCOMPLETE: 299 rows"
+    assert last.replace("299", "n") in text
+
+
+def test_sidecar_is_as_documented(run, inputs, trained, tmp_path):
+    (block,) = blocks_of("format.md", "json")
+    documented = json.loads(block)
+    sidecar = json.loads((inputs / "phrase-table.rnn.gz.columns.json").read_bytes())
+    for columns in (documented["columns"], sidecar["columns"]):
+        for column in columns:
+            column["model"] = column["model"].split("|")[0]
+    assert sidecar == documented
+
+
+def test_library_example_of_the_overview_runs(inputs, trained, monkeypatch):
+    monkeypatch.chdir(inputs)
+    (example,) = blocks_of("overview.md", "python")
+    names: dict[str, object] = {}
+    exec(example, names)
+    assert names["log_p"] == pytest.approx([names["per_word"].sum()])

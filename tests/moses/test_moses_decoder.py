@@ -1,0 +1,330 @@
+"""Against the real decoder: a table is trained on, annotated, put into an ini and decoded with.
+
+``MOSES_BIN=/opt/moses/bin pytest -m moses`` runs them; MOSES_SCRIPTS names the scripts where they are not beside bin. Every
+test runs with a stand-in as well, which shows that the tests work, and nothing about Moses.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import random
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import Run
+from moses_harness import Decoded, decode, found_decoder, found_scripts, ini_text, read_nbest, run_program
+
+TINY = ["--max-steps", "30", "--hidden", "8", "--rank", "8", "--threads", "1", "--shortlist", "20", "--held-out", "0", "-q"]
+WORDS = 30  # s0 to s29; of the words they are translated to, 20 are known to the model
+ARPA = """\\data\\
+ngram 1=3
+ngram 2=1
+
+\\1-grams:
+-1\t<unk>
+-99\t<s>\t0
+-1\t</s>
+
+\\2-grams:
+-1\t<s> </s>
+
+\\end\\
+"""
+REAL = pytest.param("moses", marks=pytest.mark.moses)
+
+
+class System(NamedTuple):
+    decoder: Path
+    filter: list[object] | None  # filter-model-given-input.pl, as the beginning of a command
+    beside: Path  # where the binarizers are
+    with_lm: bool
+
+
+def executable(path: Path, script: str) -> Path:
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).parent.with_name(script)}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def needs_lm(decoder: Path, folder: Path) -> bool:
+    """Whether a decoder works only with a language model. AssertionError with what it says if it works with neither."""
+    (folder / "table").write_text("a ||| b ||| 0.5 0.5 0.5 0.5 ||| 0-0 ||| 1 1 1 ||| |||\n")
+    (folder / "table.gz").write_bytes(gzip.compress((folder / "table").read_bytes()))
+    (folder / "lm.arpa").write_text(ARPA)
+    failures = []
+    for with_lm in (False, True):
+        ini = folder / f"moses.{with_lm}.ini"
+        ini.write_text(ini_text(folder / "table.gz", 4, folder / "lm.arpa" if with_lm else None))
+        try:
+            decoded = decode(decoder, ini, b"a\n", folder / f"probe.{with_lm}")
+        except AssertionError as failure:
+            failures.append(str(failure))
+        else:
+            assert decoded.output.split() == [b"b"], f"{decoder} translates a to {decoded.output!r} by a table of a ||| b"
+            return with_lm
+    raise AssertionError(f"{decoder} decodes neither without nor with a language model:\n" + "\n\n".join(failures))
+
+
+@pytest.fixture(scope="module", params=[REAL, "stand-in"])
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
+    folder = tmp_path_factory.mktemp("system")
+    if request.param == "stand-in":
+        decoder = executable(folder / "moses", "stand_in_decoder.py")
+        script: list[object] | None = [executable(folder / "filter", "stand_in_filter.py")]
+    else:
+        if "MOSES_BIN" not in os.environ:
+            pytest.skip("needs a Moses decoder, named by MOSES_BIN")
+        decoder = found_decoder(os.environ["MOSES_BIN"])
+        scripts = found_scripts(decoder, os.environ.get("MOSES_SCRIPTS"))
+        script = ["perl", scripts / "training/filter-model-given-input.pl"] if scripts else None
+    return System(decoder, script, decoder.parent, needs_lm(decoder, folder))
+
+
+# ---- a small world: a word has three translations, two words together have two
+
+
+def table_rows() -> list[str]:
+    rng = random.Random(7)
+    rows = [(f"s{i}", f"{side}{i}", "0-0") for i in range(WORDS) for side in ("t", "u", f"v{i % 3} w")]
+    rows += [(f"s{i} s{i + 1}", f"{side}{i + 1} t{i}", "0-1 1-0") for i in range(WORDS - 1) for side in "tu"]
+    return sorted(
+        f"{src} ||| {tgt} ||| {' '.join(f'{rng.uniform(0.01, 0.99):.6g}' for _ in range(4))} ||| {points} ||| 3 2 1 ||| |||\n"
+        for src, tgt, points in rows
+    )
+
+
+def sentences() -> bytes:
+    rng = random.Random(8)
+    starts = [rng.randrange(WORDS - 4) for _ in range(12)]
+    lines = [" ".join(f"s{start + i}" for i in range(rng.randint(2, 4))) for start in starts]
+    return "".join(f"{line}\n" for line in lines + [f"s{i}" for i in range(WORDS)]).encode()
+
+
+class World(NamedTuple):
+    folder: Path
+    ini: Path  # of the baseline
+    table: Path
+    annotated: Path  # by the forward model
+    both: Path  # and the inverse one
+
+
+@pytest.fixture(scope="module")
+def world(system: System, run: Run, tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world")
+    table, annotated, both = (folder / name for name in ("phrase-table.gz", "phrase-table.rnn.gz", "phrase-table.both.gz"))
+    table.write_bytes(gzip.compress("".join(table_rows()).encode()))
+    (folder / "lm.arpa").write_text(ARPA)
+    ini = folder / "moses.ini"
+    ini.write_text(ini_text(table, 4, folder / "lm.arpa" if system.with_lm else None))
+    ok(run, "train", table, "-m", folder / "forward", *TINY)
+    ok(run, "train", table, "-m", folder / "inverse", "--inverse", *TINY)
+    ok(run, "annotate", table, "-m", folder / "forward", "-o", annotated, "-q")
+    ok(run, "annotate", table, "-m", folder / "forward", "-m", folder / "inverse", "-o", both, "-q")
+    return World(folder, ini, table, annotated, both)
+
+
+def ok(run: Run, *args: object, stdin: bytes = b"") -> bytes:
+    done = run(*args, stdin=stdin)
+    assert done.status == 0, f"phrase-rescore {' '.join(map(str, args))}\n{done.err}"
+    return done.out
+
+
+@pytest.fixture
+def patched(run: Run, world: World, tmp_path: Path) -> Callable[..., Path]:
+    """The ini of the baseline, or another, for another table."""
+
+    def make(table: Path, weights: str, ini: Path = world.ini) -> Path:
+        out = tmp_path / f"{table.name}.{weights}.ini"
+        ok(run, "moses-ini", ini, "--table", table, "--weights", weights, "-o", out, "-q")
+        return out
+
+    return make
+
+
+def check_features(run: Run, decoded: Decoded, models: list[Path], tolerance: float = 1e-4) -> None:
+    """The last features of every entry are, model by model, the sums of log p and of unknown words of its phrase pairs."""
+    source = [line.split() for line in sentences().splitlines()]
+    pairs = [candidate.pairs(source[candidate.sentence]) for candidate in decoded.nbest]
+    lines = b"".join(line for some in pairs for line in some)
+    scores = [
+        [tuple(map(float, row.split(b"\t"))) for row in ok(run, "score", "-m", m, stdin=lines).splitlines()] for m in models
+    ]
+    seen, at = set(), 0
+    for candidate, some in zip(decoded.nbest, pairs, strict=True):
+        found = candidate.features[b"TranslationModel0"]
+        assert len(found) == 4 + 2 * len(models), f"{candidate}: {found}"
+        for i, of_model in enumerate(scores):
+            log_p, unknown = map(sum, zip(*of_model[at : at + len(some)], strict=True))
+            expected, got = (log_p, unknown), found[4 + 2 * i : 6 + 2 * i]
+            assert got == pytest.approx(expected, rel=tolerance, abs=tolerance), f"model {models[i]}, {some}\n{candidate}"
+            seen.add((i, len(some), unknown > 0))
+        at += len(some)
+    # of every model: lists with one and with several phrases, with and without unknown words
+    assert {(i, n > 1, unknown) for i, n, unknown in seen} == {
+        (i, several, unknown) for i in range(len(models)) for several in (False, True) for unknown in (False, True)
+    }
+
+
+def test_features_in_n_best_lists_are_what_score_says(
+    run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path
+) -> None:
+    decoded = decode(system.decoder, patched(world.annotated, "small"), sentences(), tmp_path / "run")
+    assert len(decoded.nbest) > 100
+    check_features(run, decoded, [world.folder / "forward"])
+
+
+def test_both_directions(run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path) -> None:
+    decoded = decode(system.decoder, patched(world.both, "small"), sentences(), tmp_path / "run")
+    check_features(run, decoded, [world.folder / "forward", world.folder / "inverse"])
+
+
+def first_features(decoded: Decoded) -> list[tuple[int, tuple[bytes, ...], tuple[float, ...], float]]:
+    return sorted((c.sentence, c.target, c.features[b"TranslationModel0"][:4], c.total) for c in decoded.nbest)
+
+
+@pytest.mark.parametrize("table", ["annotated", "both"])
+def test_weights_of_zero_are_the_baseline(
+    system: System, world: World, patched: Callable[..., Path], tmp_path: Path, table: str
+) -> None:
+    baseline = decode(system.decoder, world.ini, sentences(), tmp_path / "baseline")
+    zero = decode(system.decoder, patched(getattr(world, table), "zero"), sentences(), tmp_path / "zero")
+    assert zero.output == baseline.output
+    assert first_features(zero) == first_features(baseline)
+
+
+@pytest.mark.parametrize("weights", ["zero", "3,-3", "-2,2"])
+def test_the_best_translation_of_a_word_is_as_the_weights_say(
+    system: System, world: World, patched: Callable[..., Path], tmp_path: Path, weights: str
+) -> None:
+    """One word is one phrase: its translation is the row whose weighted logarithms are the most, less the word penalty."""
+    new = [0.0, 0.0] if weights == "zero" else [float(w) for w in weights.split(",")]
+    best: dict[bytes, tuple[float, bytes]] = {}
+    for row in gzip.decompress(world.annotated.read_bytes()).splitlines():
+        src, tgt, scores = (field.strip() for field in row.split(b"|||")[:3])
+        logs = [math.log(float(score)) for score in scores.split()]
+        total = sum(w * v for w, v in zip([0.1, 0.1, 0.5, 0.1, *new], logs, strict=True)) + 0.1 * len(tgt.split())
+        best[src] = max(best.get(src, (-math.inf, b"")), (total, tgt))
+    words = [f"s{i}".encode() for i in range(WORDS)]
+    decoded = decode(system.decoder, patched(world.annotated, weights), b"".join(w + b"\n" for w in words), tmp_path / "run")
+    if not system.with_lm:  # which would add its own
+        assert [line.strip() for line in decoded.output.splitlines()] == [best[word][1] for word in words]
+    if weights != "zero":
+        baseline = decode(system.decoder, world.ini, b"".join(w + b"\n" for w in words), tmp_path / "baseline")
+        assert decoded.output != baseline.output, "the new columns weigh nothing"
+
+
+def filtered(system: System, ini: Path, folder: Path) -> Path:
+    """The ini of filter-model-given-input.pl."""
+    if system.filter is None:
+        pytest.skip("needs Moses' scripts, beside bin or named by MOSES_SCRIPTS")
+    (folder / "to-filter").write_bytes(sentences())
+    run_program([*system.filter, folder / "filtered", ini, folder / "to-filter"], folder)
+    return folder / "filtered" / "moses.ini"
+
+
+def test_annotated_and_then_filtered(
+    run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path
+) -> None:
+    ini = patched(world.annotated, "small")
+    whole = decode(system.decoder, ini, sentences(), tmp_path / "whole")
+    part = decode(system.decoder, filtered(system, ini, tmp_path), sentences(), tmp_path / "part")
+    assert part.output == whole.output
+    check_features(run, part, [world.folder / "forward"])
+
+
+def test_filtered_and_then_annotated(
+    run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path
+) -> None:
+    ini = filtered(system, world.ini, tmp_path)
+    (path,) = re.findall(r"TranslationModel0 .*path=(\S+)", ini.read_text())
+    ok(run, "annotate", path, "-m", world.folder / "forward", "-o", tmp_path / "part.gz", "-q")
+    baseline = decode(system.decoder, world.ini, sentences(), tmp_path / "baseline")
+    zero = decode(system.decoder, patched(tmp_path / "part.gz", "zero", ini), sentences(), tmp_path / "zero")
+    assert zero.output == baseline.output
+    check_features(run, zero, [world.folder / "forward"])
+
+
+@pytest.mark.parametrize("system", [REAL], indirect=True)
+def test_a_compact_table(run: Run, system: System, world: World, tmp_path: Path) -> None:
+    make = system.beside / "processPhraseTableMin"
+    if not make.exists():
+        pytest.skip(f"needs processPhraseTableMin beside {system.decoder}")
+    run_program(
+        [make, "-in", world.annotated, "-out", tmp_path / "table", "-nscores", 6, "-rankscore", 2, "-threads", 1], tmp_path
+    )
+    ini, out = tmp_path / "compact.ini", tmp_path / "compact.rnn.ini"
+    ini.write_text(world.ini.read_text().replace("PhraseDictionaryMemory ", "PhraseDictionaryCompact "))
+    ok(run, "moses-ini", ini, "--table", world.annotated, "--path", tmp_path / "table", "-o", out, "-q")
+    check_features(run, decode(system.decoder, out, sentences(), tmp_path / "run"), [world.folder / "forward"])
+
+
+# ---- the harness
+
+
+LINE = b"3 ||| ta tb tc td  ||| Distortion0= -2 TranslationModel0= -1 -2 -0.5 -100 TM_x= 1 ||| -6.5 ||| 1-2=0-2 0=3\n"
+
+
+def test_n_best_lists_are_read() -> None:
+    (candidate,) = read_nbest(LINE)
+    assert (candidate.sentence, candidate.target, candidate.total) == (3, (b"ta", b"tb", b"tc", b"td"), -6.5)
+    assert candidate.features == {b"Distortion0": (-2,), b"TranslationModel0": (-1, -2, -0.5, -100), b"TM_x": (1,)}
+    assert candidate.pairs([b"a", b"b", b"c"]) == [b"b c\tta tb tc\n", b"a\ttd\n"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (LINE.replace(b" ||| 1-2=0-2 0=3", b""), "no segmentation in "),
+        (LINE.replace(b"1-2=0-2 0=3", b"0-0 1-1"), "no segmentation in "),
+        (LINE.replace(b"1-2=0-2 0=3", b""), "no segmentation in "),
+        (LINE.replace(b"Distortion0= ", b""), "a value before any name in "),
+    ],
+)
+def test_other_n_best_lists_are_shown(line: bytes, told: str) -> None:
+    with pytest.raises(AssertionError, match=told) as failure:
+        read_nbest(line)
+    assert repr(line[:-1]) in str(failure.value)
+
+
+def test_programs_are_found(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    decoder = executable(tmp_path / "bin" / "moses", "stand_in_decoder.py")
+    assert {found_decoder(str(place)) for place in (decoder, decoder.parent, tmp_path)} == {decoder}
+    assert found_scripts(decoder, None) is None
+    (tmp_path / "scripts" / "training").mkdir(parents=True)
+    (tmp_path / "scripts" / "training" / "filter-model-given-input.pl").touch()
+    assert found_scripts(decoder, None) == found_scripts(decoder, str(tmp_path / "scripts")) == tmp_path / "scripts"
+    assert found_scripts(decoder, str(tmp_path)) is None
+    decoder.chmod(0o644)
+    with pytest.raises(FileNotFoundError, match=r"^MOSES_BIN=.*: no program at .*/bin, .*/bin/moses, .*/bin/bin/moses$"):
+        found_decoder(str(tmp_path / "bin"))
+
+
+def test_a_program_that_fails_is_shown(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError) as failure:
+        run_program(["sh", "-c", "echo out; echo err >&2; exit 7"], tmp_path)
+    told = str(failure.value)
+    assert told.startswith("exit status 7 of: sh -c echo out; echo err >&2; exit 7\n")
+    assert told.endswith("---- stdout\nout\n\n---- stderr\nerr\n")
+
+
+def test_a_decoder_that_needs_a_language_model(tmp_path: Path) -> None:
+    decoder = tmp_path / "moses"
+    script = Path(__file__).parent.with_name("stand_in_decoder.py")
+    decoder.write_text(f'#!/bin/sh\ngrep -q KENLM "$2" || exit 3\nexec "{sys.executable}" "{script}" "$@"\n')
+    decoder.chmod(0o755)
+    assert needs_lm(decoder, tmp_path)
+
+
+def test_a_decoder_that_never_works_is_shown(tmp_path: Path) -> None:
+    decoder = tmp_path / "moses"
+    decoder.write_text("#!/bin/sh\necho not today >&2\nexit 3\n")
+    decoder.chmod(0o755)
+    with pytest.raises(AssertionError, match=r"(?s)decodes neither.*moses\.False\.ini.*not today.*moses\.True\.ini.*not today"):
+        needs_lm(decoder, tmp_path)

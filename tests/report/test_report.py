@@ -1,0 +1,417 @@
+import importlib.util
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import SOURCE_WORDS, TARGET_WORDS
+from small_models import small_checkpoint
+
+from phrase_rescore.models.checkpoint import load
+from phrase_rescore.report.findings import diverse, spearman
+from phrase_rescore.report.page import readable, script_json, text
+from phrase_rescore.report.projection import LEVELS, label_levels, project
+from phrase_rescore.report.rows import find_columns, read_sources, sample_sources
+from phrase_rescore.report.statistics import Largest, TableStatistics
+
+for library in ("altair", "vl_convert"):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"needs {library}", allow_module_level=True)
+
+HOSTILE = b"<script>window.hacked=1</script>"
+IMAGE = b"<img src=x onerror=window.hacked=1> <!-- \xe2\x80\xa8"
+
+
+def table_rows(sources=160, seed=3):
+    """Rows in order, with counts that agree: several targets a source, some sources long, two hostile phrases."""
+    rng = np.random.default_rng(seed)
+    words, others = [word for word in SOURCE_WORDS if word.isalpha() and len(word) > 1], TARGET_WORDS
+    chosen = {b" ".join(rng.choice(words, rng.integers(1, 6))) for _ in range(sources)} | {HOSTILE, IMAGE}
+    rows = []
+    for src in sorted(chosen, key=lambda src: src + b" |||"):
+        tgt = {b" ".join(rng.choice(others, rng.integers(1, 5))) for _ in range(rng.integers(1, 6))}
+        tgt |= {HOSTILE} if src == HOSTILE else set()
+        joint = [int(rng.choice([1, 1, 2, 12, 300])) for _ in tgt]
+        total = sum(joint)
+        for phrase, n in zip(sorted(tgt), joint, strict=True):
+            scores = b"0.5 0.25 %.6g 0.125" % (n / total)
+            rows.append(b"%b ||| %b ||| %b ||| 0-0 ||| %d %d %d ||| |||" % (src, phrase, scores, n + 1, total, n))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "plain"
+    path.write_bytes(b"\n".join(table_rows()) + b"\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(make_model):
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def annotated(plain, model, run, tmp_path_factory):
+    path = tmp_path_factory.mktemp("annotated") / "annotated"
+    assert run("annotate", plain, "-m", model, "-o", path).status == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(annotated, model, run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    result = run("report", annotated, "-m", model, "-o", folder / "report.html", "--figures", folder / "figures")
+    assert (result.status, result.out) == (0, b""), result.err
+    return folder, result
+
+
+def test_a_page_that_asks_nobody_for_anything(made, annotated):
+    folder, result = made
+    page = (folder / "report.html").read_text("utf-8")
+    assert result.last_line.startswith(
+        f"phrase-rescore: {folder / 'report.html'}: {len(annotated.read_bytes().splitlines())} rows, "
+    )
+    assert len(page) < 3_000_000
+    outside = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    assert not re.findall(r"(?:src|href)\s*=\s*['\"](?!#|data:)", outside)
+    assert "@import" not in page
+    assert len(re.findall(r"<script>", page)) == 1  # one bundle
+    assert "connect-src" not in page  # nothing is let through beyond default-src 'none'
+    assert "default-src 'none'" in page
+
+
+def test_every_part_is_there(made):
+    page = (made[0] / "report.html").read_text("utf-8")
+    for title in ("Model against table", "By frequency", "By length", "What each likes best", "Where they disagree most",
+                  "Maps of words and phrases", "Unknown words", "Training", "How this page was made"):  # fmt: skip
+        assert f">{title}</h2>" in page
+    assert "phrase-rescore report " in page
+    assert "Spearman" in page
+
+
+def test_charts_hold_their_data_and_escape_it(made):
+    page = (made[0] / "report.html").read_text("utf-8")
+    found = dict(re.findall(r'<script type="application/json" data-chart="([a-z-]+)">(.*?)</script>', page, re.S))
+    assert {"scatter", "frequency", "calibration", "length-bias", "source-words", "target-words", "phrases"} <= set(found)
+    specs = {name: json.loads(data) for name, data in found.items()}
+    points = specs["scatter"]["datasets"]["points"]
+    assert HOSTILE.decode() in {point["given"] for point in points}
+    assert sum(point["weight"] for point in points) == pytest.approx(len(table_rows()), rel=1e-3)
+    assert not any(c in data for data in found.values() for c in "<>&\u2028")
+    assert HOSTILE.decode() not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
+
+
+def test_pictures(made):
+    names = {path.name for path in (made[0] / "figures").iterdir()}
+    assert {"scatter.png", "scatter.svg", "source-words.png", "phrases.svg", "length-bias.png"} <= names
+    assert (made[0] / "figures" / "scatter.png").read_bytes().startswith(b"\x89PNG")
+    assert "log φ(target | source) of the table, nats" in (made[0] / "figures" / "scatter.svg").read_text("utf-8")
+
+
+def test_the_same_page_twice(made, annotated, model, run):
+    again = made[0] / "again.html"
+    assert run("report", annotated, "-m", model, "-o", again, "-q").status == 0
+    first = (made[0] / "report.html").read_text("utf-8")
+    commands = re.compile(r"<dt>command</dt><dd>.*?</dd>")
+    assert commands.sub("", again.read_text("utf-8")) == commands.sub("", first)
+
+
+def test_a_table_that_is_not_annotated_is_scored_on_a_sample(plain, model, run, tmp_path):
+    result = run("report", plain, "-m", model, "-o", tmp_path / "r.html", "--sample", 100)
+    assert result.status == 0, result.err
+    said = re.search(r"warning: The table has no score of a model: a sample was, (\d+) of its (\d+) rows", result.err)
+    assert 80 < int(said[1]) <= 100
+    assert int(said[2]) == len(table_rows())
+    assert "The table has no score of a model: a sample was" in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_scores_of_another_model_are_told(annotated, make_model, run, tmp_path):
+    result = run("report", annotated, "-m", make_model(logits={b"das": 2.0}), "-o", tmp_path / "r.html")
+    assert result.status == 0
+    assert "warning: The table’s scores are of another model (rnn-encoder-decoder|" in result.err
+
+
+def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
+    table = tmp_path / "small"
+    table.write_bytes(b"\n".join(table_rows(30)) + b"\n")
+    options = ["--max-steps", 2, "--hidden", 5, "--held-out", 2, "-q"]
+    assert run("train", table, "--inverse", "-m", tmp_path / "inverse", *options).status == 0
+    result = run("report", table, "-m", tmp_path / "inverse", "-o", tmp_path / "r.html")
+    assert result.status == 0, result.err
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "Not shown of an inverse model." in page
+    assert "p(source | target) of the model" in page
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [("altair", "altair"), ("vl_convert", "vl-convert")]
+)  # fmt: skip
+def test_a_missing_library_is_named(annotated, model, run, tmp_path, monkeypatch, library, name):
+    monkeypatch.setitem(__import__("sys").modules, library, None)
+    result = run("report", annotated, "-m", model, "-o", tmp_path / "r.html")
+    assert result.status == 2
+    assert result.last_line == (
+        f"phrase-rescore: error: report needs {name}; install it with: pip install 'phrase-rescore[report]'"
+    )
+    assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--phi-column", 9], "error: --phi-column 9: {table} has 6 score columns"),
+        (["-o", "/nowhere/r.html"], "error: cannot write /nowhere/r.html: No such file or directory; make its directory first, "
+         "or name another"),
+    ],
+)  # fmt: skip
+def test_wrong_usage(annotated, model, run, options, message):
+    result = run("report", annotated, "-m", model, *options)
+    assert (result.status, result.last_line) == (2, "phrase-rescore: " + message.format(table=annotated))
+
+
+def test_bad_rows_and_standard_input(model, run, tmp_path):
+    (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\ndas ||| the ||| 1 1\n")
+    result = run("report", tmp_path / "bad", "-m", model, "-o", tmp_path / "r.html")
+    said = "2 scores where the first row has 4; Moses needs the same number on every row"
+    assert result.last_line == f"phrase-rescore: error: {tmp_path / 'bad'}:2: {said}"
+    assert run("report", "-", "-m", model).last_line.endswith("report reads its table more than once; name a file")
+
+
+def gathered(path, checkpoint, columns, block_rows):
+    statistics = TableStatistics(checkpoint, grouped=True)
+    for rows in read_sources(str(path), columns, block_rows=block_rows):
+        statistics.add(rows)
+    return statistics
+
+
+def test_blocks_do_not_matter(annotated, model):
+    checkpoint = load(model)
+    columns = find_columns(str(annotated), checkpoint, None)
+    assert (columns.n_scores, columns.phi, columns.log_p, columns.signature) == (6, 3, 5, checkpoint.signature)
+    one, many = (gathered(annotated, checkpoint, columns, n) for n in (10_000, 7))
+    sources = {row.split(b" |||")[0] for row in table_rows()}
+    assert (one.rows, one.sources) == (many.rows, many.sources) == (len(table_rows()), len(sources))
+    assert (one.density == many.density).all()
+    np.testing.assert_allclose(one.by_lengths, many.by_lengths)
+    np.testing.assert_allclose(one.best, many.best)
+    np.testing.assert_allclose(one.shares, many.shares, atol=1e-9)
+    assert [largest.ranked() for largest in one.points] == [largest.ranked() for largest in many.points]
+    assert [item.row for item in one.model_more.ranked()] == [item.row for item in many.model_more.ranked()]
+    assert [source.src for source in one.rare.ranked()] == [source.src for source in many.rare.ranked()]
+    assert one.coverage[1].unknown_words == many.coverage[1].unknown_words
+
+
+def test_figures_are_those_of_the_rows(annotated, model):
+    checkpoint = load(model)
+    found = gathered(annotated, checkpoint, find_columns(str(annotated), checkpoint, None), 50)
+    rows = [row.split(b" ||| ") for row in annotated.read_bytes().splitlines()]
+    phi = np.array([float(row[2].split()[2]) for row in rows])
+    p = np.array([float(row[2].split()[4]) for row in rows])
+    src, joint = [row[0] for row in rows], np.array([int(row[4].split()[2]) for row in rows])
+    assert found.by_joint[0, 0] == (joint == 1).sum()
+    assert found.by_joint[:, 1].sum() == pytest.approx(np.log(phi).sum())
+    assert found.by_joint[:, 2].sum() == pytest.approx(np.log(p).sum(), rel=1e-5)
+    same = several = 0
+    for source in set(src):
+        own = np.array([s == source for s in src])
+        if own.sum() > 1:
+            several += 1
+            same += phi[own][p[own].argmax()] == phi[own].max()
+    assert found.best[:, :2].sum(axis=0).tolist() == [several, same]
+    unknown = sum(word not in TARGET_WORDS for row in rows for word in row[1].split(b" "))
+    assert found.coverage[1].unknown == unknown > 0
+
+
+def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
+    checkpoint = load(model)
+    both = []
+    for scale in ("exp", "log"):
+        out = str(tmp_path / scale)
+        run("annotate", plain, "-m", model, "-o", out, "--scale", scale)
+        both.append(find_columns(out, checkpoint, None))
+        os.unlink(f"{out}.columns.json")
+        by_looks = find_columns(out, checkpoint, None)
+        assert (by_looks.log_p, by_looks.log_scale, by_looks.signature) == (5, scale == "log", "")
+    assert [columns.log_scale for columns in both] == [False, True]
+    rows = [next(iter(read_sources(str(tmp_path / s), c))) for s, c in zip(("exp", "log"), both, strict=True)]
+    np.testing.assert_allclose(rows[0].log_p, rows[1].log_p, rtol=1e-5)
+
+
+def test_a_sample_has_whole_sources(plain, model):
+    columns = find_columns(str(plain), load(model), None)
+    assert columns.log_p is None
+    parts = [list(read_sources(str(plain), columns, block_rows=n)) for n in (5, 1000)]
+    (some, rows, sources), (again, *_) = (sample_sources(part, 60) for part in parts)
+    assert some.src == again.src
+    assert (rows, sources) == (len(table_rows()), len({src for part in parts[0] for src in part.src}))
+    everything = [src for part in parts[0] for src in part.src]
+    assert 0 < len(some) <= 60
+    assert [src for src in everything if src in set(some.src)] == some.src
+
+
+def test_spearman():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 9, 400), rng.integers(0, 7, 400)
+    y = np.minimum(y + x // 3, 6)
+    counts = np.zeros((9, 7), np.int32)
+    np.add.at(counts, (x, y), 1)
+
+    def ranks(values):
+        _, which, n = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(n) - (n + 1) / 2)[which]
+
+    assert spearman(counts) == pytest.approx(np.corrcoef(ranks(x), ranks(y))[0, 1])
+    assert np.isnan(spearman(np.array([[5]], np.int32)))
+
+
+def test_the_largest_are_kept():
+    largest = Largest(3)
+    for start in (0, 4):
+        keys = np.array([5.0, 1.0, -np.inf, 5.0])
+        largest.offer(keys, np.arange(start, start + 4, dtype=np.uint64), lambda i, start=start: start + i)
+    assert largest.ranked() == [0, 3, 4]
+
+
+def test_phrases_that_say_the_same_stand_once():
+    assert diverse([b"a b c d", b"a b c e", b"x y z a"], lambda item: item, 5) == [b"a b c d", b"x y z a"]
+
+
+def test_labels_do_not_touch():
+    rng = np.random.default_rng(1)
+    places, labels = rng.random((150, 2)) * 400, ["word" * int(n) for n in rng.integers(1, 4, 150)]
+    levels = label_levels(places, labels)
+    assert 0 in levels
+    for level in range(LEVELS):
+        shown = np.flatnonzero(levels <= level)
+        scaled = places[shown] * 2**level
+        width = np.array([6.0 * len(labels[i]) for i in shown])
+        for i in range(len(shown)):
+            beside = np.abs(scaled[:, 1] - scaled[i, 1]) < 12
+            overlap = beside & (scaled[:, 0] < scaled[i, 0] + width[i]) & (scaled[i, 0] < scaled[:, 0] + width)
+            assert overlap.sum() == 1
+
+
+def test_maps_bring_like_vectors_together():
+    rng = np.random.default_rng(2)
+    centres = rng.normal(size=(2, 12)) * 4
+    for n in (5, 20):  # PCA, and what is installed
+        vectors = np.concatenate([centre + rng.normal(size=(n, 12)) * 0.2 for centre in centres])
+        places = project(vectors)
+        assert places.shape == (2 * n, 2)
+        middles = places[:n].mean(axis=0), places[n:].mean(axis=0)
+        assert np.linalg.norm(middles[0] - middles[1]) > 2 * np.linalg.norm(places[:n] - middles[0], axis=1).mean()
+        assert (places == project(vectors)).all()
+
+
+def test_text_is_text():
+    assert text(b"&lt;b&gt; &apos;") == "&lt;b&gt; &#x27;"
+    assert readable(b"a\xff\xe2\x80\xae") == "a\\xff\\u202e"
+    dumped = script_json({"a": "</script><!--\u2028"})
+    assert "<" not in dumped
+    assert json.loads(dumped) == {"a": "</script><!--\u2028"}
+
+
+def test_statistics_of_no_rows():
+    assert TableStatistics(small_checkpoint(), grouped=True).rows == 0
+
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+# Where the middle of the first point of a chart is that a test picks, in pixels of the window
+POINT = """([name, key, value]) => {
+  const view = document.getElementById(name).view;
+  const walk = (item, x, y) => {
+    if (item.marktype === "symbol")
+      for (const one of item.items) if (one.datum && one.datum[key] === value) return [x + one.x, y + one.y];
+    for (const inner of item.items || []) {
+      const found = walk(inner, x + (item.marktype ? 0 : item.x || 0), y + (item.marktype ? 0 : item.y || 0));
+      if (found) return found;
+    }
+  };
+  const canvas = document.querySelector("#" + name + " canvas").getBoundingClientRect();
+  const [x, y] = walk(view.scenegraph().root, view.origin()[0] + view.padding().left, view.origin()[1] + view.padding().top);
+  return [canvas.x + x, canvas.y + y];
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: name one with CHROMIUM=")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def svg(page, name):
+    return page.evaluate("name => document.getElementById(name).view.toSVG()", name)
+
+
+def points(page):
+    return int(re.search(r">([\d,]+) points<", svg(page, "scatter"))[1].replace(",", ""))
+
+
+def test_in_a_browser(made, browser):
+    problems = []
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+
+    def ask(route):
+        if route.request.url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+        else:
+            problems.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", ask)
+    page.goto((made[0] / "report.html").as_uri())
+    page.wait_for_function("[...document.querySelectorAll('.chart')].every(chart => chart.view)", timeout=60_000)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+    # Hovering shows the pair, and a hostile one as text
+    hostile = HOSTILE.decode()
+    page.locator("#scatter").scroll_into_view_if_needed()
+    page.mouse.move(*page.evaluate(POINT, ["scatter", "given", hostile]))
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for(timeout=10_000)
+    assert "joint count" in tooltip.inner_text()
+    assert hostile in tooltip.inner_text()
+    assert tooltip.locator("script, img").count() == 0
+
+    # Filters leave fewer points
+    everything = points(page)
+    page.locator("#scatter select").first.select_option(index=3)
+    page.wait_for_timeout(200)
+    frequent = points(page)
+    assert 0 < frequent < everything
+    page.locator("#scatter input[type=range]").first.fill("4")
+    page.wait_for_timeout(200)
+    assert points(page) < frequent
+
+    # The search marks what it finds
+    marked = 'fill="#D55E00"'
+    before = svg(page, "source-words").count(marked)
+    page.locator("#source-words input").fill("HOUSE")
+    page.wait_for_timeout(200)
+    assert before == 0
+    assert svg(page, "source-words").count(marked) >= 2  # the point, and its name in the list
+
+    # A bare wheel scrolls the page; with Ctrl it zooms, and the page stays
+    page.locator("#source-words canvas").hover()
+    width = "document.getElementById('source-words').view.signal('zoom').x?.map(Number).reduce((a, b) => b - a)"
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
+    page.wait_for_function(f"{width} < 1040", timeout=10_000)
+
+    assert page.evaluate("window.hacked") is None
+    assert problems == []
+    page.close()

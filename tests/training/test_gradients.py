@@ -1,0 +1,197 @@
+"""Gradients of training against the plain objective in float64, however the work is cut; orders without memory."""
+
+import gc
+import itertools
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_models import encoded, random_pairs, small_checkpoint
+
+from phrase_rescore.data.permutation import Permutation
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.errors import OptionError
+from phrase_rescore.models import gathered
+from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
+from phrase_rescore.models.gathered import gathered_gradients, gathering
+from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.presets import PRESETS
+
+
+def small_model(dtype: torch.dtype = torch.float64) -> RNNEncoderDecoder:
+    return small_checkpoint().model.to(dtype).requires_grad_(True)
+
+
+def plain_loss(model: RNNEncoderDecoder, src: list[int], tgt: list[int]) -> torch.Tensor:
+    """-log p of one pair by the cells' own steps, one word at a time; EOS is 0."""
+    encoder, decoder = model.encoder, model.decoder
+    h = torch.zeros(1, model.config.hidden, dtype=torch.float64)
+    cell, H = encoder.cell, model.config.hidden
+    for word in [*src, 0]:
+        a = encoder.embedding[[word]] @ cell.W.T + cell.b
+        gates = torch.sigmoid(a[:, : 2 * H] + h @ cell.U_gates.T)
+        z, r = gates[:, :H], gates[:, H:]
+        h = z * h + (1 - z) * torch.tanh(a[:, 2 * H :] + (r * h) @ cell.U.T)
+    c = torch.tanh(h @ encoder.V.T + encoder.b_V)
+    dec = decoder.cell
+    h = torch.tanh(c @ dec.V.T + dec.b_V)
+    e, total = torch.zeros(1, model.config.embedding, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for word in [*tgt, 0]:
+        a, u = e @ dec.W.T + dec.b, h @ dec.U.T + c @ dec.C.T
+        gates = torch.sigmoid(a[:, : 2 * H] + u[:, : 2 * H])
+        z, r = gates[:, :H], gates[:, H:]
+        h = z * h + (1 - z) * torch.tanh(a[:, 2 * H :] + r * u[:, 2 * H :])
+        deep = h @ decoder.O_h.T + e @ decoder.O_y.T + c @ decoder.O_c.T + decoder.b_O
+        s = torch.maximum(deep[:, 0::2], deep[:, 1::2])
+        logits = s @ decoder.G_r.T @ decoder.G_l.T + decoder.b_G
+        total = total - torch.log_softmax(logits, 1)[0, word]
+        e = decoder.embedding[[word]]
+    return total
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_gradient_is_the_plain_objective_s(threads):
+    """Packed, gathered, in as many parts as there are threads: the gradient of the mean loss, in float64."""
+    model, pairs = small_model(), random_pairs(23)
+    expected_loss = sum(plain_loss(model, *pair) for pair in pairs)
+    expected = torch.autograd.grad(expected_loss / 23, list(model.parameters()))
+    task = PhrasePairTask(model, encoded(pairs), encoded([]), 23, seed=0)
+    gradients = Gradients(model, task.loss, threads)
+    value = gradients(task.parts(encoded(pairs), gradients.parts), 23)
+    gradients.close()
+    assert value == pytest.approx(expected_loss.item(), rel=1e-12)
+    for (name, parameter), gradient in zip(model.named_parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12, msg=name)
+
+
+def test_products_gather_only_while_a_loss_is_made():
+    model = small_model(torch.float32)
+    src, tgt = packed(encoded(random_pairs(5)))
+    assert not gathering()
+    loss = model(src, tgt)
+    assert not gathering()
+    loss.backward()
+    at_once = model.decoder.cell.U.grad.clone()
+    with gathered_gradients():
+        assert gathering()
+    model.zero_grad()
+    g, targets = model.decoder(model.encoder(src), tgt)  # autograd adds up step by step
+    (-torch.log_softmax(g @ model.decoder.G_l.T + model.decoder.b_G, 1)[torch.arange(len(g)), targets].sum()).backward()
+    torch.testing.assert_close(at_once, model.decoder.cell.U.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_of_a_step_stays_in_memory(monkeypatch):
+    """What a matrix gathered leads back to itself through the graph of the step; Python's collector cannot see that circle."""
+    alive: weakref.WeakSet[gathered._Gather] = weakref.WeakSet()
+
+    class Watched(gathered._Gather):
+        def __init__(self, M, dtype) -> None:
+            super().__init__(M, dtype)
+            alive.add(self)
+
+    monkeypatch.setattr(gathered, "_Gather", Watched)
+    task = PhrasePairTask(small_model(), encoded(random_pairs(40)), encoded([]), 20, seed=0)
+    for threads in (1, 2):
+        gradients = Gradients(task.module, task.loss, threads)
+        for batch, _ in zip(task.batches(0), range(3), strict=False):
+            gradients(task.parts(batch, gradients.parts), 20)
+        gradients.close()
+    gc.collect()
+    assert not alive
+
+
+def test_parts_of_a_batch_are_alike_and_lose_nothing():
+    pairs = encoded(random_pairs(50))
+    task = PhrasePairTask(small_model(), pairs, encoded([]), 50, seed=0)
+    parts = task.parts(pairs, 3)
+    assert sorted(len(part) for part in parts) == [16, 17, 17]
+    words = [len(part.tgt.ids) for part in parts]
+    assert max(words) - min(words) <= 10
+    assert sorted(np.concatenate([part.tgt.ids for part in parts]).tolist()) == sorted(pairs.tgt.ids.tolist())
+    empty = task.parts(pairs.take(np.arange(1)), 2)[1]
+    assert task.loss(task.module, empty).item() == 0.0
+
+
+def test_equal_sources_of_a_part_are_encoded_once():
+    pairs = random_pairs(40, top=3, longest=3)
+    src, tgt = packed(encoded(pairs))
+    assert src.counts[0] == len({tuple(source) for source, _ in pairs}) < 40 == tgt.counts[0]
+    model = small_model()
+    alone = torch.cat([model.encoder(packed(encoded([pair]))[0]) for pair in pairs])
+    torch.testing.assert_close(model.encoder(src), alone, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_in_bf16_are_those_of_float32_nearly():
+    """Large products alone lose digits: 8 bits are 0.4 % of each number."""
+    grads = []
+    for dtype in (None, torch.bfloat16):
+        model = small_model(torch.float32)
+        model.loss_dtype = dtype
+        task = PhrasePairTask(model, encoded(random_pairs(200)), encoded([]), 200, seed=0)
+        Gradients(model, task.loss, 1)([encoded(random_pairs(200))], 200)
+        assert all(p.grad.dtype == torch.float32 for p in model.parameters())
+        grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        with torch.no_grad():  # what is measured is measured in float32
+            measured = [m(*packed(encoded(random_pairs(9)))).item() for m in (model, small_model(torch.float32))]
+            assert measured[0] == measured[1]
+    difference = (grads[1] - grads[0]).norm() / grads[0].norm()
+    assert 1e-5 < difference < 1e-2
+
+
+@pytest.mark.parametrize("group", [1, 2, 4, 8])
+def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
+    pairs = EncodedPairs(Ragged.of([[i] for i in range(30)]), Ragged.of([[i, i] for i in range(30)]))
+    task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=group)
+    seen: list[int] = []
+    for batch, _ in zip(task.batches(0), range(40), strict=False):
+        assert 0 < len(batch) <= 8
+        seen += batch.src.ids.tolist()
+        for n in (2, 3):
+            parts = task.parts(batch, n)
+            assert sorted(np.concatenate([part.src.ids for part in parts]).tolist()) == sorted(batch.src.ids.tolist())
+            assert all(len(part) for part in parts if len(batch) >= n)
+    for start in range(0, len(seen) - 29, 30):
+        assert sorted(seen[start : start + 30]) == list(range(30))
+    assert all(b == a + 1 for a, b in itertools.pairwise(seen) if a % group != group - 1 and a != 29)
+    with pytest.raises(OptionError, match="--group 3 does not divide --batch-size 8"):
+        replace(PRESETS["default"], batch_size=8, group=3)
+
+
+def test_groups_stay_whole_in_parts():
+    pairs = EncodedPairs(Ragged.of([[i] for i in range(48)]), Ragged.of([[i] * (1 + i % 5) for i in range(48)]))
+    task = PhrasePairTask(small_model(), pairs, encoded([]), 16, seed=5, group=4)
+    for part in task.parts(next(task.batches(0)), 2):
+        assert len(part) == 8
+        assert len({i // 4 for i in part.src.ids.tolist()}) == 2
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_a_batch_depends_on_its_number_alone(group):
+    pairs = encoded(random_pairs(30))
+    task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=group)
+    batches = task.batches(0)
+    listed = [next(batches).src.ids.tolist() for _ in range(12)]
+    later = task.batches(7)
+    assert [next(later).src.ids.tolist() for _ in range(5)] == listed[7:]
+
+
+@given(st.integers(1, 3000), st.integers(0, 9))
+def test_permutations(n, key):
+    order = Permutation(n, (key, 0)).at(np.arange(n))
+    assert sorted(order.tolist()) == list(range(n))
+
+
+def test_permutations_of_many_look_random():
+    n = 3_000_001
+    orders = [Permutation(n, (1, k)).at(np.arange(100_000)) for k in (0, 1)]
+    for order in orders:
+        assert len(np.unique(order)) == 100_000
+        assert abs(np.corrcoef(np.arange(100_000), order)[0, 1]) < 0.02
+        assert abs(order.mean() / n - 0.5) < 0.005
+        assert np.histogram(order, 20, (0, n))[0] == pytest.approx(5000, rel=0.1)
+    assert (orders[0] == orders[1]).mean() < 0.001

@@ -1,0 +1,278 @@
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from small_models import encoded
+from small_trainings import SMALL, write_language
+
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.models.checkpoint import load
+from phrase_rescore.models.encoder_decoder import packed
+from phrase_rescore.training.loop import Recipe, train
+from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.phrase_pairs import PhrasePairTask, with_other_sources
+from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.training.run import train_model
+
+
+def greedy(model, src: list[int], longest: int = 8) -> list[int]:
+    """The most probable next word again and again, by the model's own forward pass."""
+    found: list[int] = []
+    while len(found) < longest:
+        pairs = encoded([(src, found)])
+        c = model.encoder(packed(pairs)[0])
+        g, _ = model.decoder(c, packed(pairs)[1])
+        word = int((g[-1] @ model.decoder.G_l.T + model.decoder.b_G).argmax())
+        if word == 0:
+            break
+        found.append(word)
+    return found
+
+
+def test_the_invented_language_is_learnt(tmp_path):
+    phrases = write_language(tmp_path / "pairs.tsv")
+    settings = replace(SMALL, learning_rate=4e-3)
+    options = Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), settings, max_steps=1500, held_out=100)
+    train_model(options)
+    checkpoint = load(str(tmp_path / "model"))
+    rng = np.random.default_rng(1)
+    sample = [phrases[i] for i in rng.permutation(len(phrases))[:300]]
+    src = [checkpoint.src_vocab.encode([f"s{w}".encode() for w in p]) for p in sample]
+    tgt = [checkpoint.tgt_vocab.encode([f"t{w}".encode() for w in p]) for p in sample]
+    with torch.no_grad():
+        right = sum(greedy(checkpoint.model, s) == t for s, t in zip(src, tgt, strict=True))
+    assert right >= 0.99 * len(sample)
+
+    # every source prefers its own target among all one-word targets and its own words in another order
+    scorer, words = Scorer(checkpoint), range(20)
+    table = np.array([scorer.score([(b"s%d" % i, b"t%d" % j) for j in words]) for i in words])
+    assert (table.argmax(1) == np.arange(20)).all()
+    for p in sample[:50]:
+        if len(set(p)) > 1:
+            source = " ".join(f"s{w}" for w in p).encode()
+            straight, turned = (" ".join(f"t{w}" for w in q).encode() for q in (p, (*p[1:], p[0])))
+            a, b = scorer.score([(source, straight), (source, turned)])
+            assert a > b
+
+
+def test_the_same_input_and_seed_give_the_same_model_to_the_byte(tmp_path):
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    rows = (tmp_path / "pairs.tsv").read_text().splitlines()
+    (tmp_path / "shuffled.tsv").write_text("\n".join(rows[::-1] + rows[:50]) + "\n")
+
+    def files(name, seed, inputs="pairs.tsv", threads=2):
+        directory = tmp_path / name
+        train_model(Options((str(tmp_path / inputs),), str(directory), SMALL, max_steps=30, seed=seed, threads=threads))
+        return {p.name: p.read_bytes() for p in directory.iterdir() if p.name != "train.log.jsonl"}
+
+    first, again, other = files("a", 1), files("b", 1), files("c", 2)
+    assert first == again
+    weights = "model-00001-of-00001.safetensors"
+    assert first[weights] != other[weights]
+    # order and repetition of rows count for nothing
+    assert files("d", 1, "shuffled.tsv")[weights] == first[weights]
+
+
+def test_the_log_has_a_line_for_every_evaluation_and_the_best_model_is_kept(tmp_path):
+    write_language(tmp_path / "pairs.tsv")
+    options = Options(
+        (str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), replace(SMALL, learning_rate=0.02), max_steps=50, eval_every=20
+    )
+    checkpoint = train_model(options)
+    records = [json.loads(line) for line in (tmp_path / "model" / "train.log.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [20, 40, 50]
+    best = min(records, key=lambda record: record["held_out"]["loss"])
+    assert checkpoint.training["best_step"] == best["step"]
+    assert checkpoint.training["held_out"] == best["held_out"]
+    assert checkpoint.training["held_out_other_sources"]["loss"] > best["held_out"]["loss"]
+
+
+def test_held_out_figures_are_those_of_the_scorer(tmp_path):
+    write_language(tmp_path / "pairs.tsv")
+    checkpoint = train_model(
+        Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=20, held_out=100)
+    )
+    from in_memory_pairs import DistinctPairs, read_pairs
+
+    distinct = DistinctPairs.collect(read_pairs(str(tmp_path / "pairs.tsv")))
+    held = [pair for pair, out in zip(distinct.pairs, distinct.held_out(100), strict=True) if out]
+    assert len(held) == checkpoint.training["distinct_pairs"]["held_out"] > 0
+    log_p = Scorer(load(str(tmp_path / "model"))).score(held)
+    words = sum(len(tgt.split()) + 1 for _, tgt in held)
+    assert checkpoint.training["held_out"]["loss"] == pytest.approx(-log_p.mean(), abs=1e-4)
+    assert checkpoint.training["held_out"]["perplexity"] == pytest.approx(math.exp(-log_p.sum() / words), rel=1e-4)
+
+
+class Parabola:
+    """(x - 3)²: what the loop can train without knowing a network."""
+
+    def __init__(self):
+        self.module = torch.nn.ParameterList([torch.nn.Parameter(torch.tensor(0.0))])
+
+    def batches(self, first):
+        while True:
+            yield 2
+
+    def size(self, batch):
+        return batch
+
+    def parts(self, batch, parts):
+        return [batch / parts] * parts
+
+    def loss(self, module, part):
+        return part * (module[0] - 3.0) ** 2
+
+    def evaluate(self):
+        return {"loss": (self.module[0].item() - 3.0) ** 2}
+
+
+RECIPE = Recipe("adam", 0.1, "mean", 1.0, decay=True, max_steps=200, eval_every=50)
+
+
+def test_the_loop_trains_any_task_to_its_minimum():
+    task = Parabola()
+    outcome = train(task, RECIPE)
+    assert task.module[0].item() == pytest.approx(3.0, abs=0.01)
+    assert outcome.steps == 200
+
+
+def test_the_best_weights_are_kept_when_later_ones_are_worse():
+    task, records = Parabola(), []
+    outcome = train(task, replace(RECIPE, learning_rate=1.0, decay=False, max_steps=8, eval_every=1), records.append)
+    losses = [record["held_out"]["loss"] for record in records]
+    assert min(losses) < losses[-1], "the run should overshoot"
+    assert task.evaluate()["loss"] == pytest.approx(min(losses))
+    assert outcome.best_step == 1 + losses.index(min(losses))
+
+
+def test_the_paper_s_first_step_by_hand():
+    """Adadelta: Δx = -√(0 + ε) / √(0.05 g² + ε) g, the gradient of the *sum* clipped at norm 1 first."""
+    task = Parabola()
+    paper = PRESETS["paper"]
+    train(task, Recipe(paper.optimizer, paper.learning_rate, paper.objective, paper.clip, paper.decay, max_steps=1))
+    g = -1.0  # 2 · 2 · (0 - 3) = -12, clipped
+    assert task.module[0].item() == pytest.approx(-math.sqrt(1e-6) / math.sqrt(0.05 * g * g + 1e-6) * g, rel=1e-4)
+
+
+def test_rates():
+    recipe = replace(RECIPE, warm_up=0.1)
+    assert recipe.rate(0.0) == pytest.approx(0.001)
+    assert recipe.rate(0.5) == pytest.approx(0.05)
+    assert recipe.rate(1.0) == 0.0
+    assert replace(RECIPE, decay=False).rate(0.9) == pytest.approx(0.1)
+
+
+def test_what_stops_training():
+    with pytest.raises(OptionError, match="--max-steps or --max-time"):
+        train(Parabola(), replace(RECIPE, max_steps=None))
+    with pytest.raises(RescoreError, match=r"the loss is (nan|inf) and its gradient (nan|inf) at step 1"):
+        task = Parabola()
+        task.module[0].data.fill_(math.inf)
+        train(task, RECIPE)
+    assert train(Parabola(), replace(RECIPE, max_steps=None, max_time=0.05)).steps > 0
+
+
+def test_every_pair_comes_once_a_pass():
+    pairs = encoded([([i + 2], [i + 2]) for i in range(10)])
+    task = PhrasePairTask(torch.nn.Module(), pairs, pairs.take(np.arange(0)), 4, seed=0)  # type: ignore[arg-type]
+    batches = task.batches()
+    seen = [int(id) for _ in range(5) for id in next(batches).src.ids]
+    assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(2, 12))
+    assert seen[:10] != seen[10:]
+
+
+def test_the_control_exchanges_sources_of_equal_length():
+    sources = [[2], [3], [4, 5], [6, 7], [4, 5], [8, 9, 9]]
+    pairs = EncodedPairs(Ragged.of(sources), Ragged.of([[i] for i in range(2, 8)]))
+    exchanged = with_other_sources(pairs)
+    assert exchanged.tgt.ids.tolist() == [2, 3, 4, 5, 6]  # the only source of three words is left out
+    new = [tuple(exchanged.src.ids[a:b]) for a, b in zip(exchanged.src.offsets, exchanged.src.offsets[1:], strict=False)]
+    assert new == [(3,), (2,), (6, 7), (4, 5), (6, 7)]
+
+
+def test_messages_about_unk(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(40)))
+    said: list[str] = []
+    train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1), Observer(say=said.append))
+    assert "source: 40 of 41 words are in the shortlist; the 1 rarest were left out so that UNK is learnt" in said
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.vocab").write_text("x\n" + "".join(f"{side[0]}{i}\n" for i in range(40)))
+    said.clear()
+    checkpoint = train_model(
+        Options(
+            (str(tmp_path / "pairs.tsv"),), str(tmp_path / "full"), SMALL, max_steps=1,
+            source_vocab=str(tmp_path / "source.vocab"), target_vocab=str(tmp_path / "target.vocab"),
+        ),
+        Observer(say=said.append),
+    )  # fmt: skip
+    assert checkpoint.unk_shares == (0.0, 0.0)
+    assert sum("UNK is not learnt" in line for line in said) == 2
+
+
+def test_words_counted_over_a_corpus(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a b\tc d\nb\td\n")
+    (tmp_path / "corpus.src").write_text("a a z z z\n")
+    (tmp_path / "corpus.tgt").write_text("d d d c q\n")
+    settings = replace(SMALL, shortlist=2)
+    corpus = (str(tmp_path / "corpus.src"), str(tmp_path / "corpus.tgt"))
+    train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "m"), settings, max_steps=1, vocab_corpus=corpus))
+    assert (tmp_path / "m" / "target.vocab").read_bytes() == b"d\t3\nc\t1\n"
+
+
+def test_nothing_is_left_of_a_failed_training(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a\tb\n" * 3 + "oops\n")
+    with pytest.raises(RescoreError, match=r"pairs.tsv:4: 1 column in 'oops'"):
+        train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1))
+    assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
+
+
+def test_group_and_precision_are_recorded_and_belong_to_a_training(tmp_path):
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    options = Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "m"), replace(SMALL, group=4), max_steps=12, eval_every=4)
+    told: list[str] = []
+    found = train_model(replace(options, precision="bf16"), Observer(told.append))
+    assert (found.training["group"], found.training["precision"]) == (4, "bf16")
+    assert found.model.loss_dtype is None
+    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert any("no bf16 arithmetic" in line for line in told) != has_bf16
+    exact = train_model(replace(options, model_dir=str(tmp_path / "exact")))
+    a, b = (torch.cat([w.flatten() for _, w in c.model.named_weights()]) for c in (found, exact))
+    assert 0 < (a - b).abs().max() < 0.1
+    for wrong in ("tf32", "int8", "float16"):
+        with pytest.raises(OptionError, match="tf32 is for GPUs" if wrong == "tf32" else "training knows float32, tf32, bf16"):
+            train_model(replace(options, model_dir=str(tmp_path / "other"), precision=wrong))
+
+    def stop(step, done, loss, items):
+        if step == 6:
+            raise KeyboardInterrupt
+
+    interrupted = replace(options, model_dir=str(tmp_path / "interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        train_model(interrupted, Observer(on_step=stop))
+    for change in ({"precision": "bf16"}, {"settings": replace(SMALL, group=2)}):
+        with pytest.raises(OptionError, match="group" if "settings" in change else "precision"):
+            train_model(replace(interrupted, resume=True, **change))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
+def test_training_on_a_gpu(tmp_path, precision):
+    write_language(tmp_path / "pairs.tsv")
+    inputs, settings = (str(tmp_path / "pairs.tsv"),), {"max_steps": 200, "device": "cuda", "precision": precision}
+    options = Options(inputs, str(tmp_path / "model"), SMALL, **settings)
+    on_cpu = replace(options, model_dir=str(tmp_path / "cpu"), device="cpu", precision="float32")
+    found, expected = (train_model(o).training["held_out"]["loss"] for o in (options, on_cpu))
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_a_device_that_is_not_there(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    for device in ("cuda:99", "abacus"):
+        with pytest.raises(OptionError, match=f"--device {device}"):
+            train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1, device=device))
