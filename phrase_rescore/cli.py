@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 import click
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import OptionError, RescoreError, remedy
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, remedy
 
 COMMANDS = {
     "train": "train",
@@ -109,8 +109,6 @@ def _interrupted(error: BaseException | None) -> int:
 
 def main(args: list[str] | None = None) -> None:
     """Runs a command line and exits with its status."""
-    from phrase_rescore.annotation.pipeline import IncompleteOutput
-
     _occupy_closed_streams()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _on_sigterm)

@@ -84,12 +84,33 @@ class RowError(RescoreError):
         return InputError(path, self.found, self.hint, line)
 
 
-def shown(data: bytes, limit: int = 60) -> str:
-    """Bytes from a file as one printable line for a message, cut at ``limit`` characters.
+class IncompleteOutput(RescoreError):
+    """Some rows went to standard output before the failure and cannot be taken back."""
 
-    >>> shown(b"caf\\xc3\\xa9 \\xff\\t")
-    "'café \\\\xff\\\\t'"
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+    def __str__(self) -> str:
+        return f"OUTPUT IS INCOMPLETE: {self.rows} rows"
+
+
+def printable(text: bytes | str, limit: int = 60) -> str:
+    """Turn anybody's text into one printable line for a message or a terminal, cut at ``limit`` characters.
+
+    >>> printable(b"caf\\xc3\\xa9 \\xff\\t")
+    'café \\\\xff\\\\t'
     """
-    text = data[: 4 * limit].decode("utf-8", "backslashreplace")
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return f"'{text}'" if len(text) <= limit and len(data) <= 4 * limit else f"'{text[:limit]}…'"
+    data = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
+    line = data[: 4 * limit].decode("utf-8", "backslashreplace")
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return line if len(line) <= limit and len(data) <= 4 * limit else f"{line[:limit]}…"
+
+
+def shown(text: bytes | str, limit: int = 60) -> str:
+    """Quote anybody's text for a message, ``printable`` and cut at ``limit`` characters.
+
+    >>> shown(b"a|||b")
+    "'a|||b'"
+    """
+    return f"'{printable(text, limit)}'"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import BinaryIO, TypeVar
 
-from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.errors import IncompleteOutput, OptionError
 from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.files.blocks import Block
 
@@ -18,17 +18,6 @@ BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip membe
 
 Result = TypeVar("Result")
 BlockFunction = Callable[[int, int, bytes], Result]
-
-
-class IncompleteOutput(RescoreError):
-    """Some rows went to standard output before the failure and cannot be taken back."""
-
-    def __init__(self, rows: int) -> None:
-        super().__init__(rows)
-        self.rows = rows
-
-    def __str__(self) -> str:
-        return f"OUTPUT IS INCOMPLETE: {self.rows} rows"
 
 
 @contextlib.contextmanager

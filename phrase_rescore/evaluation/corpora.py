@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phrase_rescore.errors import InputError, OptionError, shown
+from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.files.streams import display_name, open_input
 
 Segments = tuple[str, ...]
@@ -48,17 +48,13 @@ class SetFiles:
             system, equals, paths = output.partition("=")
             if not (system and equals):
                 raise OptionError(f"{_quoted(output)} in set {_quoted(name)} is no SYSTEM=OUT; several references are REF,REF")
-            system = _printable(system)
+            system = printable(os.fsencode(system), 1000)
             if system in systems:
                 raise OptionError(
                     f"{_quoted(system)} twice in set {_quoted(name)}; outputs of several tuning runs are {system}=OUT,OUT"
                 )
             systems[system] = _paths(paths, output, name)
-        return cls(_printable(name), _paths(reference, reference, name), systems)
-
-
-def _printable(text: str) -> str:
-    return shown(os.fsencode(text), 1000)[1:-1]
+        return cls(printable(os.fsencode(name), 1000), _paths(reference, reference, name), systems)
 
 
 def _quoted(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.errors import shown
+from phrase_rescore.errors import printable
 from phrase_rescore.info.table import labelled
 from phrase_rescore.training.log import ModelDirectory
 
@@ -43,7 +43,7 @@ def _gives(model: ModelDirectory) -> str:
 
 
 def _words(vocabulary: Vocabulary, unk_share: float) -> str:
-    commonest = " ".join(shown(word)[1:-1] for word in vocabulary.words[:_COMMONEST])
+    commonest = " ".join(printable(word) for word in vocabulary.words[:_COMMONEST])
     more = " …" * (len(vocabulary.words) > _COMMONEST)
     return f"{len(vocabulary.words):,}: {commonest}{more} ({unk_share:.1%} of those in training were others)"
 
@@ -86,7 +86,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     text = "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    return shown(text.encode("utf-8", "backslashreplace"), limit=200)[1:-1]
+    return printable(text, limit=200)
 
 
 def as_object(model: ModelDirectory) -> dict[str, Any]:

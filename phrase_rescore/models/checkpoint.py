@@ -28,7 +28,7 @@ from torch import Tensor
 from phrase_rescore import __version__
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, shown
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, printable
 from phrase_rescore.files.atomic import replace_directory
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.moses.factors import WHOLE, Factors
@@ -148,7 +148,7 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
 
 def _told(value: Any) -> str:
     """A value of a config as JSON, for a message."""
-    return shown(json.dumps(value).encode(), limit=200)[1:-1]
+    return printable(json.dumps(value), limit=200)
 
 
 def _check_regular(path: str) -> None:
@@ -267,12 +267,12 @@ def _load_weights(config: dict[str, Any], directory: str, sizes: ModelConfig) ->
             try:
                 shard = stack.enter_context(safetensors.safe_open(path, framework="pt"))
             except (OSError, safetensors.SafetensorError) as error:
-                reason = _text(str(error))
+                reason = printable(str(error), limit=200)
                 raise ModelError(f"{path}: {reason}; the model is damaged, train or copy it again") from None
             shards.update(dict.fromkeys(shard.keys(), shard))
         if differing := sorted(expected.keys() ^ shards.keys()):
             verb = "missing from" if differing[0] in expected else "unknown in"
-            what = f"tensor {_text(differing[0])} is {verb} the weights"
+            what = f"tensor {printable(differing[0], limit=200)} is {verb} the weights"
             raise ModelError(f"{directory}: {what}; the model is damaged or of another kind")
         for name, shape in expected.items():
             tensor = shards[name].get_slice(name)
@@ -289,10 +289,6 @@ def _load_weights(config: dict[str, Any], directory: str, sizes: ModelConfig) ->
                 if not weight.isfinite().all():
                     raise ModelError(f"{directory}: tensor {name} has NaN or infinite numbers; train the model again")
     return model.requires_grad_(False)
-
-
-def _text(text: str) -> str:
-    return shown(text.encode("utf-8", "backslashreplace"), limit=200)[1:-1]
 
 
 def load(directory: str) -> Checkpoint:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, OptionError, shown
+from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.moses.fields import BLANKS_AND_CR
 from phrase_rescore.moses.phrase_table import NUMBER
 from phrase_rescore.moses.score_columns import Column
@@ -53,10 +53,6 @@ def _lines(ini: bytes) -> Iterator[_Line]:
         start += len(row) + 1
 
 
-def _text(data: bytes) -> str:
-    return shown(data)[1:-1]
-
-
 @dataclass(frozen=True)
 class Feature:
     """A feature of an ini; a phrase table if ``is_table``."""
@@ -68,7 +64,7 @@ class Feature:
     weights_end: int = -1  # where its weights end in the ini, in bytes; find_table says it
 
     def __str__(self) -> str:
-        return _text(self.name)
+        return printable(self.name)
 
     def value(self, key: bytes) -> bytes:
         """Empty where its line has no such key."""
@@ -113,7 +109,7 @@ def _features(lines: Sequence[_Line], where: str) -> list[Feature]:
             if not sign:
                 raise InputError(where, f"{shown(word.text)} in [feature]", "Moses wants key=value there", line.number)
             if key in values:
-                raise InputError(where, f"{_text(key)}= stands twice in a line", "Moses wants every key once", line.number)
+                raise InputError(where, f"{printable(key)}= stands twice in a line", "Moses wants every key once", line.number)
             values[key] = _Word(value, word.start + len(key + sign), word.end)
         name = values[b"name"].text if b"name" in values else b""
         if not name:  # numbered among those of its kind that have none
@@ -137,17 +133,17 @@ def _chosen(ini: bytes, name: bytes | None, where: str, lines: Sequence[_Line]) 
         raise InputError(where, "no feature in it", "pass the moses.ini that train-model.perl or mert-moses.pl wrote")
     tables = [feature for feature in features if feature.is_table]
     if not tables:
-        others = ", ".join(dict.fromkeys(_text(feature.implementation) for feature in features))
-        known = ", ".join(map(_text, TEXT_TABLES + BINARIZED_TABLES))
+        others = ", ".join(dict.fromkeys(printable(feature.implementation) for feature in features))
+        known = ", ".join(map(printable, TEXT_TABLES + BINARIZED_TABLES))
         raise InputError(where, f"no phrase table among its features ({others})", f"phrase tables are {known}")
     choice = " or ".join(f"--feature {table}" for table in tables)
     if name is None and len(tables) > 1:
-        told = ", ".join(f"{table} (line {table.line.number}, path={_text(table.path)})" for table in tables)
+        told = ", ".join(f"{table} (line {table.line.number}, path={printable(table.path)})" for table in tables)
         raise InputError(where, f"{len(tables)} phrase tables: {told}", f"choose one with {choice}")
     name = tables[0].name if name is None else name
     named = [feature for feature in features if feature.name == name]
     if not named:
-        raise InputError(where, f"no feature is named {_text(name)}", f"use {choice}")
+        raise InputError(where, f"no feature is named {printable(name)}", f"use {choice}")
     if len(named) > 1:
         raise InputError(where, f"two features are named {named[0]}", "give each its own name=", named[1].line.number)
     if not named[0].is_table:
@@ -189,7 +185,7 @@ def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") 
     feature = _chosen(ini, name, where, lines)
     number = feature.values.get(b"num-features")
     if number and not re.fullmatch(rb"0*[1-9]\d{0,8}", number.text):
-        found = f"num-features={_text(number.text)}"
+        found = f"num-features={printable(number.text)}"
         raise InputError(where, found, "write the number of the table's score columns", feature.line.number)
     return replace(feature, weights_end=_weights(ini, feature, where, lines).words[-1].end)
 
@@ -258,7 +254,7 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
         if b"\t" in row or b"  " in row or row.startswith(b" "):
             found.append(f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks")
         if b"=" in path:
-            found.append(f"{line}: {script} cuts the path {_text(path)} at '='; give the table another name")
+            found.append(f"{line}: {script} cuts the path {printable(path)} at '='; give the table another name")
     return found
 
 

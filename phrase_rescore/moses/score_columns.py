@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from phrase_rescore.errors import InputError, RowError, shown
+from phrase_rescore.errors import InputError, RowError, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input, open_plain
 from phrase_rescore.moses.fields import BLANKS_AND_CR, words
@@ -96,11 +96,6 @@ def sidecar_path(table: str) -> str:
     return f"{table}.columns.json"
 
 
-def _printable(value: object) -> str:
-    """A text that may be anybody's, for a terminal."""
-    return shown(str(value).encode("utf-8", "backslashreplace"), 1000)[1:-1]
-
-
 class Scored(NamedTuple):
     """A model whose columns a table has: its signature, and the sides that it reads and predicts."""
 
@@ -139,7 +134,7 @@ def read_sidecar(table: str) -> list[OwnColumn] | None:
         if sidecar["format_version"] != 1:
             raise ValueError
         columns = [
-            OwnColumn(int(column["column"]), *(_printable(column[name]) for name in ("feature", "model", "unit")))
+            OwnColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
             for column in sidecar["columns"]
         ]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):

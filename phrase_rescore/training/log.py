@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from phrase_rescore.errors import InputError, shown
+from phrase_rescore.errors import InputError, printable, shown
 from phrase_rescore.files.streams import open_plain
 from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
 
@@ -119,7 +119,7 @@ def read_run(argument: str) -> Run:
         name, path = "", argument
     log = os.path.join(path, LOG) if os.path.isdir(path) else path
     points = _read_points(log)
-    name = shown(os.fsencode(name or _default_name(path)), 1000)[1:-1]  # printable and without tabs
+    name = printable(os.fsencode(name or _default_name(path)), 1000)  # printable and without tabs
     return Run(name, points, _batch_size(os.path.dirname(log)))
 
 
@@ -127,7 +127,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     """Reads runs like ``read_run``; those of equal name are called by what they were given as."""
     runs = [read_run(argument) for argument in arguments]
     count = Counter(run.name for run in runs)
-    given = [shown(os.fsencode(argument), 1000)[1:-1] for argument in arguments]
+    given = [printable(os.fsencode(argument), 1000) for argument in arguments]
     return [replace(run, name=text) if count[run.name] > 1 else run for run, text in zip(runs, given, strict=True)]
 
 
