@@ -1,4 +1,4 @@
-"""The process torch runs in: cores, denormal numbers, memory that stays mapped."""
+"""The machine that computes: cores, memory, devices and precisions (``--threads``, ``--device``, ``--precision``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import gc
 import os
 from collections.abc import Iterator
 
+from phrase_rescore.errors import OptionError
+
+PRECISIONS = ("float32", "tf32", "bf16", "int8")
+TRAINING_PRECISIONS = PRECISIONS[:3]
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 
 def usable_cores() -> int:
-    """The cores this process may run on."""
+    """Return the number of cores that this process may run on."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # no such call outside Linux
@@ -20,14 +25,15 @@ def usable_cores() -> int:
 
 
 def local_processes() -> int:
-    """How many processes of one training torchrun started on this machine."""
+    """Return how many processes of one training torchrun started on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def use_threads(threads: int) -> None:
-    """On how many cores this very thread computes: torch keeps these settings for every thread apart.
+    """Let the calling thread compute on ``threads`` cores; torch keeps this setting for every thread apart.
 
-    Results then do not depend on how many workers there are, nor on which of them did what.
+    Results then do not depend on the number of workers, nor on which of them did what. Denormal numbers (the running
+    averages of rarely seen words, softmax tails) count as 0: they would cost a hundred times a normal number.
     """
     import torch
 
@@ -35,20 +41,14 @@ def use_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-@contextlib.contextmanager
-def no_cycle_collection() -> Iterator[None]:
-    """Python's search for reference cycles, off: rows make none, and looking for them doubles the time that text takes."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+def prepare(threads: int) -> None:
+    """Ready torch for heavy work on ``threads`` cores. Call it before anything is computed."""
+    use_threads(threads)
+    keep_freed_memory()
 
 
 def keep_freed_memory(keep: bool = True) -> None:
-    """Whether glibc keeps freed blocks; by default it gives large ones back to the kernel at once.
+    """Let glibc keep freed blocks; by default it gives large ones back to the kernel at once.
 
     Then mapping and clearing the pages of every large temporary takes as long as the arithmetic on it.
     """
@@ -59,14 +59,80 @@ def keep_freed_memory(keep: bool = True) -> None:
         mallopt(_M_TRIM_THRESHOLD, size)
 
 
-def prepare(threads: int) -> None:
-    """Readies torch for heavy work on ``threads`` cores; call it before anything is computed.
+@contextlib.contextmanager
+def no_cycle_collection() -> Iterator[None]:
+    """Turn Python's search for reference cycles off: rows make none, and looking for them doubles the time that text takes."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
-    Denormal numbers (the running averages of rarely seen words, softmax tails) count as 0: they would cost a hundred times
-    a normal number.
+
+def resolve_device(name: str) -> str:
+    """Turn ``auto`` into ``cuda`` if there is any GPU, else ``cpu``; check any other name.
+
+    Raises OptionError for a device that is not there.
     """
     import torch
 
-    torch.set_flush_denormal(True)
-    torch.set_num_threads(threads)
-    keep_freed_memory()
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        known = device.type in ("cpu", "cuda")
+    except RuntimeError:
+        known = False
+    if not known:
+        raise OptionError(f"--device {name}: write auto, cpu, cuda or cuda:0")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise OptionError(f"--device {name}: torch sees no such device here; write auto or cpu")
+    return name
+
+
+def resolve_devices(names: str) -> tuple[str, ...]:
+    """Turn ``auto`` into every GPU there is, or ``cpu``; split and check a list such as ``cuda:0,cuda:2``.
+
+    Blocks go to the devices in turn, so a device that is named twice takes two shares.
+
+    Raises OptionError for a device that is not there, and for CPU and GPU together: their scores differ in the last digits.
+    """
+    import torch
+
+    if names == "auto":
+        return tuple(f"cuda:{n}" for n in range(torch.cuda.device_count())) or ("cpu",)
+    devices = tuple(resolve_device(name.strip()) for name in names.split(","))
+    if len({torch.device(device).type for device in devices}) > 1:
+        raise OptionError(f"--device {names}: CPU and GPU differ in the last digits; name devices of one type")
+    return devices
+
+
+def check_precision(precision: str, device: str) -> str:
+    """Return a warning if the precision is slower than float32 on this machine's ``device``, else nothing.
+
+    Raises OptionError if the device does not have it.
+    """
+    import torch
+
+    cpu = torch.device(device).type == "cpu"
+    if precision == "tf32" and cpu:
+        raise OptionError("--precision tf32 is for GPUs; on a CPU use float32 (or, to annotate, int8)")
+    if precision == "int8" and not cpu:
+        raise OptionError("--precision int8 is for CPUs; on a GPU use tf32 or bf16")
+    if precision == "int8" and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_prepack")):
+        raise OptionError("--precision int8 needs a torch with oneDNN, which this one lacks; use float32")
+    if precision == "bf16" and cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return "this CPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
+    if precision == "bf16" and not cpu and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return "this GPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
+    return ""
+
+
+def set_tf32(precision: str, device: str) -> None:
+    """Let GPUs multiply float32 matrices in TF32 from now on, with every precision but ``float32``."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = precision in ("tf32", "bf16")

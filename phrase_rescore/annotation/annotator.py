@@ -101,7 +101,7 @@ class Compute:
 
     devices: tuple[str, ...] = ("cpu",)  # blocks go to them in turn
     threads: int = 1  # cores that score one block
-    precision: str = "float32"  # one of devices.PRECISIONS
+    precision: str = "float32"  # one of runtime.PRECISIONS
 
     def scorer(self, model_dir: str, block: int = 0) -> Scorer:
         """The scorer of a block, by its number."""

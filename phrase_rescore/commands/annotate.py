@@ -7,11 +7,10 @@ import os
 import click
 
 from phrase_rescore.commands.options import DEFAULT_MODEL, Subset, on_bad_row_option, quiet_option
-from phrase_rescore.devices import PRECISIONS, check_precision, resolve_devices
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import GZIP_LEVELS
 from phrase_rescore.moses.score_columns import FEATURES
-from phrase_rescore.runtime import usable_cores
+from phrase_rescore.runtime import PRECISIONS, check_precision, prepare, resolve_devices, usable_cores
 
 
 @click.command(short_help="Append the two columns to a phrase table.")
@@ -104,7 +103,6 @@ def command(
     from phrase_rescore.annotation.run import Files, annotate, expected_rows
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.moses.score_columns import Format
-    from phrase_rescore.runtime import prepare
 
     cores = usable_cores()
     jobs = jobs or max(1, cores // threads)

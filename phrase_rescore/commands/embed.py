@@ -116,9 +116,9 @@ def _write(
 def _encoder(checkpoint: Any, device: str) -> Any:
     """The model's PhraseEncoder, with a warning where it was never taught what an unknown word is."""
     from phrase_rescore.commands.progress import say
-    from phrase_rescore.devices import resolve_device
     from phrase_rescore.inference.phrase_vectors import PhraseEncoder
     from phrase_rescore.models.checkpoint import SIDES
+    from phrase_rescore.runtime import resolve_device
 
     encoder = PhraseEncoder(checkpoint, resolve_device(device))
     if checkpoint.unk_shares[SIDES.index(encoder.side)] == 0:

@@ -81,13 +81,12 @@ def command(
     import sys
 
     from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
-    from phrase_rescore.devices import resolve_device
     from phrase_rescore.generation.rows import layout_like
     from phrase_rescore.generation.run import Generation, JsonWriter, LineReader, RowWriter, Search, TsvWriter
     from phrase_rescore.inference.translator import Proposer
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.moses.lines import Prepare, as_written
-    from phrase_rescore.runtime import prepare, usable_cores
+    from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
     for contradicts, message in _contradictions(
         form, table, only_new, like, fill, from_table, from_vectors, tokenize, lowercase, flush, search

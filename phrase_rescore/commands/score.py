@@ -39,13 +39,12 @@ def command(
     import sys
 
     from phrase_rescore.commands.progress import say
-    from phrase_rescore.devices import resolve_device
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
     from phrase_rescore.inference.scorer import BATCH, Scorer
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.moses.lines import Prepare, as_written
-    from phrase_rescore.runtime import prepare, usable_cores
+    from phrase_rescore.runtime import prepare, resolve_device, usable_cores
     from phrase_rescore.scoring import LineScorer, score_lines
 
     if lowercase and not tokenize:

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from phrase_rescore.commands.options import ByteSize, Duration, model_option, on_bad_row_option, quiet_option
-from phrase_rescore.devices import TRAINING_PRECISIONS
-from phrase_rescore.runtime import local_processes, usable_cores
+from phrase_rescore.runtime import TRAINING_PRECISIONS, local_processes, usable_cores
 from phrase_rescore.training.presets import PRESETS
 
 _POSITIVE = click.IntRange(min=1)

@@ -16,17 +16,17 @@ from torch import Tensor
 from phrase_rescore.data.prefix_trees import Indices
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.devices import check_precision, set_tf32
 from phrase_rescore.models.cells import State, rows_of
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import for_scoring
 from phrase_rescore.models.softmax import LogNormaliser
+from phrase_rescore.runtime import check_precision, set_tf32
 
 
 class ReadyModel:
     """A model whose phrases can be walked through. Nothing of it changes, so threads may share one.
 
-    Raises OptionError for a ``precision`` (one of devices.PRECISIONS) that the device does not have.
+    Raises OptionError for a ``precision`` (one of runtime.PRECISIONS) that the device does not have.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:

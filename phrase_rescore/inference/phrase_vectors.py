@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
-from phrase_rescore.devices import set_tf32
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.models.encoder_decoder import for_scoring
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.fields import words
+from phrase_rescore.runtime import set_tf32
 
 BATCH = 2048  # phrases that share their prefixes
 END, UNKNOWN = b"<end of phrase>", b"<unknown word>"  # names of EOS and UNK: no word has a blank, so they are no word's name

@@ -29,7 +29,7 @@ GPU_BATCH = 16384  # a GPU needs many rows to be busy
 class Scorer:
     """Scores phrase pairs with a trained model. Safe to use from several threads; the same pairs give the same bits.
 
-    ``device``: cpu, cuda, cuda:1; ``precision``: one of devices.PRECISIONS. Pairs share their work within ``batch`` pairs
+    ``device``: cpu, cuda, cuda:1; ``precision``: one of runtime.PRECISIONS. Pairs share their work within ``batch`` pairs
     at a time, which is halved when the device runs out of memory.
 
     Raises OptionError for a precision that the device does not have.

@@ -18,14 +18,13 @@ from phrase_rescore import __version__
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore, open_store
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.devices import TRAINING_PRECISIONS, check_precision, resolve_device, set_tf32
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.models.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
 from phrase_rescore.models.encoder_decoder import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.models.warm_start import freeze, in_table_terms, initialise_from
 from phrase_rescore.moses.pair_readers import refuse_by_name
-from phrase_rescore.runtime import prepare
+from phrase_rescore.runtime import TRAINING_PRECISIONS, check_precision, prepare, resolve_device, set_tf32
 from phrase_rescore.training.distributed import Ranks, joined, local_device
 from phrase_rescore.training.final_pass import FinalPassTask
 from phrase_rescore.training.loop import NotFiniteError, Outcome, Recipe, train

@@ -5,10 +5,10 @@ import pytest
 import torch
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.devices import check_precision, resolve_device, resolve_devices
 from phrase_rescore.errors import OptionError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.products import Int8Matrix, reduced, times
+from phrase_rescore.runtime import check_precision, resolve_device, resolve_devices
 
 
 def rounded(x: np.ndarray, levels: int) -> np.ndarray:
