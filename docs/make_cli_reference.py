@@ -1,4 +1,4 @@
-"""Writes docs/cli.md, the help of every command as click prints it 80 columns wide.
+"""Write docs/cli.md: the help of every command, 80 columns wide.
 
 Usage: python docs/make_cli_reference.py [--check]    (--check: write nothing, exit with 1 if docs/cli.md is stale)
 """
@@ -18,7 +18,29 @@ HEAD = """\
 Written by `python docs/make_cli_reference.py` from the commands' own `--help`; do not edit it by hand. Formats and
 units are explained in [format.md](format.md), the model in [model.md](model.md).
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated.
+
+## Completion
+
+TAB completes commands, options, their values and names of files, once the line of your shell stands in its start-up file.
+
+`~/.bashrc` (bash 4.4 or newer):
+
+```bash
+eval "$(_PHRASE_RESCORE_COMPLETE=bash_source phrase-rescore)"
+```
+
+`~/.zshrc`, after `compinit`:
+
+```zsh
+eval "$(_PHRASE_RESCORE_COMPLETE=zsh_source phrase-rescore)"
+```
+
+`~/.config/fish/completions/phrase-rescore.fish`:
+
+```fish
+_PHRASE_RESCORE_COMPLETE=fish_source phrase-rescore | source
+```
 """
 
 

@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and errors as one line and an exit status.
+"""The command line lists the commands and turns errors into one line and an exit status.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated. Nothing heavy is imported before a command runs.
 """
@@ -36,7 +36,7 @@ _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Commands(click.Group):
-    """Commands imported when they are used."""
+    """A group that imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -63,8 +63,8 @@ def cli() -> None:
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
 
     Two columns are appended to the scores of every row: the probability p(target | source) and exp(number of
-    unknown words). Moses takes the natural logarithm of every column, so that what MERT tunes is exactly log p
-    and the number. Never write log p itself: the phrase pair would vanish without a message.
+    unknown words). Moses takes the natural logarithm of every column, so MERT tunes exactly log p and the number.
+    Never write log p itself: the phrase pair would vanish without a message.
     """
 
 
@@ -73,7 +73,7 @@ def _say(message: str) -> None:
 
 
 def _occupy_closed_streams() -> None:
-    """Makes closed standard streams (``>&-``) ones that fail when written to: the next file opened would take their place."""
+    """Replace closed standard streams (``>&-``) by ones that fail when written to. Else the next file takes their place."""
     while (handle := os.open(os.devnull, os.O_RDONLY)) <= 2:
         pass
     os.close(handle)
@@ -83,69 +83,69 @@ def _occupy_closed_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
-def _one_line(error: BaseException | None) -> str:
-    """The message of a failure; one of the system's names its file, or standard output, the one that is written without."""
-    if isinstance(error, OSError) and error.strerror:
-        where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
-        hint = remedy(error, writing=not error.filename)
-        return f"{where}{': ' * bool(where)}{error.strerror}{'; ' * bool(hint)}{hint}"
-    return str(error)
+def _one_line(error: BaseException) -> str:
+    """Put a failure into one line. An error of the system names its file, or standard output if it was written to."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
+    hint = remedy(error, writing=not error.filename)
+    said = f"{error.strerror}; {hint}" if hint else error.strerror
+    return f"{where}: {said}" if where else said
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came, from a batch system that wants its machine back, say."""
+    """SIGTERM came, for example from a batch system that reclaims its machine."""
 
 
 def _on_sigterm(number: int, frame: object) -> None:
     raise Terminated
 
 
-def _interrupted(error: BaseException | None) -> int:
-    """Says so; returns the exit status."""
-    terminated = isinstance(error, Terminated)
-    _say("terminated" if terminated else "interrupted")
-    return 143 if terminated else 130
+def _tell(error: BaseException) -> int:
+    """Tell on standard error what ended the command. Return the exit status."""
+    match error:
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case IncompleteOutput():
+            cause, status = error.__cause__, 1
+            if isinstance(cause, KeyboardInterrupt):
+                status = _tell(cause)
+            elif isinstance(cause, RescoreError | OSError):
+                _say(f"error: {_one_line(cause)}")
+            elif cause:
+                sys.excepthook(type(cause), cause, cause.__traceback__)
+            _say(str(error))
+            return status
+        case BrokenPipeError():  # the reader has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet too
+            return 1
+        case click.Abort() if isinstance(error.__cause__, KeyboardInterrupt):  # as click turns one into the other
+            return _tell(error.__cause__)
+        case Terminated():
+            _say("terminated")
+            status = 143
+        case click.Abort() | KeyboardInterrupt():
+            _say("interrupted")
+            status = 130
+        case _:
+            _say(f"error: {_one_line(error)}")
+            status = 2 if isinstance(error, OptionError) else 1
+    for note in getattr(error, "__notes__", []):
+        _say(note)
+    return status
 
 
 def main(args: list[str] | None = None) -> None:
-    """Runs a command line and exits with its status."""
+    """Run a command line and exit with its status."""
     _occupy_closed_streams()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _on_sigterm)
-    notes: list[str] = []
     try:
         status: Any = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        status = error.exit_code
-    except IncompleteOutput as error:
-        cause = error.__cause__
-        status = 1
-        if isinstance(cause, KeyboardInterrupt):
-            status = _interrupted(cause)
-        elif isinstance(cause, RescoreError | OSError):
-            _say(f"error: {_one_line(cause)}")
-        elif cause:
-            sys.excepthook(type(cause), cause, cause.__traceback__)
-        _say(str(error))
-    except RescoreError as error:
-        _say(f"error: {error}")
-        notes = getattr(error, "__notes__", [])
-        status = 2 if isinstance(error, OptionError) else 1
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet too
-        status = 1
-    except OSError as error:
-        _say(f"error: {_one_line(error)}")
-        notes = getattr(error, "__notes__", [])
-        status = 1
-    except (click.Abort, KeyboardInterrupt) as error:
-        cause = error.__cause__ or error  # click makes an Abort of it
-        status = _interrupted(cause)
-        notes = getattr(cause, "__notes__", [])
-    for note in notes:
-        _say(note)
-    if status in (130, 143) and threading.active_count() > 1:  # Python would wait for what these are at
+    except (click.ClickException, click.Abort, RescoreError, OSError, KeyboardInterrupt) as error:
+        status = _tell(error)
+    if status in (130, 143) and threading.active_count() > 1:  # Python would wait for the other threads
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -7,26 +7,26 @@ from typing import Any
 
 import click
 
-from phrase_rescore.commands.options import quiet_option
+from phrase_rescore.commands.options import file_argument, file_option, quiet_option
 from phrase_rescore.errors import OptionError
 
 
 @click.command(short_help="Draw the training curves of runs.")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("-o", "--out", metavar="FILE", help="The picture to write: PNG or SVG, by the end of its name.")
+@file_argument("runs", nargs=-1, required=True, metavar="RUN...")
+@file_option("-o", "--out", metavar="FILE", help="The picture to write: PNG or SVG, by the end of its name.")
 @click.option("--table", is_flag=True, help="Write the figures of every run to standard output, with or without a picture.")
 @click.option(
-    "--x", type=click.Choice(["steps", "hours", "pairs"]), default="steps", show_default=True, help="What the curves run along."
+    "--x", type=click.Choice(["steps", "hours", "pairs"]), default="steps", show_default=True, help="The horizontal axis."
 )
 @click.option(
     "--y", type=click.Choice(["loss", "perplexity"]), default="loss", show_default=True,
-    help="Nats per pair, of training as well, or held-out perplexity per word.",
+    help="loss draws nats per pair, of training as well. perplexity draws held-out perplexity per word.",
 )  # fmt: skip
-@click.option("--log-x", is_flag=True, help="A logarithmic x axis.")
+@click.option("--log-x", is_flag=True, help="Make the horizontal axis logarithmic.")
 @quiet_option
 def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **chart: Any) -> None:
-    """Draw the loss of every RUN as training went on: held-out solid, training dashed, the best step a star. A RUN is a
-    model directory or a log like its train.log.jsonl; NAME=RUN gives it a name in the picture.
+    """Draw the loss of every RUN in the course of training: held-out solid, training dashed, the best step a star. A RUN is
+    a model directory or a log like its train.log.jsonl. NAME=RUN gives it a name in the picture.
 
     \b
     phrase-rescore curves phrase-rescore-model -o curves.png

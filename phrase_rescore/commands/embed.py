@@ -7,52 +7,63 @@ from typing import Any
 
 import click
 
-from phrase_rescore.commands.options import model_option, quiet_option
+from phrase_rescore.commands.options import (
+    POSITIVE,
+    device_option,
+    directory_option,
+    file_argument,
+    file_option,
+    model_option,
+    quiet_option,
+)
 from phrase_rescore.errors import OptionError
 
 _STDIN = "<stdin>"
 
 
-@click.command(short_help="Vectors of words and phrases; the nearest ones.")
-@click.argument("table", required=False)
+@click.command(short_help="Write vectors of words and phrases; find the nearest ones.")
+@file_argument("table", required=False)
 @model_option
-@click.option(
-    "--words", "side", type=click.Choice(["source", "target"]), help="The embeddings of the words of a side, and no phrases."
-)
-@click.option(
+@file_option(
     "-o", "--out", default="-", metavar="OUT",
-    help="File to write, its format by its name: OUT.txt or OUT.vec, OUT.bin, OUT.npy, OUT.tsv.  [default: standard output]",
+    help="The file to write. Its name gives the format: .txt or .vec, .bin, .npy, .tsv.  [default: standard output]",
 )  # fmt: skip
+@click.option(
+    "--words", "side", type=click.Choice(["source", "target"]), help="Write the embeddings of one side's words, not of phrases."
+)
 @click.option(
     "--format", "form", type=click.Choice(["txt", "bin", "npy", "tsv"]),
     help="word2vec's text or binary format, numpy's with an index, or tabs.  [default: by OUT's name; tsv on standard output]",
 )  # fmt: skip
 @click.option(
-    "--nearest", type=click.IntRange(min=1), metavar="N",
+    "--nearest", type=POSITIVE, metavar="N",
     help="Find the N nearest by cosine to each line of standard input, among the --words or --among phrases.",
 )  # fmt: skip
-@click.option("--among", metavar="FILE.npy", help="What --nearest looks among: phrases that 'embed -o FILE.npy' wrote.")
-@click.option("--scratch", metavar="DIR", help="Where TABLE's phrases are sorted: twice their text.  [default: $TMPDIR, /tmp]")
-@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@file_option("--among", metavar="FILE.npy", help="Let --nearest look among the phrases that 'embed -o FILE.npy' wrote.")
+@directory_option(
+    "--scratch", metavar="DIR", help="Sort TABLE's phrases in DIR, which takes twice their text.  [default: $TMPDIR or /tmp]"
+)
+@device_option("cpu")
 @quiet_option
 def command(
     table: str | None, model_dir: str, side: str | None, out: str, form: str | None, nearest: int | None, among: str | None,
     scratch: str | None, device: str, quiet: bool,
 ) -> None:  # fmt: skip
-    """Write what the model makes of phrases: their vectors c, which its decoder starts from. Phrases are lines of standard
-    input, tokenized as in the table, in their order; or the distinct source phrases of TABLE ('-': a table on standard
-    input), sorted by their bytes. An inverse model reads target phrases.
+    """Write the vectors c of phrases, from which the model's decoder starts. Phrases are lines of standard input, tokenized
+    as in the table; or the distinct source phrases of TABLE ('-': a table on standard input), sorted by their bytes. An
+    inverse model reads target phrases.
 
     \b
     phrase-rescore embed < phrases.txt -o c.npy
     phrase-rescore embed phrase-table.gz -o c.npy
     phrase-rescore embed --words source -o words.txt
 
-    FORMATS. OUT.npy: float32, a row for each phrase, and OUT.index: line i is the phrase of row i. OUT.txt, OUT.bin: those
-    of word2vec, which gensim reads; blanks of phrases become _, and _ becomes \\_. TSV: phrase, tab, numbers with tabs
-    between. Words are those of the shortlist, after <end of phrase> and <unknown word>.
+    FORMATS. OUT.npy has a row of float32 for each phrase; line i of OUT.index is the phrase of row i. OUT.txt and OUT.bin are
+    in the formats of word2vec, which gensim reads; blanks of phrases become _, and _ becomes \\_. TSV has the phrase and its
+    numbers, with tabs between. Words are those of the shortlist, after <end of phrase> and <unknown word>.
 
-    With --nearest, standard output has query, tab, neighbour, tab, cosine. The query is not among its neighbours.
+    With --nearest, a line of standard output has query, neighbour and cosine, with tabs between. A query is never its own
+    neighbour.
 
     \b
     set -o pipefail; echo house | phrase-rescore embed --nearest 10 --words source

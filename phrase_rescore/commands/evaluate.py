@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from phrase_rescore.commands.options import Subset, quiet_option
+from phrase_rescore.commands.options import POSITIVE, Subset, complete_file, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import SetFiles
 
@@ -15,7 +16,7 @@ _END = "\0"  # between the words of a set: no argument can have it
 
 
 def joined_sets(args: Sequence[str]) -> list[str]:
-    """The arguments with the words that follow each ``--set``, up to the next option, as its one value.
+    """Join the words that follow each ``--set``, up to the next option, into its one value.
 
     >>> joined_sets(["-q", "--set", "dev", "dev.fr", "a=-", "--seed", "3"])
     ['-q', '--set', 'dev\\x00dev.fr\\x00a=-', '--seed', '3']
@@ -35,13 +36,17 @@ def joined_sets(args: Sequence[str]) -> list[str]:
 
 
 class EvaluateCommand(click.Command):
-    """``--set`` takes as many words as there are before the next option."""
+    """A command whose ``--set`` takes all words before the next option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, joined_sets(args))
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "--set NAME REF SYSTEM=OUT... [--set ...]"]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        options = super().shell_complete(ctx, incomplete)
+        return options or [CompletionItem(incomplete, type="file")]
 
 
 class SetType(click.ParamType):
@@ -56,43 +61,41 @@ class SetType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-@click.command(cls=EvaluateCommand, short_help="BLEU, chrF and TER of systems, with significance.")
+@click.command(cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.")
 @click.option(
     "--set", "sets", type=SetType(), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
+    shell_complete=complete_file,
     help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
 )  # fmt: skip
 @click.option("--baseline", metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]")
 @click.option(
-    "--metrics",
-    type=Subset(("bleu", "chrf", "ter"), as_asked=True),
-    default="bleu,chrf,ter",
-    show_default=True,
-    help="Which, in this order.",
+    "--metrics", type=Subset(("bleu", "chrf", "ter"), as_asked=True), default="bleu,chrf,ter", show_default=True,
+    metavar="bleu,chrf,ter", help="The metrics, in this order.",
+)  # fmt: skip
+@click.option(
+    "--detokenize", metavar="LANG", help="Detokenize all text as Moses does for this language, and undo Moses' escapes."
 )
 @click.option(
-    "--detokenize", metavar="LANG", help="Detokenize all text, as Moses does for this language, and undo Moses' escapes."
-)
-@click.option(
-    "--tokenize", type=click.Choice(["none", "13a", "intl", "char", "zh"]), default=None,
+    "--tokenize", type=click.Choice(["none", "13a", "intl", "char", "zh"]),
     help="How BLEU tokenizes.  [default: none, the text's own tokens; with --detokenize 13a, zh: zh, ja: char]",
 )  # fmt: skip
-@click.option("--lowercase", is_flag=True, help="BLEU and chrF without regard to case. (TER never regards it.)")
+@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF. (TER always ignores it.)")
 @click.option(
-    "--samples", type=click.IntRange(min=1), default=None, metavar="N",
-    help="Samples of either test.  [default: 1000 of the bootstrap, 10000 of the randomization]",
+    "--samples", type=POSITIVE, metavar="N",
+    help="Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=1), default=12345, show_default=True, metavar="N", help="Of both tests.")
+@click.option("--seed", type=POSITIVE, default=12345, show_default=True, metavar="N", help="The seed of both tests.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True,
-    help="json has every run and all digits.",
+    help="How to write the table. json has every run and all digits.",
 )  # fmt: skip
 @quiet_option
 def command(
     sets: tuple[SetFiles, ...], baseline: str | None, metrics: tuple[str, ...], detokenize: str | None, tokenize: str | None,
     lowercase: bool, samples: int | None, seed: int, form: str, quiet: bool,
 ) -> None:  # fmt: skip
-    """Score the outputs of systems by sacrebleu and write a table, systems down and sets across, with the metrics'
-    signatures. Every system is compared with a baseline: difference, and the probability p of one as large by chance.
+    """Score the outputs of systems by sacrebleu. Write a table, systems down and sets across, with the metrics' signatures.
+    Every system is compared with a baseline: the difference, and the probability p of one as large by chance.
 
     \b
     phrase-rescore evaluate --set dev dev.fr baseline=dev.out rnn=dev.rnn.out \\
@@ -100,15 +103,15 @@ def command(
     phrase-rescore evaluate --detokenize fr --set test test.fr \\
         baseline=base.1.out,base.2.out,base.3.out rnn=rnn.1.out,rnn.2.out,rnn.3.out
 
-    TEXT. Moses reads and writes tokenized, escaped text. As it is, BLEU takes its tokens for words (sacrebleu's tok:none), as
-    the papers of its time did; numbers of other papers compare only after --detokenize, with sacrebleu's tokenization.
+    TEXT. Moses reads and writes tokenized, escaped text. By default BLEU takes its tokens for words (sacrebleu's tok:none), as
+    the papers of Moses' time did. Numbers of other papers compare only after --detokenize, with sacrebleu's tokenization.
 
     RUNS. Tuning ends somewhere else every time. Several outputs of one system on one set, with commas between, are those
     of several tuning runs: the table has their mean and standard deviation.
 
-    TESTS. p randomization is that of approximate randomization, stratified over all runs of both systems (Clark et al.,
-    ACL 2011). p bootstrap is sacrebleu's paired bootstrap, of one output against one: about these two outputs, not about
-    another tuning. Scores and p bootstrap are the sacrebleu command's, but that a difference of 0 has p 1.
+    TESTS. p randomization is from approximate randomization, stratified over all runs of both systems (Clark et al.,
+    ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it is about these two outputs,
+    not about another tuning. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
     """
     from phrase_rescore.commands.progress import output_bar, say
     from phrase_rescore.evaluation.run import Settings, evaluate

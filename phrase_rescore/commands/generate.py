@@ -6,59 +6,84 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from cloup import command as grouped_command
+from cloup import option_group
 
-from phrase_rescore.commands.options import Scores, model_option, quiet_option
+from phrase_rescore.commands.options import (
+    POSITIVE,
+    Scores,
+    complete_file,
+    device_option,
+    digits_option,
+    file_option,
+    flush_option,
+    lowercase_option,
+    model_option,
+    quiet_option,
+)
 from phrase_rescore.errors import OptionError
 
 if TYPE_CHECKING:
     from phrase_rescore.generation.run import LineReader, Sources
 
 
-@click.command(short_help="Let the model propose target phrases for source phrases.")
-@model_option
-@click.option("-n", "--number", type=click.IntRange(min=1), default=10, show_default=True, help="Proposals for each source.")
-@click.option("--beam", type=click.IntRange(min=1), help="Width of the beam.  [default: the larger of 10 and --number]")
-@click.option("--random", is_flag=True, help="Draw proposals at random, in place of the most probable ones.")
-@click.option(
-    "--temperature", type=click.FloatRange(min=0.01), metavar="T",
-    help="With --random: words come in proportion to p^(1/T).  [default: 1]",
+@grouped_command(short_help="Let the model propose target phrases for source phrases.")
+@option_group(
+    "Most used",
+    model_option,
+    click.option(
+        "-n", "--number", type=POSITIVE, default=10, show_default=True, metavar="N", help="Proposals for each source."
+    ),
+    click.option(
+        "--tokenize", metavar="LANG", help="Tokenize and escape typed text as Moses does for this language: en."
+    ),
 )  # fmt: skip
-@click.option(
-    "--top-k", type=click.IntRange(min=1), metavar="K", help="With --random: the K most probable words alone.  [default: all]"
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0, max=2**63), default=1, show_default=True, metavar="N",
-    help="Of --random and --from-table.",
+@option_group(
+    "Sources",
+    click.option(
+        "--from-table", type=(POSITIVE, str), metavar="N TABLE", shell_complete=complete_file,
+        help="Take N distinct sources of TABLE at random, by --seed.",
+    ),
+    file_option(
+        "--from-vectors", metavar="FILE.npy", help="Take phrase vectors, which 'embed' wrote, in place of sources."
+    ),
+    lowercase_option,
+    flush_option,
 )  # fmt: skip
-@click.option("--max-length", type=click.IntRange(min=1), default=20, show_default=True, help="Words of a proposal, at most.")
-@click.option("--unk", is_flag=True, help="Propose UNK too, which stands for every word that the model does not know.")
-@click.option(
-    "--from-table", type=(click.IntRange(min=1), str), metavar="N TABLE", default=None,
-    help="Sources: N distinct ones of TABLE, taken at random by --seed.",
+@option_group(
+    "Search",
+    click.option("--beam", type=POSITIVE, metavar="N", help="The width of the beam.  [default: the larger of 10 and --number]"),
+    click.option("--max-length", type=POSITIVE, default=20, show_default=True, metavar="N", help="Most words of a proposal."),
+    click.option("--unk", is_flag=True, help="Propose UNK too, which stands for every word that the model does not know."),
+    click.option("--random", is_flag=True, help="Draw proposals at random instead of the most probable ones."),
+    click.option(
+        "--temperature", type=click.FloatRange(min=0.01), metavar="T",
+        help="Draw words in proportion to p^(1/T). Needs --random.  [default: 1]",
+    ),
+    click.option(
+        "--top-k", type=POSITIVE, metavar="K", help="Draw only from the K most probable words. Needs --random.  [default: all]"
+    ),
+    click.option(
+        "--seed", type=click.IntRange(min=0, max=2**63), default=1, show_default=True, metavar="N",
+        help="The seed of --random and --from-table.",
+    ),
 )  # fmt: skip
-@click.option(
-    "--from-vectors", metavar="FILE.npy", help="Phrase vectors in place of sources, as 'embed' writes them: a row each."
-)
-@click.option(
-    "--format", "form", type=click.Choice(["tsv", "jsonl", "moses"]), default="tsv", show_default=True,
-    help="jsonl: an object for every source. moses: rows of a phrase table, with --like and --fill.",
+@option_group(
+    "Output",
+    click.option(
+        "--format", "form", type=click.Choice(["tsv", "jsonl", "moses"]), default="tsv", show_default=True,
+        help="jsonl writes an object for every source. moses writes rows of a phrase table; it needs --like and --fill.",
+    ),
+    file_option("--table", metavar="TABLE", help="Add a column: 1 if TABLE has the pair, else 0."),
+    click.option("--only-new", is_flag=True, help="Leave out pairs that --table has."),
+    file_option("--like", metavar="TABLE", help="Write rows like those of TABLE, without what it has. With --format moses."),
+    click.option(
+        "--fill", type=Scores(), metavar="VALUES",
+        help="Fill the other score columns with one value, or with one for each, commas between. With --format moses.",
+    ),
+    digits_option,
 )  # fmt: skip
-@click.option("--table", metavar="TABLE", help="Say of every proposal whether TABLE has it, 1 or 0.")
-@click.option("--only-new", is_flag=True, help="Leave out what --table has.")
-@click.option("--like", metavar="TABLE", help="With --format moses: the table whose rows to be like. What it has is left out.")
-@click.option(
-    "--fill", type=Scores(), metavar="VALUES",
-    help="With --format moses: what stands in the other score columns, one value for all or, with commas, one for each.",
-)  # fmt: skip
-@click.option(
-    "--tokenize", metavar="LANG", help="Tokenize and escape typed text as Moses does, by the rules of this language: en."
-)
-@click.option("--lowercase", is_flag=True, help="Lower-case typed text, with --tokenize.")
-@click.option(
-    "--flush", is_flag=True, help="Answer every line at once, for a program that keeps this one open.  [default: at a terminal]"
-)
-@click.option("--digits", type=click.IntRange(2, 17), default=7, show_default=True, help="Significant digits.")
-@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@option_group("Machine", device_option("cpu"))
 @quiet_option
 def command(
     model_dir: str, from_table: tuple[int, str] | None, from_vectors: str | None, form: str, table: str | None,
@@ -66,8 +91,8 @@ def command(
     digits: int, device: str, quiet: bool, **search: Any,
 ) -> None:  # fmt: skip
     """Read source phrases from standard input, one a line, and write the target phrases that the model finds most
-    probable, a line each: source, tab, target, tab, natural log p(target | source), tab, number of unknown words. log p is
-    what 'score' gives. An inverse model reads target phrases and proposes sources; columns stay source, target.
+    probable. A line has source, target, natural log p(target | source) and the number of unknown words, with tabs between.
+    log p is that of 'score'. An inverse model reads target phrases and proposes sources; the columns keep their order.
 
     \b
     set -o pipefail; echo 'search' | phrase-rescore generate -n 5
@@ -75,8 +100,8 @@ def command(
     phrase-rescore generate --from-table 1000 phrase-table.gz -n 1 --table phrase-table.gz --only-new
     phrase-rescore generate --from-table 9 phrase-table.rnn.gz --format moses --like phrase-table.rnn.gz --fill 0.001
 
-    Phrases are tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Proposals are
-    never empty and never have a word that is not in the model's vocabulary, unless --unk.
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Proposals
+    are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     import sys
 

@@ -6,18 +6,18 @@ import os
 
 import click
 
-from phrase_rescore.commands.options import quiet_option
+from phrase_rescore.commands.options import directory_option, file_argument, quiet_option
 
 
-@click.command(short_help="What a phrase table or a model holds.")
-@click.argument("path", metavar="TABLE|MODEL_DIR")
-@click.option("-m", "--model", "model_dir", metavar="MODEL_DIR", help="Tell how many of the table's words this model knows.")
-@click.option("--strict", is_flag=True, help="Exit with 1 if some Moses program would mishandle a row.")
+@click.command(short_help="Describe a phrase table or a model.")
+@file_argument("path", metavar="TABLE|MODEL_DIR")
+@directory_option("-m", "--model", "model_dir", metavar="MODEL_DIR", help="Count the table's words that this model knows.")
+@click.option("--strict", is_flag=True, help="Exit with status 1 if some Moses program would mishandle a row.")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
 @quiet_option
 def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
-    """Tell what is in TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of
-    ours; and which rows some Moses program would mishandle, and how. Of MODEL_DIR: its signature, sizes, training, losses.
+    """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of ours,
+    and the rows that some Moses program would mishandle. Or describe MODEL_DIR: signature, sizes, training, losses.
 
     \b
     phrase-rescore info phrase-table.gz
@@ -25,8 +25,8 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     phrase-rescore info phrase-rescore-model
     set -o pipefail; zcat phrase-table.gz | phrase-rescore info - --strict
 
-    The table is read once, some 100,000 rows a second, in memory that grows with distinct words alone: numbers of distinct
-    phrases above 65,536 are estimates, right to 1 % ('about'); so are those of sources only if the table is not sorted.
+    The table is read once, some 100,000 rows a second. Memory grows with distinct words alone, so numbers of distinct
+    phrases above 65,536 are estimates, right to 1 % ('about'). The number of sources is exact if the table is sorted.
     """
     import json
 

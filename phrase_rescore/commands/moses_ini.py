@@ -6,40 +6,41 @@ import os
 
 import click
 
-from phrase_rescore.commands.options import quiet_option
+from phrase_rescore.commands.options import file_argument, file_option, quiet_option
 from phrase_rescore.errors import InputError, OptionError
 
 
 @click.command(short_help="Make a moses.ini for an annotated table.")
-@click.argument("ini")
-@click.option("--table", required=True, metavar="TABLE", help="The table with its new columns, as text or .gz.")
-@click.option("--feature", metavar="NAME", help="The phrase table it replaces.  [default: the only one in INI]")
-@click.option("--path", metavar="PATH", help="Write this path: of a table binarized from TABLE.  [default: TABLE as given]")
+@file_argument("ini")
+@file_option("--table", required=True, metavar="TABLE", help="The table with its new columns, as text or .gz.")
+@file_option("-o", "--out", default="-", metavar="OUT", help="The file to write; may be INI.  [default: standard output]")
+@click.option("--feature", metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
+@file_option(
+    "--path", metavar="PATH", help="The path to write: that of a table binarized from TABLE.  [default: TABLE as given]"
+)
 @click.option(
     "--weights", default="small", show_default=True, metavar="small|zero|W,W,…",
-    help="Weights of the new columns. small: 0.01, and -0.01 where words are counted.",
+    help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words.",
 )  # fmt: skip
-@click.option("-o", "--out", default="-", metavar="OUT", help="File to write; INI itself is fine.  [default: standard output]")
 @quiet_option
 def command(
     ini: str, table: str, feature: str | None, path: str | None, weights: str, out: str, quiet: bool
 ) -> None:  # fmt: skip
-    """Write INI for TABLE, which has more score columns than the table in it: path and num-features of that feature
-    change, its weights get more, every other byte stays.
+    """Write INI for TABLE, which has more score columns than the table in INI. Path and num-features of that feature
+    change, and weights are added; every other byte stays.
 
     \b
     phrase-rescore moses-ini moses.ini --table phrase-table.rnn.gz -o moses.rnn.ini
     phrase-rescore moses-ini moses.ini --table phrase-table.rnn.gz --weights zero -o moses.zero.ini
 
-    INI may be tuned already: with the weights that it has and small new ones, tuning starts from there. With --weights zero
-    the decoder's output must be the old one exactly; try that first. The ini and the table of filter-model-given-input.pl
-    are fine, too.
+    INI may be tuned already: tuning then starts from its weights and small new ones. With --weights zero the decoder's
+    output must be exactly the old one; try that first. The ini and the table of filter-model-given-input.pl work too.
 
-    The columns are counted in the first 10,000 rows of TABLE. Its path is written as given, and Moses looks for it from
-    where it is started. For a binarized table (Compact, OnDisk, Binary, ProbingPT) TABLE is the text it was made from
-    and --path what was made; the implementation in INI stays.
+    The columns are counted in the first 10,000 rows of TABLE. Its path is written as given; Moses resolves it where it is
+    started. For a binarized table (Compact, OnDisk, Binary, ProbingPT) TABLE is the text it was made from and --path the
+    result; the implementation in INI stays.
 
-    On standard error: the options by which MERT and the binarizers of Moses learn the new number of columns.
+    Standard error shows the options that tell MERT and the binarizers of Moses the new number of columns.
     """
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.atomic import atomic_output

@@ -7,38 +7,38 @@ import shlex
 
 import click
 
-from phrase_rescore.commands.options import model_option, quiet_option
+from phrase_rescore.commands.options import POSITIVE, directory_option, file_argument, file_option, model_option, quiet_option
 
 
-@click.command(short_help="One page that sets the model's scores against the table's.")
-@click.argument("table", metavar="ANNOTATED_TABLE")
+@click.command(short_help="Write one page that sets the model's scores against the table's.")
+@file_argument("table", metavar="ANNOTATED_TABLE")
 @model_option
-@click.option("-o", "--out", default="report.html", show_default=True, metavar="FILE", help="The page to write.")
-@click.option("--figures", metavar="DIR", help="Write every picture as PNG and SVG, too.")
+@file_option("-o", "--out", default="report.html", show_default=True, metavar="FILE", help="The page to write.")
+@directory_option("--figures", metavar="DIR", help="Write every picture as PNG and SVG too.")
 @click.option(
-    "--phi-column", type=click.IntRange(min=1), metavar="N",
+    "--phi-column", type=POSITIVE, metavar="N",
     help="The score column with the table's own probability.  [default: 3, φ(target|source); of an inverse model 1]",
 )  # fmt: skip
 @click.option(
     "--sample", type=click.IntRange(min=100), default=50_000, show_default=True, metavar="ROWS",
-    help="Rows to score of a table that is not annotated.",
+    help="Rows to score if the table is not annotated.",
 )  # fmt: skip
 @quiet_option
 def command(
     table: str, model_dir: str, out: str, figures: str | None, phi_column: int | None, sample: int, quiet: bool
 ) -> None:
-    """Write one HTML page from which to decide about the new feature: the model's scores against the table's φ, by frequency
-    and by length; the best targets by either, and phrases drawn from the model; where the two disagree most; maps of words
-    and phrases; unknown words; training. It opens from disk and asks nobody for anything.
+    """Write one HTML page that helps to decide about the new feature. It shows the model's scores against the table's φ, by
+    frequency and by length; the best targets by either, and phrases drawn from the model; where the two disagree most;
+    maps of words and phrases; unknown words; training. The page opens from disk and loads nothing from elsewhere.
 
     \b
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
     phrase-rescore report phrase-table.rnn.gz -o report.html
     phrase-rescore report phrase-table.rnn.gz -m phrase-rescore-model --figures figures
 
-    The model's scores are read from the table's columns, as TABLE.columns.json says, or by their looks. Of a table that has
-    none, some sources with all their rows are scored. Tables are of all rows, charts of points show a sample, always the same.
-    Needs pip install 'phrase-rescore[report]'.
+    The model's scores are read from the table's columns, which TABLE.columns.json names; without it, by their looks. If
+    the table has none, some sources with all their rows are scored. Tables count all rows. Charts of points show a sample,
+    always the same. The page needs pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.report.run import Options, report

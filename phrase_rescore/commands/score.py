@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import click
 
-from phrase_rescore.commands.options import model_option
+from phrase_rescore.commands.options import device_option, digits_option, flush_option, lowercase_option, model_option
 from phrase_rescore.errors import OptionError
 
 
 @click.command(short_help="Score phrase pairs from standard input.")
 @model_option
-@click.option("--per-word", is_flag=True, help="A third column: the words predicted and </s>, the log p of each behind it.")
+@click.option("--per-word", is_flag=True, help="Add a third column: the words predicted and </s>, each followed by its log p.")
 @click.option(
-    "--flush", is_flag=True, help="Answer every line at once, for a program that keeps this one open.  [default: at a terminal]"
+    "--tokenize",
+    nargs=2,
+    metavar="SOURCE TARGET",
+    help="Tokenize and escape typed text as Moses does for these languages: en fr.",
 )
-@click.option(
-    "--tokenize", nargs=2, metavar="SOURCE TARGET", default=None,
-    help="Tokenize and escape typed text as Moses does, by the rules of these languages: en fr.",
-)  # fmt: skip
-@click.option("--lowercase", is_flag=True, help="Lower-case typed text, with --tokenize.")
-@click.option("--digits", type=click.IntRange(2, 17), default=7, show_default=True, help="Significant digits.")
-@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@lowercase_option
+@flush_option
+@digits_option
+@device_option("cpu")
 def command(
     model_dir: str, per_word: bool, flush: bool, tokenize: tuple[str, str] | None, lowercase: bool, digits: int, device: str
 ) -> None:
-    """Score phrase pairs from standard input, a pair a line: 'source ||| target' (whatever follows, as in the rows of
-    a phrase table, is not looked at) or source, tab, target.
+    """Score phrase pairs from standard input, a pair a line: 'source ||| target', or source, tab, target. Whatever follows,
+    as in the rows of a phrase table, is ignored.
 
-    For every line one of standard output: natural log p(target | source), tab, the number of target words unknown to the
-    model. An inverse model gives log p(source | target) and counts source words.
+    For every line, write a line with natural log p(target | source), tab, the number of target words that the model does
+    not know. An inverse model gives log p(source | target) and counts source words.
 
     \b
     phrase-rescore score < pairs.tsv
     set -o pipefail; echo 'search ||| rechercher' | phrase-rescore score --per-word
 
-    Phrases are tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
     """
     import sys
 

@@ -6,20 +6,16 @@ import os
 
 import click
 
-from phrase_rescore.commands.options import quiet_option
+from phrase_rescore.commands.options import POSITIVE, file_argument, out_option, quiet_option
 
 
-@click.command(short_help="Take the last columns off again.")
-@click.argument("table")
-@click.option(
-    "--columns", type=click.IntRange(min=1), required=True, metavar="K", help="How many of the last score columns go."
-)
-@click.option(
-    "-o", "--out", default="-", metavar="OUT", help="File to write, gzip if it ends in .gz.  [default: standard output]"
-)
+@click.command(short_help="Remove the last columns of a phrase table.")
+@file_argument("table")
+@click.option("--columns", type=POSITIVE, required=True, metavar="K", help="The number of last score columns to remove.")
+@out_option
 @quiet_option
 def command(table: str, columns: int, out: str, quiet: bool) -> None:
-    """Write TABLE without its last K score columns; every other byte stays. The inverse of annotate.
+    """Write TABLE without its last K score columns. Every other byte stays. This is the inverse of annotate.
 
     \b
     phrase-rescore strip phrase-table.rnn.gz --columns 2 -o phrase-table.gz

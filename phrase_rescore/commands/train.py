@@ -7,104 +7,158 @@ from datetime import timedelta
 from typing import Any
 
 import click
+from cloup import command as grouped_command
+from cloup import option_group
 
-from phrase_rescore.commands.options import ByteSize, Duration, model_option, on_bad_row_option, quiet_option
+from phrase_rescore.commands.options import (
+    POSITIVE,
+    ByteSize,
+    Duration,
+    complete_file,
+    device_option,
+    directory_option,
+    file_argument,
+    file_option,
+    model_option,
+    on_bad_row_option,
+    quiet_option,
+)
 from phrase_rescore.runtime import TRAINING_PRECISIONS, local_processes, usable_cores
 from phrase_rescore.training.presets import PRESETS
 
-_POSITIVE = click.IntRange(min=1)
 
-
-def _setting(name: str, kind: click.ParamType, text: str) -> Any:
-    """An option that overrides a field of the preset; its help shows the presets' values."""
+def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -> Any:
+    """Declare an option that overrides a field of the preset; its help shows the presets' values."""
     values = {f"{getattr(preset, name)}": None for preset in PRESETS.values()}
     default, *others = values
     shown = f"[default: {default}" + (f"; paper: {others[0]}" if others else "") + "]"
-    return click.option(f"--{name.replace('_', '-')}", name, type=kind, default=None, help=f"{text}  {shown}")
+    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  {shown}")
 
 
-@click.command(short_help="Learn a model from the distinct pairs of phrase tables.")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@model_option
-@click.option("--overwrite", is_flag=True, help="Replace the model in MODEL_DIR, once the new one is complete.")
-@click.option("--inverse", is_flag=True, help="Learn p(source | target): the network reads targets and predicts sources.")
-@click.option(
-    "--source-factor", type=click.IntRange(min=0), metavar="K", help="Of words with factors read the K-th, from 0, alone."
+@grouped_command(short_help="Learn a model from the distinct pairs of phrase tables.")
+@file_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@option_group(
+    "Most used",
+    model_option,
+    click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d."),
+    click.option("--inverse", is_flag=True, help="Learn p(source | target): the network reads targets and predicts sources."),
 )
-@click.option("--target-factor", type=click.IntRange(min=0), metavar="K", help="The same for target words.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "extract", "tsv"]), help="What the inputs are.  [default: by their content]"
-)
-@on_bad_row_option
-@click.option("--vocab-corpus", nargs=2, metavar="SOURCE TARGET", help="Count words over this tokenized corpus, not the pairs.")
-@click.option("--source-vocab", metavar="FILE", help="Take the source shortlist from FILE: word, tab, count a line.")
-@click.option("--target-vocab", metavar="FILE", help="Take the target shortlist from FILE.")
-@click.option(
-    "--held-out", type=click.IntRange(min=0), default=10_000, show_default=True, metavar="N",
-    help="Hold out at most N pairs, and 0.5 % of the sources, to measure on.",
+@option_group(
+    "Input and output",
+    click.option(
+        "--format", "form", type=click.Choice(["table", "extract", "tsv"]),
+        help="What the inputs are.  [default: by their content]",
+    ),
+    on_bad_row_option,
+    directory_option(
+        "--pairs", "pairs_dir", metavar="DIR",
+        help="Keep the prepared pairs in DIR. The next training finds them there if nothing has changed.  "
+        "[default: MODEL_DIR.pairs]",
+    ),
+    directory_option(
+        "--scratch", metavar="DIR",
+        help="Sort the pairs in DIR, which takes up to twice their text.  [default: $TMPDIR or /tmp]",
+    ),
+    click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="The memory that sorting may use."),
+    click.option("--overwrite", is_flag=True, help="Replace the model in MODEL_DIR once the new one is complete."),
+    click.option(
+        "--save-dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True,
+        help="The type of saved weights.",
+    ),
+    click.option("--shard-size", type=ByteSize(), help="The largest file of weights: 15M, 2G.  [default: one file]"),
 )  # fmt: skip
-@click.option(
-    "--min-count", type=_POSITIVE, default=1, show_default=True, metavar="N",
-    help="Leave out pairs extracted less than N times. 1: every distinct pair, as the paper.",
+@option_group(
+    "Which pairs",
+    click.option(
+        "--held-out", type=click.IntRange(min=0), default=10_000, show_default=True, metavar="N",
+        help="Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.",
+    ),
+    click.option(
+        "--min-count", type=POSITIVE, default=1, show_default=True, metavar="N",
+        help="Leave out pairs extracted fewer than N times. The paper uses every distinct pair.",
+    ),
+    click.option("--max-length", type=POSITIVE, metavar="N", help="Leave out pairs with a phrase of more than N words."),
 )  # fmt: skip
-@click.option("--max-length", type=_POSITIVE, metavar="N", help="Leave out pairs with a phrase of more than N words.")
-@click.option(
-    "--pairs", "pairs_dir", metavar="DIR",
-    help="Where the prepared pairs are kept, and found again if nothing has changed.  [default: MODEL_DIR.pairs]",
+@option_group(
+    "Words",
+    _setting("shortlist", POSITIVE, "N", "The network knows N words a side. All others are UNK."),
+    file_option("--source-vocab", metavar="FILE", help="Take the source shortlist from FILE: word, tab, count a line."),
+    file_option("--target-vocab", metavar="FILE", help="Take the target shortlist from FILE."),
+    click.option(
+        "--vocab-corpus", nargs=2, metavar="SOURCE TARGET", shell_complete=complete_file,
+        help="Count words in this tokenized corpus instead of the pairs.",
+    ),
+    click.option(
+        "--source-factor", type=click.IntRange(min=0), metavar="K",
+        help="Read only the K-th factor, from 0, of every source word.",
+    ),
+    click.option(
+        "--target-factor", type=click.IntRange(min=0), metavar="K", help="Read only the K-th factor of every target word."
+    ),
 )  # fmt: skip
-@click.option("--scratch", metavar="DIR", help="Where pairs are sorted: up to twice their text.  [default: $TMPDIR or /tmp]")
-@click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="What sorting may use.")
-@click.option(
-    "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True, help="Settings to start from."
-)
-@_setting("hidden", _POSITIVE, "Hidden units of encoder and decoder.")
-@_setting("embedding", _POSITIVE, "Size of a word's embedding.")
-@_setting("maxout", _POSITIVE, "Maxout units, each pooling 2.")
-@_setting("rank", _POSITIVE, "Rank of the output matrix.")
-@_setting("shortlist", _POSITIVE, "Words a side that the network knows; the others are UNK.")
-@_setting("batch_size", _POSITIVE, "Pairs of a minibatch.")
-@_setting("group", _POSITIVE, "Draw so many neighbours of the sorted pairs together; a divisor of --batch-size.")
-@_setting("optimizer", click.Choice(["adam", "adadelta"]), "How weights are updated.")
-@_setting("learning_rate", click.FloatRange(min=0, min_open=True), "The rate at its highest.")
-@_setting("epochs", click.FloatRange(min=0, min_open=True), "Passes over the pairs, if neither steps nor time are given.")
-@click.option("--max-steps", type=_POSITIVE, help="Stop after so many minibatches.")
-@click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d.")
-@click.option(
-    "--eval-every", type=_POSITIVE, default=500, show_default=True, metavar="STEPS", help="Measure held-out loss so often."
-)
-@click.option("--patience", type=_POSITIVE, metavar="N", help="Stop after N measurements without a better one.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted training, exactly where it last measured.")
-@click.option("--init-from", metavar="MODEL", help="Start from the weights of this model; words are matched by spelling.")
-@click.option(
-    "--init", type=click.Choice(["all", "encoder", "decoder"]), default="all", show_default=True, help="Which part of them."
-)
-@click.option(
-    "--freeze", multiple=True, type=click.Choice(["encoder", "decoder", "source-embedding", "target-embedding", "output"]),
-    help="Keep a part as it is while the rest learns; may be repeated.",
+@option_group(
+    "Network",
+    click.option(
+        "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
+        help="The settings to start from: of words, network, optimization and epochs.",
+    ),
+    _setting("hidden", POSITIVE, "N", "Hidden units of encoder and decoder."),
+    _setting("embedding", POSITIVE, "N", "Dimensions of a word's embedding."),
+    _setting("maxout", POSITIVE, "N", "Maxout units, each pooling 2."),
+    _setting("rank", POSITIVE, "N", "Rank of the output matrix."),
 )  # fmt: skip
-@click.option(
-    "--final-pass", is_flag=True, help="At the end learn the held-out pairs too, until they cost no more than the others."
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the initial weights and the order of pairs.")
-@click.option(
-    "--threads",
-    type=_POSITIVE,
-    default=None,
-    help="Cores a process may use.  [default: all this process may use, shared among the processes of this machine]",
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option(
-    "--precision", type=click.Choice(TRAINING_PRECISIONS), default="float32", show_default=True,
-    help="Of the large products. tf32, bf16: GPUs (bf16: CPUs that have it). Weights stay float32.",
+@option_group(
+    "Optimization",
+    _setting("optimizer", click.Choice(["adam", "adadelta"]), None, "How weights are updated."),
+    _setting("learning_rate", click.FloatRange(min=0, min_open=True), "RATE", "The highest learning rate."),
+    _setting("batch_size", POSITIVE, "N", "Pairs of a minibatch."),
+    _setting("group", POSITIVE, "N", "Draw N neighbours of the sorted pairs together. N divides the batch size."),
+    click.option(
+        "--seed", type=int, default=1, show_default=True, metavar="N",
+        help="The seed of initial weights and order of pairs.",
+    ),
 )  # fmt: skip
-@click.option(
-    "--save-dtype",
-    type=click.Choice(["float32", "bfloat16"]),
-    default="float32",
-    show_default=True,
-    help="Type of saved weights.",
-)
-@click.option("--shard-size", type=ByteSize(), help="Largest file of weights: 15M, 2G.  [default: one file]")
+@option_group(
+    "When to stop",
+    _setting("epochs", click.FloatRange(min=0, min_open=True), "N", "Passes over the pairs, unless time or steps are given."),
+    click.option("--max-steps", type=POSITIVE, metavar="N", help="Stop after N minibatches."),
+    click.option("--patience", type=POSITIVE, metavar="N", help="Stop after N measurements without a better one."),
+    click.option(
+        "--eval-every", type=POSITIVE, default=500, show_default=True, metavar="STEPS",
+        help="Measure the held-out loss after so many minibatches.",
+    ),
+    click.option(
+        "--final-pass", is_flag=True, help="Learn the held-out pairs too at the end, until they cost no more than the others."
+    ),
+)  # fmt: skip
+@option_group(
+    "Resuming and fine-tuning",
+    click.option("--resume", is_flag=True, help="Continue an interrupted training exactly from its last measurement."),
+    directory_option(
+        "--init-from", metavar="MODEL", help="Start from the weights of this model, matching words by spelling."
+    ),
+    click.option(
+        "--init", type=click.Choice(["all", "encoder", "decoder"]), default="all", show_default=True,
+        help="The part of its weights to take.",
+    ),
+    click.option(
+        "--freeze", multiple=True,
+        type=click.Choice(["encoder", "decoder", "source-embedding", "target-embedding", "output"]),
+        help="Keep a part as it is while the rest learns. May be repeated.",
+    ),
+)  # fmt: skip
+@option_group(
+    "Machine",
+    device_option("auto"),
+    click.option(
+        "--threads", type=POSITIVE, metavar="N",
+        help="Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]",
+    ),
+    click.option(
+        "--precision", type=click.Choice(TRAINING_PRECISIONS), default="float32", show_default=True,
+        help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
+    ),
+)  # fmt: skip
 @quiet_option
 def command(
     inputs: tuple[str, ...],
@@ -116,8 +170,8 @@ def command(
     quiet: bool,
     **chosen: Any,
 ) -> None:
-    """Learn p(target | source) from the distinct phrase pairs of the INPUTs: phrase tables, extract files or
-    two-column TSV; plain, gzip, bzip2, xz or zstandard; '-' is standard input.
+    """Learn p(target | source) from the distinct phrase pairs of the INPUTs. An INPUT is a phrase table, an extract file
+    or two-column TSV; plain, gzip, bzip2, xz or zstandard. '-' is standard input.
 
     \b
     phrase-rescore train phrase-table.gz
@@ -127,8 +181,8 @@ def command(
     \b
     torchrun --standalone --nproc-per-node 4 -m phrase_rescore train phrase-table.gz  (four GPUs)
 
-    Every distinct pair counts once, whatever its scores or counts. Ends with the held-out negative log-likelihood per pair
-    (nats), perplexity per word, and both with every source replaced by another of its length.
+    Every distinct pair counts once, whatever its scores or counts. Training ends with the held-out negative log-likelihood
+    per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
     """
     from phrase_rescore.commands.progress import TrainingBar, byte_bar, pair_bar, say
     from phrase_rescore.training.options import Observer, Options

@@ -50,6 +50,38 @@ def test_every_command_has_help(run: Run, command: str) -> None:
             assert line.strip().startswith("set -o pipefail; "), line
 
 
+def headings(help_text: str) -> list[str]:
+    return [line.removesuffix(":") for line in help_text.splitlines() if line[:1].strip() and line.endswith(":")]
+
+
+@commands
+def test_help_is_plain_and_fits_two_screens(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = run(command, "--help").out.decode()
+    assert len(text.splitlines()) <= 100
+    assert max(len(line) for line in text.splitlines() if "phrase-rescore" not in line) < 100, "examples are not wrapped"
+    assert "\x1b" not in text
+
+
+GROUPS = {
+    "train": [
+        "Most used", "Input and output", "Which pairs", "Words", "Network", "Optimization", "When to stop",
+        "Resuming and fine-tuning", "Machine", "Other options",
+    ],
+    "annotate": ["Most used", "New columns", "Checks", "Machine", "Other options"],
+    "generate": ["Most used", "Sources", "Search", "Output", "Machine", "Other options"],
+}  # fmt: skip
+
+
+@commands
+def test_more_than_a_dozen_options_stand_in_groups(run: Run, command: str) -> None:
+    text = run(command, "--help").out.decode()
+    assert headings(text) == GROUPS.get(command, ["Options"])
+    options = text.split(f"\n{headings(text)[0]}:\n")[1].split("\n\n")[0].splitlines()
+    counted = len([line for line in options if line.startswith("  -")])
+    assert counted == 3 if command in GROUPS else counted <= 12
+
+
 def test_group_help_lists_every_command_with_a_word_on_it(run: Run) -> None:
     lines = run("--help").out.decode().partition("\nCommands:\n")[2].splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
@@ -83,9 +115,9 @@ USAGE = {
     "block 0": (["annotate", "t", "--block-size", "0"], "is not in the range"),
     "bad row": (["annotate", "t", "--on-bad-row", "skip"], "'skip' is not one of 'fail', 'drop'"),
     "side": (["annotate", "t", "--unknown-side", "target"], "'target' is not one of 'output', 'input', 'both'"),
-    "duration": (["train", "t", "--max-time", "2 hours"], "'2 hours' is no duration; write 90s, 20m, 2h or 1d"),
-    "duration 0": (["train", "t", "--max-time", "0s"], "'0s' is no duration; write 90s, 20m, 2h or 1d"),
-    "size": (["train", "t", "--shard-size", "0M"], "'0M' is no size; write 500K, 15M or 2G"),
+    "duration": (["train", "t", "--max-time", "2 hours"], "'2 hours' is not a duration; write 90s, 20m, 2h or 1d"),
+    "duration 0": (["train", "t", "--max-time", "0s"], "'0s' is not a duration; write 90s, 20m, 2h or 1d"),
+    "size": (["train", "t", "--shard-size", "0M"], "'0M' is not a size; write 500K, 15M or 2G"),
     "held out": (["train", "t", "--held-out", "-1"], "is not in the range"),
     "format": (["train", "t", "--format", "csv"], "'csv' is not one of 'table', 'extract', 'tsv'"),
 }

@@ -12,7 +12,7 @@ def test_only_commands_and_cli_know_the_terminal():
         module.split(".")[0]
         for _, module, tree in modules()
         for name, _ in imported(tree)
-        if name.split(".")[0] in ("click", "tqdm")
+        if name.split(".")[0] in ("click", "cloup", "tqdm")
     }
     assert talkers == {"commands", "cli"}
 

@@ -342,7 +342,7 @@ USAGE = {
     "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
     "an empty set": (["--set"], "Error: Invalid value for '--set': a set without a name; a set is NAME REF SYSTEM=OUT"),
     "no system": (["--set", "dev", "ref", "all"], "Error: Invalid value for '--set': 'all' in set 'dev' is no SYSTEM=OUT"),
-    "metric": (["--set", "dev", "ref", "a=all", "--metrics", "bleu,meteor"], "'meteor' is none of bleu, chrf, ter"),
+    "metric": (["--set", "dev", "ref", "a=all", "--metrics", "bleu,meteor"], "'meteor' is not one of bleu, chrf, ter"),
     "seed 0": (["--set", "dev", "ref", "a=all", "--seed", "0"], "0 is not in the range x>=1"),
     "samples 0": (["--set", "dev", "ref", "a=all", "--samples", "0"], "0 is not in the range x>=1"),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give every"),

@@ -438,7 +438,7 @@ def test_options_that_contradict_each_other(run: Run, model_dir: str, args: list
 def test_scores_that_moses_would_misread(run: Run, model_dir: str, fill: str) -> None:
     done = run("generate", "-m", model_dir, "--format", "moses", "--like", "t", "--fill", fill)
     assert done.status == 2
-    assert "is no score above 0; write 0.001, or 0.1,0.2,0.1,0.2" in done.last_line
+    assert "is not a score above 0; write 0.001, or 0.1,0.2,0.1,0.2" in done.last_line
 
 
 def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -> None:

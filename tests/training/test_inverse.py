@@ -165,4 +165,4 @@ def test_what_cannot_be_asked_of_several_models(run: Run, model_dir: str, tmp_pa
     )
     unknown = run("annotate", tmp_path / "table", "-m", model_dir, "--features", "score,length")
     assert unknown.status == 2
-    assert "'length' is none of score, count" in unknown.err
+    assert "'length' is not one of score, count" in unknown.err
