@@ -2,7 +2,7 @@
 
 usage: faults.py [--table FILE] [--rows 20000] [--block-size 500] [--each 10] [--threads 2]
 
-A fault is one call of the system in the module that writes (``partial_output``), or of the scorer: the process gets SIGKILL
+A fault is one call of the system in the module that writes (``files.resumable``), or of the scorer: the process gets SIGKILL
 before it, after it, or, writing, with half of the bytes written. Every run is a process forked from this one.
 """
 
@@ -72,11 +72,11 @@ class System:
     """``os`` with one call that fails."""
 
     def __init__(self, fault: Fault) -> None:
-        self._fault, self._calls = fault, Counter[str]()
+        self._fault, self.calls = fault, Counter[str]()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(os, name)
-        return failing(found, self._fault, self._calls) if name == self._fault.call else found
+        return failing(found, self._fault, self.calls) if name == self._fault.call else found
 
 
 def install(fault: Fault) -> None:
@@ -86,7 +86,10 @@ def install(fault: Fault) -> None:
     elif fault.call == "sidecar":
         annotation._write_sidecar = failing(annotation._write_sidecar, fault, Counter())
     else:
-        resumable.os = System(fault)  # type: ignore[assignment]
+        system = System(fault)
+        resumable.os = system  # type: ignore[assignment]
+        if fault.call == "fsync":
+            resumable.sync = failing(resumable.sync, fault, system.calls)
 
 
 def start(args: list[str], errors: Path, prepare: Callable[[], None] = lambda: None, stdout: int = 1) -> int:

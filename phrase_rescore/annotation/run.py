@@ -216,7 +216,7 @@ def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> 
     if files.out == "-" or is_special(files.out):
         if resume:
             raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {files.out}")
-        with table_output(files.out) as writer, run.dropped:
+        with table_output(files.out) as writer, run.dropped.opened():
             if sidecar:
                 check_writable(sidecar)
             yield writer
@@ -228,8 +228,7 @@ def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> 
             check_writable(sidecar)
         if out.state:
             run.restore(out.state)
-        run.dropped.opened = out.other
-        with run.dropped:
+        with run.dropped.opened(out.other):
             yield out
         out.save(run.state, complete=True)
         _write_sidecar(sidecar, columns)
@@ -271,7 +270,7 @@ def annotate(
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output. A file
-    appears under its name only when all is well; what an interrupted run left of it (``partial_output``) is gone on from
+    appears under its name only when all is well; what an interrupted run left of it (``files.resumable``) is gone on from
     with ``resume``, if it is of the same models, options and rows. The output is the same to the byte.
     """
     form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))

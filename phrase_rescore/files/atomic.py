@@ -9,7 +9,6 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
@@ -21,33 +20,54 @@ _FAST = 2  # 1 is faster by a third, and files are a third larger
 
 
 def gzip_member(data: bytes, level: str) -> bytes:
-    """One whole gzip member: no file name, mtime 0, so the same bytes whenever it is made.
+    """Compress data to one whole gzip member: no file name, mtime 0, so the same bytes whenever it is made.
 
-    ``level`` is one of GZIP_LEVELS: zlib's, done by zlib-ng. (ISA-L, faster still, makes one member in some thousands in
-    other bytes when it is made again.)
+    ``level`` is one of GZIP_LEVELS: zlib's, computed by zlib-ng. (ISA-L, faster still, makes one member in some thousands
+    in other bytes when it is made again.)
     """
     compressor = zlib_ng.compressobj(_FAST if level == "fast" else int(level), zlib.DEFLATED, 31)
     return bytes(compressor.compress(data) + compressor.flush())
 
 
 def is_special(path: str) -> bool:
-    """Whether the path is something that is written to as it is: a device, a named pipe."""
+    """Tell whether the path is written to as it is: a device, a named pipe."""
     target = os.path.realpath(path)
     return os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target)
 
 
-def check_writable(path: str) -> None:
-    """Raises OptionError if no file can be written under this name."""
+def sync(path: str) -> None:
+    """Put a file's bytes, or a directory's names, on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def give_usual_rights(file: str | int, most: int = 0o666) -> None:
+    """Give a file (path or handle) that its owner alone could read the rights of any new one: ``most``, less the umask."""
+    umask = os.umask(0)
+    os.umask(umask)
+    os.chmod(file, most & ~umask)
+
+
+def _temporary(path: str) -> tuple[int, str]:
+    """Make a file beside the one that ``path`` leads to and return its handle and name. Raises OptionError if it cannot."""
     if os.path.isdir(path):
         raise OptionError(f"{path} is a directory; name a file to write")
+    directory, name = os.path.split(os.path.realpath(path))
+    try:
+        return tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
+    except OSError as error:
+        raise OptionError(cannot_write(path, error)) from None
+
+
+def check_writable(path: str) -> None:
+    """Raise OptionError if no file can be written under this name."""
     if not is_special(path):
-        try:
-            directory, name = os.path.split(os.path.realpath(path))
-            handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
-            os.close(handle)
-            os.unlink(temporary)
-        except OSError as error:
-            raise OptionError(cannot_write(path, error)) from None
+        handle, temporary = _temporary(path)
+        os.close(handle)
+        os.unlink(temporary)
 
 
 class _Output(io.FileIO):
@@ -68,36 +88,28 @@ class _Output(io.FileIO):
 
 @contextlib.contextmanager
 def atomic_output(path: str) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
+    """Open a file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
-    A link stays and its target is replaced. What is no regular file (a device, a named pipe) is written to as it is.
+    A link stays and its target is replaced. A device or a named pipe is written to as it is.
 
-    Raises OptionError if there is no writing there, RescoreError when writing fails before the end, as on a full disk.
+    Raises OptionError if the file cannot be made, RescoreError when writing fails before the end, as on a full disk.
     """
-    if os.path.isdir(path):
-        raise OptionError(f"{path} is a directory; name a file to write")
-    target, temporary = os.path.realpath(path), None
-    try:
-        if os.path.exists(target) and not os.path.isfile(target):
+    target = os.path.realpath(path)
+    if is_special(path):
+        try:
             raw = _Output(target, path)
-        else:
-            directory, name = os.path.split(target)
-            handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
-            raw = _Output(handle, path)
-    except OSError as error:
-        raise OptionError(cannot_write(path, error)) from None
-    if temporary is None:
+        except OSError as error:
+            raise OptionError(cannot_write(path, error)) from None
         with io.BufferedWriter(raw) as stream:
             yield stream
         return
+    handle, temporary = _temporary(path)
     try:
-        with io.BufferedWriter(raw) as stream:
+        with io.BufferedWriter(_Output(handle, path)) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        give_usual_rights(temporary)
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -107,9 +119,9 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def replace_directory(directory: str) -> Iterator[str]:
-    """A directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
+    """Make a directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
-    What stood under that name goes; a link stays and its target is replaced. Raises OptionError if there is no writing there.
+    What stood under that name goes; a link stays and its target is replaced. Raises OptionError if it cannot be made.
     """
     target = os.path.realpath(directory)
     parent, name = os.path.split(target)
@@ -120,11 +132,9 @@ def replace_directory(directory: str) -> Iterator[str]:
         raise OptionError(cannot_write(directory, error)) from None
     try:
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o777 & ~umask)
+        give_usual_rights(temporary, 0o777)
         for entry in os.scandir(temporary):  # safetensors makes its files readable by nobody else
-            os.chmod(entry.path, 0o666 & ~umask)
+            give_usual_rights(entry.path)
         if os.path.isdir(target):
             old = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".old")
             os.rename(target, os.path.join(old, name))
@@ -144,37 +154,39 @@ class Writable(Protocol):
 
 
 class SideFile:
-    """Rows that were left out, in a file that appears when the ``with`` block ends well, and only if there are any.
+    """Rows that were left out, in a file of their own, which is made only if there are any.
 
     With ``expected`` false no row will be left out and nothing is touched. Otherwise an older file of this name, from a run
     that left rows out, goes when this one leaves out none.
     """
 
     def __init__(self, path: str, expected: bool, named: int = 10) -> None:
-        self.path, self.rows, self._expected, self._named = path, 0, expected, named
-        self.where: list[str] = []
-        self.opened: Callable[[str], contextlib.AbstractContextManager[Writable]] = atomic_output
+        self.path, self._expected, self._named = path, expected, named
+        self.rows, self.where = 0, list[str]()
         self._stream: Writable | None = None
 
-    def __enter__(self) -> SideFile:
-        self._stack = contextlib.ExitStack()
-        return self
+    @contextlib.contextmanager
+    def opened(
+        self, opener: Callable[[str], contextlib.AbstractContextManager[Writable]] = atomic_output
+    ) -> Iterator[SideFile]:
+        """Take rows while the ``with`` block lasts; the file is made by ``opener``, and complete when the block ends well."""
+        with contextlib.ExitStack() as self._stack:
+            self._opener = opener
+            yield self
+        if self._expected and not self.rows and os.path.isfile(self.path):
+            os.unlink(self.path)
 
     def add(self, where: str, row: bytes) -> None:
-        """Keeps a row (without newline); ``where`` it stood is remembered for the first few."""
+        """Keep a row (without newline); ``where`` it stood is remembered for the first few."""
         if self._stream is None:
-            self._stream = self._stack.enter_context(self.opened(self.path))
+            self._stream = self._stack.enter_context(self._opener(self.path))
         self._stream.write(row + b"\n")
         self.rows += 1
         if len(self.where) < self._named:
             self.where.append(where)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.__exit__(kind, error, trace)
-        if kind is None and self._expected and not self.rows and os.path.isfile(self.path):
-            os.unlink(self.path)
-
     def summary(self) -> str:
         """``dropped 2 rows, kept in FILE: 17, 40``."""
+        rows = "row" if self.rows == 1 else "rows"
         more = ", …" if self.rows > len(self.where) else ""
-        return f"dropped {self.rows:,} row{'s' * (self.rows != 1)}, kept in {self.path}: {', '.join(self.where)}{more}"
+        return f"dropped {self.rows:,} {rows}, kept in {self.path}: {', '.join(self.where)}{more}"

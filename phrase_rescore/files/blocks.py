@@ -1,4 +1,4 @@
-"""Rows of an input, one at a time, a few at a time, and in blocks: the unit of work."""
+"""Rows of an input: one at a time, a few at a time, and in blocks, the unit of work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phrase_rescore.files.streams import CHUNK, open_input
 T = TypeVar("T")
 
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
-LONGEST_ROW = 1 << 24  # bytes; what is longer is no row
+LONGEST_ROW = 1 << 24  # bytes; what is longer is not a row
 
 
 class Block(NamedTuple):
@@ -24,7 +24,7 @@ class Block(NamedTuple):
     data: bytes  # whole rows with their newlines; the file's last row may lack one
 
     def rows(self) -> list[bytes]:
-        """The rows without their newlines."""
+        """Return the rows without their newlines."""
         rows = self.data.split(b"\n")
         if not rows[-1]:
             rows.pop()
@@ -32,10 +32,9 @@ class Block(NamedTuple):
 
 
 def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
-    """The rows with their newlines, one at a time.
+    """Yield the rows with their newlines, one at a time.
 
-    Raises InputError for a row of more than LONGEST_ROW bytes, of which no more is read: it would be all of a file that has
-    no newlines.
+    Raises InputError for a row of more than LONGEST_ROW bytes, and reads no further: a file without newlines would be one row.
     """
     for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
         if len(row) > LONGEST_ROW:
@@ -45,7 +44,7 @@ def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
 
 
 def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
-    """Rows in lists of ``most``, or less where they come to BLOCK_BYTES before; so long rows take no more memory than others.
+    """Yield rows in lists of ``most``, or of fewer that come to BLOCK_BYTES: long rows take no more memory than others.
 
     Where a list ends depends on the rows alone.
     """
@@ -82,7 +81,7 @@ def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str,
 
 
 def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
-    """Cuts a stream into blocks as ``batches`` says; only one is in memory at a time. Raises InputError as ``read_rows``."""
+    """Cut a stream into blocks as ``batches`` does; one is in memory at a time. Raises InputError as ``read_rows`` does."""
     first_row = 1
     for number, taken in enumerate(batches(read_rows(stream), rows)):
         yield Block(number, first_row, b"".join(taken))
@@ -90,7 +89,7 @@ def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
 
 
 def count_rows(path: str) -> int:
-    """The number of rows of a file; a last row without a newline counts."""
+    """Count the rows of a file; a last row without a newline counts."""
     newlines, last = 0, b"\n"
     with open_input(path) as stream:
         while chunk := stream.read(CHUNK):

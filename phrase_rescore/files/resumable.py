@@ -4,9 +4,9 @@ OUT.partial          what has been written so far, in whole blocks
 OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood;
                      a line of JSON, and its own CRC-32 on the next
 
-What the journal counts is on disk before the journal says so, and the journal is replaced whole: whatever moment a
-run ends at, a later one finds a journal and at least the bytes that it counts. What stands behind them is cut off. Names
-are taken when all partials are on disk; OUT takes its own last.
+What the journal counts is on disk before the journal says so, and the journal is replaced whole. So at whatever moment a run
+ends, a later one finds a journal and at least the bytes that it counts; the bytes after them are cut off. The files take
+their names when all partials are on disk, OUT the last.
 """
 
 from __future__ import annotations
@@ -21,24 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.files.atomic import Writable, atomic_output, is_special
+from phrase_rescore.files.atomic import Writable, atomic_output, give_usual_rights, is_special, sync
 from phrase_rescore.files.streams import CHUNK
 
 SECONDS_BETWEEN = 10.0  # entries of the journal
 _FORMAT_VERSION = 2
 
 
-def sync_directory(path: str) -> None:
-    """Puts the names in a file's folder on disk."""
-    handle = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _new_file(path: str, flags: int) -> int:
-    """Opens a file made here and now: what stands there, a killed run's or anybody's link, is taken away."""
+    """Open a file made here and now: what stands there, a killed run's or anybody's link, is taken away."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     return os.open(path, flags | os.O_EXCL, 0o600)
@@ -53,10 +44,10 @@ class PartialFile:
         self._handle = -1
 
     def open(self, length: int = 0, crc: int = 0) -> None:
-        """Locks the file and cuts it at ``length``; makes it if need be.
+        """Lock the file and cut it at ``length``; make it if need be.
 
-        Raises OptionError if there is no writing here or another process has it; RescoreError if its first bytes are not
-        those that ``crc`` is of.
+        Raises OptionError if it cannot be written or another process has it, RescoreError if ``crc`` is not the CRC-32 of its
+        first ``length`` bytes.
         """
         if os.path.isdir(self.target):
             raise OptionError(f"{self.name} is a directory; name a file to write")
@@ -80,7 +71,7 @@ class PartialFile:
         self.length, self.crc = self.length + len(data), zlib.crc32(data, self.crc)
 
     def write(self, data: bytes) -> None:
-        """Appends all of it. Raises RescoreError when it cannot."""
+        """Append all of it. Raises RescoreError when it cannot."""
         rest = memoryview(data)
         try:
             while rest:
@@ -93,12 +84,10 @@ class PartialFile:
         os.fsync(self._handle)
 
     def publish(self) -> None:
-        """Gives the file its name."""
-        umask = os.umask(0)
-        os.umask(umask)
-        os.fchmod(self._handle, 0o666 & ~umask)
+        """Give the file its name."""
+        give_usual_rights(self._handle)
         os.replace(self.path, self.target)
-        sync_directory(self.target)
+        sync(os.path.dirname(self.target))
         self.close()
 
     def close(self) -> None:
@@ -113,10 +102,13 @@ class PartialFile:
 
 
 class ResumableOutput:
-    """OUT and files that belong to it, written as partials; ``state`` is what the interrupted run left, None for a new one.
+    """OUT and files that belong to it, written as partials.
 
-    ``identity`` is what must be the same for a run to go on from another's partials, ``beside`` the other files that it may
-    write. ``finished``: all is in place already, and only the journal was left.
+    ``identity`` is what must be the same for a run to go on from another's partials; ``beside`` names the other files that it
+    may write. ``state`` is what the interrupted run left, None in a new one; ``finished`` says that all files are in place
+    already and only the journal was left.
+
+    Raises OptionError if the files cannot be written or are another run's, RescoreError if they are damaged.
     """
 
     def __init__(self, out: str, identity: dict[str, Any], resume: bool, beside: Sequence[str] = ()) -> None:
@@ -157,18 +149,21 @@ class ResumableOutput:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, RecursionError):
-            what = f"{self._journal} is damaged, or no journal of this version"
-            raise RescoreError(f"{what}; delete it and {self._table.path} to begin anew") from None
+            found = f"{self._journal} is damaged or not a journal of this version"
+            raise RescoreError(f"{found}; delete it and {self._table.path} to begin anew") from None
         identity = journal["identity"]
         for key in sorted(identity.keys() | self._identity.keys()):
             was, now = identity.get(key), self._identity.get(key)
             if was != now:
-                what = f"--resume: {key} was {was!r} and is {now!r} now"
-                raise OptionError(f"{what}; delete {self._table.path} to begin anew")
+                found = f"{key} was {was!r} and is {now!r} now"
+                raise OptionError(f"--resume: {found}; delete {self._table.path} to begin anew")
         if strange := sorted(journal["others"].keys() - self._beside):
-            what = f"--resume: the interrupted run wrote {strange[0]} too, and this one does not"
-            raise OptionError(f"{what}; name it as before, or delete {self._table.path} to begin anew")
+            found = f"the interrupted run wrote {strange[0]} too, and this one does not"
+            raise OptionError(f"--resume: {found}; name it as before, or delete {self._table.path} to begin anew")
         return journal
+
+    def _partials(self) -> list[PartialFile]:
+        return [*self._others.values(), self._table]
 
     def write(self, data: bytes, rows: int) -> None:
         self._table.write(data)
@@ -176,7 +171,7 @@ class ResumableOutput:
 
     @contextlib.contextmanager
     def other(self, path: str) -> Iterator[Writable]:
-        """Another file, whose partial goes on and ends with OUT's; a device or a named pipe is written to as it is."""
+        """Open another file, whose partial goes on and ends with OUT's; a device or a named pipe is written to as it is."""
         if is_special(path):
             with atomic_output(path) as stream:
                 yield stream
@@ -188,10 +183,10 @@ class ResumableOutput:
         yield self._others[key]
 
     def save(self, state: Callable[[], dict[str, Any]], complete: bool = False) -> None:
-        """Puts everything on disk, then the journal that counts it."""
+        """Put everything on disk, then the journal that counts it."""
         if self._complete:  # an earlier run has said so
             return
-        for partial in (self._table, *self._others.values()):
+        for partial in self._partials():
             partial.sync()
         journal = {
             "format_version": _FORMAT_VERSION,
@@ -209,7 +204,7 @@ class ResumableOutput:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(new, self._journal)
-        sync_directory(self._journal)
+        sync(os.path.dirname(self._journal))
         self._rows, self._saved, self._complete = self.rows, time.monotonic(), complete
 
     def save_now_and_then(self, state: Callable[[], dict[str, Any]]) -> None:
@@ -217,26 +212,26 @@ class ResumableOutput:
             self.save(state)
 
     def publish(self) -> None:
-        """All files take their names, OUT last; the journal goes. ``save(…, complete=True)`` comes first."""
-        for partial in (*self._others.values(), self._table):
+        """Give all files their names, OUT the last, and remove the journal. ``save(…, complete=True)`` comes first."""
+        for partial in self._partials():
             if os.path.exists(partial.path):
                 partial.publish()
         os.unlink(self._journal)
 
     def give_up(self, state: Callable[[], dict[str, Any]], interrupted: bool) -> str:
-        """Keeps what a later run can go on from, and says so; removes it if that is nothing.
+        """Keep what a later run can go on from, and return what to say of it; if that is nothing, remove the partials.
 
         A failure before the first entry of the journal leaves nothing; an interruption leaves what there is.
         """
         if self.rows > self._rows and (self._rows or interrupted):
             with contextlib.suppress(OSError, RescoreError):  # a full disk: the last entry stands
                 self.save(state)
-        for partial in (self._table, *self._others.values()):
+        for partial in self._partials():
             partial.close()
         if self.finished:
             return f"{self._table.name} is complete; the same command with --resume removes {self._journal}"
         if self._rows:
             return f"{self._rows:,} rows are kept in {self._table.path}; the same command with --resume goes on"
-        for partial in (self._table, *self._others.values()):
+        for partial in self._partials():
             partial.discard()
         return ""

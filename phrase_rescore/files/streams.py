@@ -1,4 +1,4 @@
-"""Input as bytes, decompressed by content."""
+"""Input as bytes, decompressed by its content."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ class _Decompressor(Protocol):
 
 
 class _Streams:
-    """Compressed streams one after the other, to the file's very end.
+    """Compressed streams one after the other, to the very end of the file.
 
-    (BZ2File and LZMAFile take whatever begins no stream for the end of the file, zstandard's stream_reader a cut-off frame.)
+    (BZ2File and LZMAFile take bytes that begin no stream for the end of the file; zstandard's stream_reader takes a frame that
+    is cut off for it.)
     """
 
     def __init__(self, stream: BinaryIO, make: Callable[[], _Decompressor], padding: bytes = b"") -> None:
@@ -94,7 +95,7 @@ class _Streams:
 
 
 class _Checked(io.RawIOBase):
-    """The decompressed bytes, with every way of being damaged turned into one error that names the file."""
+    """The decompressed bytes; whatever damage is found, the error names the file."""
 
     def __init__(self, stream: _Readable, name: str, closes: io.IOBase) -> None:
         self._stream, self.name, self._closes, self._rest = stream, name, closes, memoryview(b"")
@@ -122,25 +123,26 @@ class _Checked(io.RawIOBase):
 
 
 def input_size(path: str) -> int | None:
-    """Bytes on disk, for progress; None where nobody knows (standard input, a pipe)."""
+    """Return the bytes that a file has on disk, for progress; None where nobody knows (standard input, a pipe)."""
     return os.path.getsize(path) if path != "-" and os.path.isfile(path) else None
 
 
 def display_name(path: str) -> str:
+    """Return what messages call an input."""
     return "<stdin>" if path == "-" else path
 
 
 def standard_input() -> io.BufferedReader:
-    """The bytes of standard input. Raises InputError if it is closed."""
+    """Return the bytes of standard input. Raises InputError if it is closed."""
     if sys.stdin is None:
         raise InputError(display_name("-"), "standard input is closed", "name a file, or pipe something in")
     return cast(io.BufferedReader, sys.stdin.buffer)
 
 
 def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.BufferedReader:
-    """Opens ``path`` (``-``: standard input) for reading the bytes it decompresses to.
+    """Open ``path`` (``-``: standard input) for reading the bytes that it decompresses to.
 
-    gzip (any number of members), bzip2, xz and zstandard are told by their first bytes, not by the name.
+    gzip (any number of members), bzip2, xz and zstandard are known by their first bytes, not by the name.
     ``on_read`` is called with the number of bytes taken from the file itself.
 
     Raises InputError when the file cannot be opened and, while reading, when it is cut off or damaged.
@@ -183,7 +185,7 @@ class _Input(io.FileIO):
 
 
 def open_plain(path: str) -> io.BufferedReader:
-    """Opens a file for reading the bytes that it has. Raises InputError when it cannot be opened or read."""
+    """Open a file for reading its bytes as they are. Raises InputError when it cannot be opened or read."""
     try:
         return io.BufferedReader(_Input(path))
     except OSError as error:

@@ -80,7 +80,7 @@ def prepared(options: Options, observer: Observer) -> PairStore:
         return store
     check_store_target(options.store_dir)
     scratch = options.scratch or tempfile.gettempdir()
-    with SideFile(f"{options.model_dir}.dropped", options.drop_bad_rows) as dropped:
+    with SideFile(f"{options.model_dir}.dropped", options.drop_bad_rows).opened() as dropped:
         blocks = _blocks(options, observer, dropped)
         with sorted_pairs(blocks, scratch, options.memory, options.threads, options.min_count, options.max_length) as pairs:
 

@@ -20,17 +20,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
+from phrase_rescore.files.atomic import sync
 
 FORMAT_VERSION = 1
 STATE = "state.json"
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class TrainingState:
@@ -57,11 +50,11 @@ class TrainingState:
             save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, file)
             Path(text).write_text(json.dumps(state) + "\n", encoding="utf-8")
             for path in (file, text):
-                _sync(path)
+                sync(path)
             os.replace(file, os.path.join(self.directory, name))
-            _sync(self.directory)
+            sync(self.directory)
             os.replace(text, os.path.join(self.directory, STATE))  # from now on it counts
-            _sync(self.directory)
+            sync(self.directory)
         except (OSError, safetensors.SafetensorError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise RescoreError(

@@ -229,7 +229,7 @@ def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interr
         "[" * 100_000,
     ):
         journal.write_text(bad_text)
-        told = f"{journal} is damaged, or no journal of this version; delete it and {partial} to begin anew"
+        told = f"{journal} is damaged or not a journal of this version; delete it and {partial} to begin anew"
         assert run(*command, out).last_line.endswith(told)
     journal.write_text(text)
     assert run(*command, out).status == 0
