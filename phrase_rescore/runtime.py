@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from phrase_rescore.errors import OptionError
 
-PRECISIONS = ("float32", "tf32", "bf16", "int8")
-TRAINING_PRECISIONS = PRECISIONS[:3]
+PRECISIONS = ("float32", "tf32", "bf16")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -118,11 +117,7 @@ def check_precision(precision: str, device: str) -> str:
 
     cpu = torch.device(device).type == "cpu"
     if precision == "tf32" and cpu:
-        raise OptionError("--precision tf32 is for GPUs; on a CPU use float32 (or, to annotate, int8)")
-    if precision == "int8" and not cpu:
-        raise OptionError("--precision int8 is for CPUs; on a GPU use tf32 or bf16")
-    if precision == "int8" and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_prepack")):
-        raise OptionError("--precision int8 needs a torch with oneDNN, which this one lacks; use float32")
+        raise OptionError("--precision tf32 is for GPUs; on a CPU use float32")
     if precision == "bf16" and cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return "this CPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
     if precision == "bf16" and not cpu and not torch.cuda.is_bf16_supported(including_emulation=False):

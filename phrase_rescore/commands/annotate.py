@@ -81,8 +81,8 @@ from phrase_rescore.runtime import PRECISIONS, check_precision, prepare, resolve
     ),
     click.option(
         "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
-        help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it, int8 a CPU. "
-        "All are faster, and log p differs a little.",
+        help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
+        "Both are faster, and log p differs a little.",
     ),
     click.option(
         "--jobs", type=POSITIVE, metavar="N", help="Blocks in work at a time.  [default: usable cores / threads]"

@@ -23,7 +23,7 @@ from phrase_rescore.commands.options import (
     on_bad_row_option,
     quiet_option,
 )
-from phrase_rescore.runtime import TRAINING_PRECISIONS, local_processes, usable_cores
+from phrase_rescore.runtime import PRECISIONS, local_processes, usable_cores
 from phrase_rescore.training.presets import PRESETS
 
 
@@ -155,7 +155,7 @@ def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -
         help="Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]",
     ),
     click.option(
-        "--precision", type=click.Choice(TRAINING_PRECISIONS), default="float32", show_default=True,
+        "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
         help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
     ),
 )  # fmt: skip

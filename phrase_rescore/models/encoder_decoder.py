@@ -26,8 +26,7 @@ from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.models.cells import DecoderCell, EncoderCell, State, rows_of, tanh
-from phrase_rescore.models.gathered import gathered_gradients
-from phrase_rescore.models.products import reduced, times
+from phrase_rescore.models.linear import gathered_gradients, times
 from phrase_rescore.models.softmax import cross_entropy
 
 POOL = 2  # numbers that a maxout unit takes the largest of
@@ -240,19 +239,18 @@ def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[Pac
 
 
 def for_scoring(model: RNNEncoderDecoder, device: str = "cpu", precision: str = "float32") -> RNNEncoderDecoder:
-    """The model on a device, its large products (each module's PRODUCTS) in a precision: a copy where anything changes.
+    """Return the model on a device, the matrices of its large products (each module's PRODUCTS) in bf16 for that precision.
 
-    The embeddings' part and the softmax stay in float32. A copy cannot be trained.
+    What changes is a copy, which cannot be trained. The embeddings' part and the softmax stay in float32.
     """
     if device == "cpu" and precision == "float32":
         return model
     scoring = copy.deepcopy(model).requires_grad_(False).to(device)
-    if precision in ("bf16", "int8"):
+    if precision == "bf16":
         for module in scoring.modules():
             for name in getattr(module, "PRODUCTS", ()):
-                matrix = reduced(getattr(module, name), precision)
-                delattr(module, name)  # a parameter's place takes nothing but parameters
-                setattr(module, name, matrix)
+                matrix = getattr(module, name)
+                matrix.data = matrix.data.bfloat16()
     return scoring
 
 

@@ -24,7 +24,7 @@ from phrase_rescore.models.checkpoint import LOG, Checkpoint, atomic_directory, 
 from phrase_rescore.models.encoder_decoder import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.models.warm_start import freeze, in_table_terms, initialise_from
 from phrase_rescore.moses.pair_readers import refuse_by_name
-from phrase_rescore.runtime import TRAINING_PRECISIONS, check_precision, prepare, resolve_device, set_tf32
+from phrase_rescore.runtime import PRECISIONS, check_precision, prepare, resolve_device, set_tf32
 from phrase_rescore.training.distributed import Ranks, joined, local_device
 from phrase_rescore.training.final_pass import FinalPassTask
 from phrase_rescore.training.loop import NotFiniteError, Outcome, Recipe, train
@@ -174,8 +174,8 @@ def train_model(options: Options, observer: Observer | None = None) -> Checkpoin
     Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
     """
     device = local_device(resolve_device(options.device))
-    if options.precision not in TRAINING_PRECISIONS:
-        raise OptionError(f"precision {options.precision!r}; training knows {', '.join(TRAINING_PRECISIONS)}")
+    if options.precision not in PRECISIONS:
+        raise OptionError(f"precision {options.precision!r}; training knows {', '.join(PRECISIONS)}")
     slow = check_precision(options.precision, device)
     check_target(options.model_dir, options.overwrite)
     for path in options.inputs:

@@ -119,7 +119,7 @@ def test_without_resume_nothing_is_reused_or_lost(
         (["--digits", 5], "digits was 7 and is 5 now"),
         (["--features", "score"], "features was ['score', 'count'] and is ['score'] now"),
         (["--gzip-level", "fast"], "gzip_level was '6' and is 'fast' now"),
-        (["--precision", "int8"], "precision was 'float32' and is 'int8' now"),
+        (["--precision", "bf16"], "precision was 'float32' and is 'bf16' now"),
     ],
 )
 def test_other_options_are_refused(

@@ -1,6 +1,6 @@
 """What lower precision does to log p: deviations from float32 on real rows, with a trained model, and speed.
 
-usage: bench_precision.py MODEL_DIR [--rows 100000] [--precision int8 bf16] [--json FILE]
+usage: bench_precision.py MODEL_DIR [--rows 100000] [--precision bf16] [--json FILE]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model_dir")
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--precision", nargs="+", default=["int8", "bf16"])
+    parser.add_argument("--precision", nargs="+", default=["bf16"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()

@@ -68,16 +68,15 @@ def main() -> None:
     path = table()
     checkpoint = paper_model(path)
     pairs = encode(middle_rows(path, options.rows), checkpoint)
-    plain, scorer, int8 = PlainScorer(checkpoint.model), Scorer(checkpoint), Scorer(checkpoint, precision="int8")
+    plain, scorer = PlainScorer(checkpoint.model), Scorer(checkpoint)
     runs: dict[str, Callable[[], np.ndarray]] = {
         "plain": lambda: plain.log_probs(pairs),
         "plain, memory kept": lambda: plain.log_probs(pairs),
         "plain, sorted": lambda: plain.log_probs(pairs, by_length=10_000),
         "ours": lambda: ours(scorer, pairs, cores),
-        "ours, int8": lambda: ours(int8, pairs, cores),
     }
     config, n = checkpoint.model.config, len(pairs)
-    macs = {name: (shared if name.startswith("ours") else unshared)(config, pairs) for name in runs}
+    macs = {name: (shared if name == "ours" else unshared)(config, pairs) for name in runs}
     counts = f"minimal count {macs['ours'] / n / 1e6:.1f} M a pair, unshared {macs['plain'] / n / 1e6:.1f} M"
     print(f"{path.name}: {n:,} rows; {counts}")
     plain.log_probs(pairs.take(np.arange(min(n, 1024))))  # warm up

@@ -170,7 +170,7 @@ def test_tanh():
     expected = torch.tanh(x.double())
     with torch.no_grad():
         found = tanh(x)
-    assert found is x
+    assert torch.equal(x[:-1], kept[:-1])
     assert (found[:-1] - expected[:-1]).abs().max() < 2.4e-7
     assert found[-1].isnan()
     x = kept.clone()

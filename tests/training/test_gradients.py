@@ -15,9 +15,9 @@ from small_models import encoded, random_pairs, small_checkpoint
 from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.models import gathered
+from phrase_rescore.models import linear
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
-from phrase_rescore.models.gathered import gathered_gradients, gathering
+from phrase_rescore.models.linear import gathered_gradients, gathering
 from phrase_rescore.training.gradients import Gradients
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.presets import PRESETS
@@ -87,14 +87,14 @@ def test_products_gather_only_while_a_loss_is_made():
 
 def test_nothing_of_a_step_stays_in_memory(monkeypatch):
     """What a matrix gathered leads back to itself through the graph of the step; Python's collector cannot see that circle."""
-    alive: weakref.WeakSet[gathered._Gather] = weakref.WeakSet()
+    alive: weakref.WeakSet[linear._Gather] = weakref.WeakSet()
 
-    class Watched(gathered._Gather):
+    class Watched(linear._Gather):
         def __init__(self, M, dtype) -> None:
             super().__init__(M, dtype)
             alive.add(self)
 
-    monkeypatch.setattr(gathered, "_Gather", Watched)
+    monkeypatch.setattr(linear, "_Gather", Watched)
     task = PhrasePairTask(small_model(), encoded(random_pairs(40)), encoded([]), 20, seed=0)
     for threads in (1, 2):
         gradients = Gradients(task.module, task.loss, threads)

@@ -1,10 +1,10 @@
-"""Weight gradients of recurrent products taken once a batch, not once a step.
+"""Matrix products x Mᵀ, which take nearly all of the time, and their gradients, taken once a batch and not once a step.
 
 Left to autograd, every step of a recurrence makes a gradient as large as its matrix and adds it to the last one: for
 a thousand hidden units that is more memory traffic than the products themselves. The sum over steps Σ_t dy_tᵀ x_t is one
-product of everything laid end to end.
+product of all dy_t and all x_t, each concatenated.
 
-The products x Mᵀ, dy M and Σ_t dy_tᵀ x_t may be made in bf16. What comes of them is turned to float32 at once, as under torch's
+The products x Mᵀ, dy M and Σ_t dy_tᵀ x_t may be made in bf16. Their results become float32 at once, as under torch's
 autocast, so that everything else, the update and the weights keep all their digits.
 """
 
@@ -55,30 +55,45 @@ class _Product(torch.autograd.Function):
         return dx, dM, None
 
 
-_active = threading.local()
+class _Gathering(threading.local):
+    """What a thread gathers, in which precision."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.dtype: torch.dtype | None = None
+        self.matrices: dict[int, _Gather] = {}  # by id
+
+
+_active = _Gathering()
 
 
 @contextlib.contextmanager
 def gathered_gradients(dtype: torch.dtype | None = None) -> Iterator[None]:
-    """Within it, in this thread, products that get a gradient gather; they are made in ``dtype`` (None: that of their matrix).
+    """Gather the gradients of this thread's products, and make these in ``dtype`` (None: that of their matrix).
 
-    For one forward pass in which every product has a part in the loss.
+    The ``with`` block is for one forward pass in which every product takes part in the loss.
     """
-    _active.gathers, _active.dtype = {}, dtype
+    _active.on, _active.dtype = True, dtype
     try:
         yield
     finally:
-        _active.gathers = None
+        _active.on = False
+        _active.matrices.clear()
 
 
 def gathering() -> bool:
-    """Whether this thread gathers: never where no gradient is wanted."""
-    return getattr(_active, "gathers", None) is not None and torch.is_grad_enabled()
+    """Tell whether this thread gathers: never where no gradient is wanted."""
+    return _active.on and torch.is_grad_enabled()
 
 
-def gathered_product(x: Tensor, M: Tensor) -> Tensor:
-    """x Mᵀ: (n, in) -> (n, out), while ``gathering()``."""
-    if id(M) not in _active.gathers:
-        _active.gathers[id(M)] = _Gather(M, _active.dtype)
-    y: Tensor = _Product.apply(x, M, _active.gathers[id(M)])  # type: ignore[no-untyped-call]
-    return y
+def times(x: Tensor, M: Tensor, add: Tensor | None = None) -> Tensor:
+    """Return x Mᵀ (+ add): (n, in) -> (n, out), made in the precision of M and returned in that of x."""
+    if gathering():
+        if id(M) not in _active.matrices:
+            _active.matrices[id(M)] = _Gather(M, _active.dtype)
+        y: Tensor = _Product.apply(x, M, _active.matrices[id(M)])  # type: ignore[no-untyped-call]
+    elif M.dtype != x.dtype:
+        y = (x.to(M.dtype) @ M.T).to(x.dtype)
+    else:
+        return x @ M.T if add is None else torch.addmm(add, x, M.T)
+    return y if add is None else y + add
