@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.files.blocks import parsed_lines
 from phrase_rescore.inference.scorer import BATCH, Scorer
-from phrase_rescore.moses.factors import check_factor
-from phrase_rescore.moses.lines import Prepare, as_written, split_pair
-from phrase_rescore.moses.phrase_table import phrase_words
+from phrase_rescore.moses.lines import PairReader, Prepare, as_written, parsed_lines
 
 END = b"</s>"
 
@@ -21,7 +18,7 @@ END = b"</s>"
 class LineScorer:
     """Scores pairs, a line each: natural log p, tab, how many words of the predicted side the model does not know.
 
-    ``per_word`` adds a third column: every word predicted and ``</s>`` for the phrase's end, the log p of each behind it.
+    ``per_word`` adds a third column: every word predicted, and ``</s>`` for the end of the phrase, each followed by its log p.
     """
 
     scorer: Scorer
@@ -29,19 +26,8 @@ class LineScorer:
     per_word: bool = False
     digits: int = 7  # significant
 
-    def pair(self, line: bytes) -> tuple[bytes, bytes]:
-        """The phrases of a line, single blanks between words.
-
-        Raises RowError for a line that is no pair, an empty phrase, a non-terminal, a word without the model's factor.
-        """
-        src, tgt = (prepare(side) for prepare, side in zip(self.prepare, split_pair(line), strict=True))
-        phrases = b" ".join(phrase_words(src, "source")), b" ".join(phrase_words(tgt, "target"))
-        for phrase, factor, side in zip(phrases, self.scorer.checkpoint.factors, ("source", "target"), strict=True):
-            check_factor(phrase, factor, side)
-        return phrases
-
     def __call__(self, pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
-        """A line for every pair, with its newline."""
+        """Return a line for every pair, with its newline."""
         encoded = self.scorer.encode_phrases([src for src, _ in pairs], [tgt for _, tgt in pairs])
         flat, offsets = self.scorer.word_log_probs(encoded)
         unknown = self.scorer.checkpoint.for_model(encoded).tgt.counts_of(UNK)
@@ -57,8 +43,9 @@ class LineScorer:
 
 
 def score_lines(lines: Iterable[bytes], scorer: LineScorer, name: str, at_once: int = BATCH) -> Iterator[list[bytes]]:
-    """The scores of lines, ``at_once`` at a time and in their order. Raises InputError, with the line, for a bad one.
+    """Yield the scores of lines, ``at_once`` at a time and in their order.
 
-    The scores of the lines before it come first.
+    Raises InputError, with the line, for a bad one (see ``PairReader``); the scores of the lines before it come first.
     """
-    return map(scorer, parsed_lines(lines, scorer.pair, name, at_once))
+    read = PairReader(scorer.scorer.checkpoint.factors, scorer.prepare)
+    return map(scorer, parsed_lines(lines, read, name, at_once))

@@ -24,7 +24,8 @@ from phrase_rescore.commands.options import (
 from phrase_rescore.errors import OptionError
 
 if TYPE_CHECKING:
-    from phrase_rescore.generation.run import LineReader, Sources
+    from phrase_rescore.generation.run import Sources
+    from phrase_rescore.moses.lines import PhraseReader
 
 
 @grouped_command(short_help="Let the model propose target phrases for source phrases.")
@@ -107,10 +108,10 @@ def command(
 
     from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
     from phrase_rescore.generation.rows import layout_like
-    from phrase_rescore.generation.run import Generation, JsonWriter, LineReader, RowWriter, Search, TsvWriter
+    from phrase_rescore.generation.run import Generation, JsonWriter, RowWriter, Search, TsvWriter
     from phrase_rescore.inference.translator import Proposer
     from phrase_rescore.models.checkpoint import load
-    from phrase_rescore.moses.lines import Prepare, as_written
+    from phrase_rescore.moses.lines import PhraseReader, Prepare, as_written
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
     for contradicts, message in _contradictions(
@@ -138,7 +139,8 @@ def command(
         prepare_line = TypedText(tokenize, lowercase)
     settings = Search(**{name: value for name, value in search.items() if value is not None})
     proposer = Proposer(checkpoint, resolve_device(device))
-    sources, streamed = _sources(LineReader(checkpoint, prepare_line), from_table, from_vectors, search["seed"], flush, quiet)
+    reader = PhraseReader(read, checkpoint.factors[read == "target"], prepare_line)
+    sources, streamed = _sources(reader, checkpoint.model.config.hidden, from_table, from_vectors, search["seed"], flush, quiet)
     with byte_bar((table,) if table else (), quiet or not table, "table") as table_bar, phrase_bar(quiet) as bar:
         generation = Generation(proposer, settings, writer, table, only_new, table_bar.update, bar.update)
         for lines in generation.run(sources):
@@ -150,7 +152,13 @@ def command(
 
 
 def _sources(
-    reader: LineReader, from_table: tuple[int, str] | None, from_vectors: str | None, seed: int, flush: bool, quiet: bool
+    reader: PhraseReader,
+    hidden: int,
+    from_table: tuple[int, str] | None,
+    from_vectors: str | None,
+    seed: int,
+    flush: bool,
+    quiet: bool,
 ) -> tuple[Iterator[Sources], bool]:
     """Where sources come from, and whether every line is answered at once."""
     from phrase_rescore.commands.progress import byte_bar, say
@@ -160,14 +168,14 @@ def _sources(
     from phrase_rescore.generation.table_lookup import sampled_phrases
 
     if from_table:
-        (n, table), side = from_table, reader.checkpoint.sides[0]
+        (n, table), side = from_table, reader.side
         with byte_bar((table,), quiet, "phrases") as bar:
             phrases = sampled_phrases(table, side, n, seed, bar.update)
         if len(phrases) < n:
             say(f"{display_name(table)} has only {len(phrases):,} distinct {side} phrases")
         return sources_of_phrases(phrases, reader, display_name(table)), False
     if from_vectors:
-        return sources_of_vectors(from_vectors, reader.checkpoint.model.config.hidden), False
+        return sources_of_vectors(from_vectors, hidden), False
     lines = standard_input()
     at_once = 1 if flush or lines.isatty() else AT_ONCE
     return sources_of_lines(read_rows(lines), reader, display_name("-"), at_once), at_once == 1

@@ -13,13 +13,13 @@ from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
 from phrase_rescore.embedding.nearest import Neighbours, PhraseIndex, nearest
 from phrase_rescore.embedding.vector_files import Vectors, vector_output
 from phrase_rescore.errors import InputError, RowError, shown
-from phrase_rescore.files.blocks import batches, parsed_lines
+from phrase_rescore.files.blocks import batches
 from phrase_rescore.files.streams import display_name
 from phrase_rescore.inference.phrase_vectors import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.moses.fields import SEPARATOR, words
+from phrase_rescore.moses.fields import words
+from phrase_rescore.moses.lines import PhraseReader, parsed_lines
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
-from phrase_rescore.moses.phrase_table import phrase_words
 
 QUERIES = 1024  # at most, of one pass over all vectors
 _MEMORY = 1 << 28  # bytes that sorting takes
@@ -28,23 +28,13 @@ _CLOSE = 1e-3  # numbers of an index may differ by so much from those of this ma
 PhraseVectors = Iterator[tuple[Sequence[bytes], Vectors]]
 
 
-def read_phrase(line: bytes, encoder: PhraseEncoder) -> bytes:
-    """The phrase of a line, as the model reads it.
-
-    Raises RowError for a row of a table or of TSV, an empty phrase, a non-terminal, a word without the model's factor.
-    """
-    text = line.rstrip(b"\r\n")
-    if SEPARATOR in text or b"\t" in text:
-        hint = "write a phrase a line, or name the phrase table ('-': a table on standard input)"
-        raise RowError(f"{shown(text)} is more than a phrase", hint)
-    if not words(text):
-        raise RowError("the phrase is empty", "write a phrase a line")
-    return encoder.as_read([b" ".join(phrase_words(text, encoder.side))])[0]
-
-
 def phrases_of_lines(lines: Iterable[bytes], encoder: PhraseEncoder, name: str, at_once: int) -> Iterator[list[bytes]]:
-    """The phrases of lines, ``at_once`` at a time. Raises InputError for a bad line after the phrases before it."""
-    return parsed_lines(lines, lambda line: read_phrase(line, encoder), name, at_once)
+    """Yield the phrases of lines as the model reads them, ``at_once`` at a time.
+
+    Raises InputError for a bad line (see ``PhraseReader``), after the phrases before it.
+    """
+    read = PhraseReader(encoder.side, hint="write a phrase a line, or name the phrase table ('-': a table on standard input)")
+    return parsed_lines(lines, lambda line: encoder.as_read([read(line)])[0], name, at_once)
 
 
 @contextlib.contextmanager

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.errors import InputError
 from phrase_rescore.files.streams import CHUNK, open_input
-
-T = TypeVar("T")
 
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
 LONGEST_ROW = 1 << 24  # bytes; what is longer is not a row
@@ -57,27 +55,6 @@ def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
             taken, size = [], 0
     if taken:
         yield taken
-
-
-def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:
-    """What ``parse`` makes of lines, ``at_once`` at a time; ``name`` is what messages call the file.
-
-    Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
-    """
-    number = 0
-    for some in batches(lines, at_once):
-        done, failure = list[T](), None
-        for line in some:
-            number += 1
-            try:
-                done.append(parse(line))
-            except RowError as error:
-                failure = error.at(name, number)
-                break
-        if done:
-            yield done
-        if failure:
-            raise failure
 
 
 def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:

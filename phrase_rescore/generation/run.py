@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.errors import InputError, RowError, shown, unreadable
-from phrase_rescore.files.blocks import parsed_lines
+from phrase_rescore.errors import InputError, RowError, unreadable
 from phrase_rescore.generation.rows import RowLayout
 from phrase_rescore.generation.table_lookup import Partners, partners
 from phrase_rescore.inference.translator import MAX_LENGTH, Proposal, Proposer, Vectors
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.moses.factors import check_factor, select_factor
-from phrase_rescore.moses.fields import SEPARATOR, words
-from phrase_rescore.moses.lines import Prepare, as_written
-from phrase_rescore.moses.phrase_table import phrase_words
+from phrase_rescore.moses.factors import select_factor
+from phrase_rescore.moses.lines import PhraseReader, parsed_lines
 
 AT_ONCE = 256  # sources between two writes
 
@@ -62,37 +59,17 @@ class Sources:
 # ---- sources
 
 
-@dataclass(frozen=True)
-class LineReader:
-    """A line as a phrase of the side that the model reads, single blanks between words."""
-
-    checkpoint: Checkpoint
-    prepare: Prepare = as_written
-
-    def phrase(self, line: bytes) -> bytes:
-        """Raises RowError for a line that is empty or no mere phrase, a non-terminal, a word without the model's factor."""
-        side = self.checkpoint.sides[0]
-        text = self.prepare(line.rstrip(b"\r\n"))
-        if SEPARATOR in text or b"\t" in text:
-            raise RowError(f"more than a {side} phrase in {shown(text)}", f"write one {side} phrase a line, and nothing else")
-        if not words(text):
-            raise RowError("the line is empty", f"write one {side} phrase a line")
-        phrase = b" ".join(phrase_words(text, side))
-        check_factor(phrase, self.checkpoint.factors[side == "target"], side)
-        return phrase
-
-
-def sources_of_lines(lines: Iterable[bytes], reader: LineReader, name: str, at_once: int = AT_ONCE) -> Iterator[Sources]:
+def sources_of_lines(lines: Iterable[bytes], reader: PhraseReader, name: str, at_once: int = AT_ONCE) -> Iterator[Sources]:
     """Raises InputError, with the line, for a bad one; the sources before it come first."""
-    return map(Sources.of_phrases, parsed_lines(lines, reader.phrase, name, at_once))
+    return map(Sources.of_phrases, parsed_lines(lines, reader, name, at_once))
 
 
-def sources_of_phrases(phrases: Sequence[bytes], reader: LineReader, table: str) -> Iterator[Sources]:
+def sources_of_phrases(phrases: Sequence[bytes], reader: PhraseReader, table: str) -> Iterator[Sources]:
     """Phrases of a table's valid rows. Raises InputError for a word without the model's factor."""
     for start in range(0, len(phrases), AT_ONCE):
         some = phrases[start : start + AT_ONCE]
         try:
-            yield Sources.of_phrases([reader.phrase(phrase) for phrase in some])
+            yield Sources.of_phrases([reader(phrase) for phrase in some])
         except RowError as error:
             raise InputError(table, error.found, error.hint) from None
 

@@ -1,19 +1,25 @@
-"""Lines that a person or another program writes: phrases, phrase pairs, and text that is yet to be tokenized."""
+"""Lines that a person or another program writes: a phrase or a phrase pair each, tokenized or yet to be tokenized."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
 
 from phrase_rescore.errors import RowError, shown
-from phrase_rescore.moses.fields import SEPARATOR, split_fields
+from phrase_rescore.files.blocks import batches
+from phrase_rescore.moses.factors import WHOLE, Factors, check_factor
+from phrase_rescore.moses.fields import SEPARATOR, split_fields, words
+from phrase_rescore.moses.phrase_table import phrase_words
 
+T = TypeVar("T")
 Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
 
 
 class TypedText:
-    """``TypedText("fr")(b"L'eau")`` is ``b"l&apos; eau"``: tokenized, special characters escaped, lower-cased if so asked.
+    """Tokenizes typed text, escapes its special characters and, as requested, lower-cases it, as Moses' scripts do.
 
-    Raises RowError for bytes that are no UTF-8.
+    ``TypedText("fr", lowercase=True)(b"L'eau")`` is ``b"l&apos; eau"``. Raises RowError for bytes that are not UTF-8.
     """
 
     def __init__(self, language: str, lowercase: bool = False) -> None:
@@ -25,17 +31,58 @@ class TypedText:
         try:
             typed = text.decode()
         except UnicodeDecodeError:
-            raise RowError(f"{shown(text.strip())} is no UTF-8", "typed text is tokenized as UTF-8; convert it") from None
+            raise RowError(f"{shown(text.strip())} is not UTF-8", "typed text is tokenized as UTF-8; convert it") from None
         tokenized: str = self._tokenizer.tokenize(typed.lower() if self._lowercase else typed, return_str=True, escape=True)
         return tokenized.encode()
 
 
 def as_written(side: bytes) -> bytes:
+    """Leave text as it is: the ``Prepare`` of tokenized lines."""
     return side
 
 
+@dataclass(frozen=True)
+class PhraseReader:
+    """Reads a line as a phrase of one side of a table: its words with single blanks between them.
+
+    ``factor`` is the one that every word must have. Raises RowError for a line that is empty or more than a phrase, a
+    non-terminal, a word without the factor.
+    """
+
+    side: str
+    factor: int | None = None
+    prepare: Prepare = as_written
+    hint: str = "write one phrase a line, and nothing else"
+
+    def __call__(self, line: bytes) -> bytes:
+        text = self.prepare(line.rstrip(b"\r\n"))
+        if SEPARATOR in text or b"\t" in text:
+            raise RowError(f"{shown(text)} is more than a {self.side} phrase", self.hint)
+        if not words(text):
+            raise RowError("the line is empty", f"write one {self.side} phrase a line")
+        return _phrase(text, self.side, self.factor)
+
+
+@dataclass(frozen=True)
+class PairReader:
+    """Reads a line as the source and target of a phrase pair, words with single blanks between them.
+
+    Raises RowError for a line that is not a pair, an empty phrase, a non-terminal, a word without the side's factor.
+    """
+
+    factors: Factors = WHOLE
+    prepare: tuple[Prepare, Prepare] = (as_written, as_written)  # source, target
+
+    def __call__(self, line: bytes) -> tuple[bytes, bytes]:
+        src, tgt = split_pair(line)
+        return (
+            _phrase(self.prepare[0](src), "source", self.factors[0]),
+            _phrase(self.prepare[1](tgt), "target", self.factors[1]),
+        )
+
+
 def split_pair(line: bytes) -> tuple[bytes, bytes]:
-    """Source and target of ``source ||| target [||| …]`` or of two columns with a tab between.
+    """Split ``source ||| target [||| …]``, or two columns with a tab between, into source and target.
 
     Raises RowError for anything else.
     """
@@ -44,3 +91,30 @@ def split_pair(line: bytes) -> tuple[bytes, bytes]:
     if len(sides) != 2:
         raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
     return sides[0], sides[1]
+
+
+def _phrase(text: bytes, side: str, factor: int | None) -> bytes:
+    phrase = b" ".join(phrase_words(text, side))
+    check_factor(phrase, factor, side)
+    return phrase
+
+
+def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:
+    """Yield what ``parse`` makes of lines, ``at_once`` at a time; ``name`` is what messages call the file.
+
+    Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
+    """
+    number = 0
+    for some in batches(lines, at_once):
+        done, failure = list[T](), None
+        for line in some:
+            number += 1
+            try:
+                done.append(parse(line))
+            except RowError as error:
+                failure = error.at(name, number)
+                break
+        if done:
+            yield done
+        if failure:
+            raise failure

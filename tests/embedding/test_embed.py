@@ -127,11 +127,11 @@ HINT = "write a phrase a line, or name the phrase table ('-': a table on standar
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"", "the phrase is empty; write a phrase a line"),
-        (b" \t", f"' \\t' is more than a phrase; {HINT}"),
-        (b"  \r", "the phrase is empty; write a phrase a line"),
-        (b"the ||| das ||| 0.5", f"'the ||| das ||| 0.5' is more than a phrase; {HINT}"),
-        (b"the\tdas", f"'the\\tdas' is more than a phrase; {HINT}"),
+        (b"", "the line is empty; write one source phrase a line"),
+        (b" \t", f"' \\t' is more than a source phrase; {HINT}"),
+        (b"  \r", "the line is empty; write one source phrase a line"),
+        (b"the ||| das ||| 0.5", f"'the ||| das ||| 0.5' is more than a source phrase; {HINT}"),
+        (b"the\tdas", f"'the\\tdas' is more than a source phrase; {HINT}"),
         (b"the [X]", "non-terminal '[X]' in the source; "),
     ],
 )
@@ -307,7 +307,7 @@ def test_an_index_of_another_model(run: Run, model_dir: str, make_model: MakeMod
 def test_bad_queries_come_after_the_answers_before_them(run: Run, model_dir: str, index: Path) -> None:
     done = run("embed", "-m", model_dir, "--nearest", 2, "--among", index, stdin=b"the\n\n")
     assert (done.status, len(columns(done.out))) == (1, 2)
-    assert done.last_line.endswith("error: <stdin>:2: the phrase is empty; write a phrase a line")
+    assert done.last_line.endswith("error: <stdin>:2: the line is empty; write one source phrase a line")
 
 
 # ---- the documentation

@@ -18,7 +18,7 @@ from small_models import phrases_of
 
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.generation.rows import monotone
-from phrase_rescore.generation.run import AT_ONCE, LineReader
+from phrase_rescore.generation.run import AT_ONCE
 from phrase_rescore.generation.table_lookup import sample_of
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import PackedPhrases, with_eos
@@ -370,9 +370,9 @@ def test_typed_text(run: Run, make_model: MakeModel) -> None:
     ("line", "told"),
     [
         (b"", "the line is empty; write one source phrase a line"),
-        (b" \t ", "more than a source phrase in ' \\t '; write one source phrase a line, and nothing else"),
-        (b"the ||| das", "more than a source phrase in 'the ||| das'; write one source phrase a line, and nothing else"),
-        (b"the\tdas", "more than a source phrase in 'the\\tdas'; write one source phrase a line, and nothing else"),
+        (b" \t ", "' \\t ' is more than a source phrase; write one phrase a line, and nothing else"),
+        (b"the ||| das", "'the ||| das' is more than a source phrase; write one phrase a line, and nothing else"),
+        (b"the\tdas", "'the\\tdas' is more than a source phrase; write one phrase a line, and nothing else"),
         (b"[X] the", "non-terminal '[X]' in the source; hierarchical rules are not phrase pairs"),
     ],
 )
@@ -472,7 +472,3 @@ def test_a_reader_that_has_seen_enough(model_dir: str) -> None:
     done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=True, timeout=60)
     assert done.stdout.startswith(b"the house\t")
     assert done.stderr == b""
-
-
-def test_line_reader_takes_blanks_as_they_come(model_dir: str) -> None:
-    assert LineReader(load(model_dir)).phrase(b"  the   house \r\n") == b"the house"

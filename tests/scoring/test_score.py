@@ -12,10 +12,8 @@ import pytest
 from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
 from small_models import phrases_of
 
-from phrase_rescore.errors import RowError
 from phrase_rescore.inference.scorer import BATCH, Scorer
 from phrase_rescore.models.checkpoint import load, save
-from phrase_rescore.moses.lines import split_pair
 
 
 def test_scores_are_those_of_the_library_and_of_annotate(run: Run, model_dir: str, tmp_path: Path) -> None:
@@ -58,7 +56,7 @@ def test_typed_text(run: Run, make_model: MakeModel) -> None:
     assert b"l&apos; " in typed.out
     bad = run("score", "-m", model, "--tokenize", "en", "fr", stdin=b"the\t\xff\n")
     assert (
-        bad.last_line == "phrase-rescore: error: <stdin>:1: '\\xff' is no UTF-8; typed text is tokenized as UTF-8; convert it"
+        bad.last_line == "phrase-rescore: error: <stdin>:1: '\\xff' is not UTF-8; typed text is tokenized as UTF-8; convert it"
     )
     assert run("score", "-m", model, "--lowercase").status == 2
 
@@ -78,12 +76,6 @@ def test_a_bad_line_is_named_after_the_scores_before_it(run: Run, model_dir: str
     assert done.status == 1
     assert done.out.count(b"\n") == 2
     assert f"error: <stdin>:3: {told}" in done.last_line
-
-
-def test_the_separator_comes_before_the_tab() -> None:
-    assert split_pair(b"a ||| b\tc\n") == (b"a ", b" b\tc")
-    with pytest.raises(RowError):
-        split_pair(b"a b\n")
 
 
 def test_factors_are_asked_for(run: Run, model_dir: str, tmp_path: Path) -> None:

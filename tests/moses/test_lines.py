@@ -1,0 +1,53 @@
+"""Lines that somebody writes: what is a phrase or a phrase pair, and what is said of any other line."""
+
+from __future__ import annotations
+
+import pytest
+
+from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.moses.lines import PairReader, PhraseReader, TypedText, parsed_lines, split_pair
+
+
+def test_the_separator_comes_before_the_tab() -> None:
+    assert split_pair(b"a ||| b\tc\n") == (b"a ", b" b\tc")
+    with pytest.raises(RowError):
+        split_pair(b"a b\n")
+
+
+def test_phrases_take_blanks_as_they_come() -> None:
+    assert PhraseReader("source")(b"  the   house \r\n") == b"the house"
+    assert PairReader()(b" the  house\t das Haus \r\n") == (b"the house", b"das Haus")
+    assert PairReader()(b"the house||| das   Haus ||| 0.5 ||| 0-0\n") == (b"the house", b"das Haus")
+
+
+def test_text_is_prepared_before_it_is_looked_at() -> None:
+    typed = TypedText("en", lowercase=True)
+    assert PhraseReader("source", prepare=typed)(b"The\thouse's  [\r\n") == b"the house &apos;s &#91;"
+    assert PairReader(prepare=(typed, bytes.upper))(b"The House\tdas") == (b"the house", b"DAS")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"", "the line is empty"),
+        (b"a ||| b", "'a ||| b' is more than a target phrase"),
+        (b"a\tb", "'a\\tb' is more than a target phrase"),
+        (b"a|1 [X]", "non-terminal '[X]' in the target"),
+        (b"a|1 b", "target word 'b' has no factor 1"),
+    ],
+)
+def test_what_is_not_a_phrase(line: bytes, told: str) -> None:
+    with pytest.raises(RowError) as caught:
+        PhraseReader("target", factor=1)(line)
+    assert caught.value.found == told
+    if not told.startswith(("the line", "'")):
+        with pytest.raises(RowError) as caught:
+            PairReader((None, 1))(b"source ||| " + line)
+        assert caught.value.found == told
+
+
+def test_a_bad_line_comes_after_what_is_made_of_those_before_it() -> None:
+    found = parsed_lines([b"1\n", b"2\n", b"3\n", b"a ||| b\n", b"5\n"], PhraseReader("source"), "<stdin>", 2)
+    assert [next(found), next(found)] == [[b"1", b"2"], [b"3"]]
+    with pytest.raises(InputError, match="^<stdin>:4: 'a"):
+        next(found)
