@@ -34,10 +34,10 @@ def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **
     phrase-rescore curves model-* --table
 
     --table writes a line for every run, with tabs between: name, steps, best step, held-out loss per pair (nats) and
-    perplexity per word at that step, hours. Pictures need matplotlib: pip install 'phrase-rescore[report]'.
+    perplexity per word at that step, hours. Pictures need Altair: pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.commands.progress import say
-    from phrase_rescore.curves import Chart, draw, picture_format
+    from phrase_rescore.report.curves import Chart, draw, picture_format
     from phrase_rescore.training.log import read_runs
 
     if out is None and not table:

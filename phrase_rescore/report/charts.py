@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from phrase_rescore.errors import OptionError
-from phrase_rescore.training.log import Run
+from phrase_rescore.report.theme import BLUE, FULL, GREEN, INK, PALE, SKY, VERMILION, Records, Spec, altair, specification
 
-Spec = dict[str, Any]
-Records = list[dict[str, Any]]
-
-# Okabe and Ito's colours, which colour-blind readers tell apart
-BLUE, VERMILION, GREEN, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9"
-INK, GREY, PALE = "#222222", "#6B6B6B", "#E4E4E4"
-FULL = 1040  # pixels across the page
 MAP_HEIGHT = 600
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the page (a pinch comes as Ctrl and wheel)
 _LISTED = 20  # of what a search finds; on the map itself a label stands where it has room
-_FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
-
-
-def altair() -> Any:
-    """The library. Raises OptionError where it, or what embeds it into a page, is not installed."""
-    try:
-        import altair
-        import vl_convert  # noqa: F401
-    except ImportError as error:
-        raise OptionError(
-            f"report needs {(error.name or 'altair').replace('_', '-')}; install it with: pip install 'phrase-rescore[report]'"
-        ) from None
-    return altair
-
-
-def _spec(chart: Any, **datasets: Records) -> Spec:
-    chart = chart.configure(
-        font=_FONT, background="#FFFFFF", view={"stroke": None}, padding={"left": 4, "right": 12, "top": 6, "bottom": 4},
-        axis={
-            "labelFontSize": 12, "titleFontSize": 12.5, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK,
-            "gridColor": PALE, "domainColor": GREY, "tickColor": GREY, "titlePadding": 9,
-        },
-        legend={"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK},
-        title={"fontSize": 13, "fontWeight": "bold", "anchor": "start", "color": INK, "offset": 10},
-        header={"labelFontSize": 12, "titleFontSize": 12},
-    )  # fmt: skip
-    spec: Spec = chart.to_dict()
-    spec["datasets"] = datasets
-    return spec
 
 
 def _below() -> Any:
     """A legend where it does not move what stands beside."""
     return altair().Legend(orient="bottom", labelLimit=260, columns=10)
-
-
-def _records(rows: Records) -> Records:
-    """JSON has no nan."""
-    return [{key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()} for row in rows]
 
 
 def scatter(points: Records, medians: Records, classes: Sequence[str], longest: int, given: str, predicted: str) -> Spec:
@@ -121,7 +78,7 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     chart = chart.add_params(*lengths, *counts)
     for point in points:
         point["seen"] = classes[point["class"]]
-    return _spec(chart, points=_records(points), medians=medians, equal=[{"x": max(least_phi, least_p)}, {"x": 0.0}])
+    return specification(chart, points=points, medians=medians, equal=[{"x": max(least_phi, least_p)}, {"x": 0.0}])
 
 
 def frequency(records: Records, classes: Sequence[str]) -> Spec:
@@ -147,10 +104,10 @@ def frequency(records: Records, classes: Sequence[str]) -> Spec:
     text = sure.mark_text(dy=-8, fontSize=12, color=INK).encode(y="sure:Q", text=alt.Text("sure:Q", format=".0%"))
     right = (bars + text).properties(width=FULL // 2 - 110, height=300, title="Rows whose φ is 1")
     of_class = [row for row in records if row["series"] == series[0]]
-    return _spec(
+    return specification(
         alt.hconcat(left, right, spacing=50).resolve_scale(color="independent"),
-        scores=_records(records),
-        sure=_records(of_class),
+        scores=records,
+        sure=of_class,
     )
 
 
@@ -184,7 +141,7 @@ def shares(records: Records, best: Records, classes: Sequence[str]) -> Spec:
     )  # fmt: skip
     right = bars.properties(width=FULL // 2 - 110, height=330, title="The table's best target found")
     chart = alt.hconcat(left, right, spacing=50).resolve_scale(color="independent")
-    return _spec(chart, shares=_records(records), best=_records(best), equal=[{"x": 0.0}, {"x": 1.0}])
+    return specification(chart, shares=records, best=best, equal=[{"x": 0.0}, {"x": 1.0}])
 
 
 def lengths(records: Records, best: Records, given: str, predicted: str) -> Spec:
@@ -218,7 +175,7 @@ def lengths(records: Records, best: Records, given: str, predicted: str) -> Spec
         )  # fmt: skip
         panels.append(last.properties(width=third, height=280, title=f"Words of the best {predicted}"))
     chart = alt.hconcat(*panels, spacing=36).resolve_scale(color="independent")
-    return _spec(chart, lengths=_records(records), best=_records(best))
+    return specification(chart, lengths=records, best=best)
 
 
 def words_map(records: Records, height: int = MAP_HEIGHT, by_length: bool = False) -> Spec:
@@ -266,28 +223,4 @@ def words_map(records: Records, height: int = MAP_HEIGHT, by_length: bool = Fals
     written = labels.encode(x, y, text="label:N", opacity=faint)
     chart = alt.layer(dots.add_params(zoom), halo, written, hits, named, listed)
     chart = chart.properties(width=FULL, height=height, view=alt.ViewConfig(stroke=PALE)).add_params(search)
-    return _spec(chart, places=_records(records))
-
-
-def training(run: Run) -> Spec:
-    """Losses by step."""
-    alt = altair()
-    series = ["held-out", "training, mean since the record before"]
-    records = [
-        {"step": point.step, "series": name, "value": value}
-        for point in run.points
-        for name, value in zip(series, (point.loss, point.train_loss), strict=True)
-        if value is not None
-    ]
-    there = [name for name in series if any(row["series"] == name for row in records)]
-    chart = alt.Chart(alt.NamedData("losses")).mark_line(strokeWidth=2).encode(
-        alt.X("step:Q", title="step (minibatches)", axis=alt.Axis(format=",d", tickCount=8)),
-        alt.Y("value:Q", title="nats per pair", scale=alt.Scale(zero=False)),
-        alt.Color("series:N", title=None, sort=series, legend=_below(),
-                  scale=alt.Scale(domain=there, range=[VERMILION, GREY][-len(there):])),
-        alt.StrokeDash("series:N", title=None, sort=series, legend=_below(),
-                       scale=alt.Scale(domain=there, range=[[1, 0], [5, 3]][-len(there):])),
-        tooltip=[alt.Tooltip("step:Q", format=","), alt.Tooltip("series:N", title="loss"),
-                 alt.Tooltip("value:Q", title="nats per pair", format=".3f")],
-    )  # fmt: skip
-    return _spec(chart.properties(width=FULL - 80, height=260), losses=records)
+    return specification(chart, places=records)

@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any
 
 from phrase_rescore.data.coverage import unescape
-from phrase_rescore.report.charts import Spec, altair
+from phrase_rescore.report.theme import Spec, vega_lite_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """
@@ -104,11 +104,6 @@ def definitions(pairs: Mapping[str, str]) -> str:
 
 def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def vega_lite_version() -> str:
-    """That of the specifications, as vl-convert wants it."""
-    return ".".join(str(altair().SCHEMA_VERSION).lstrip("v").split(".")[:2])
 
 
 @functools.cache

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-METHODS = {"openTSNE": "t-SNE", "umap": "UMAP", "": "PCA"}  # by the module that is installed, the first there is
 LEVELS = 6  # of zoom, each twice as near as the one before
 _FEWEST = 30  # vectors that have neighbourhoods worth drawing
 _CHARACTER, _LINE, _GAP = 6.6, 14.0, 6.0  # pixels of a label
@@ -20,29 +19,22 @@ Floats = NDArray[Any]
 
 
 def method_for(vectors: int) -> str:
-    """How so many vectors are laid out here: one of METHODS' names for people.
+    """Name what lays out so many vectors here.
 
     >>> method_for(10)
     'PCA'
     """
-    found = next((name for name in METHODS if not name or importlib.util.find_spec(name)), "")
-    return METHODS[found if vectors >= _FEWEST else ""]
+    return "t-SNE" if vectors >= _FEWEST and importlib.util.find_spec("openTSNE") else "PCA"
 
 
 def project(vectors: Floats, seed: int = 1) -> Floats:
     """Places (n, 2) of vectors (n, d), near ones near, by cosine distance (PCA: of unit vectors)."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.asarray(vectors / np.where(norms > 0, norms, 1.0), np.float64)
-    method = method_for(len(unit))
-    if method == "PCA":
+    if method_for(len(unit)) == "PCA":
         return _pca(unit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numba and scipy, which concern nobody here
-        if method == "UMAP":
-            import umap
-
-            laid_out: Floats = umap.UMAP(init=_pca(unit), random_state=seed).fit_transform(unit)
-            return laid_out
         from openTSNE import TSNE
 
         perplexity = min(30.0, (len(unit) - 1) / 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +18,14 @@ from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import Proposal, Proposer
 from phrase_rescore.models.checkpoint import LOG, Checkpoint
 from phrase_rescore.report import sections, tables
-from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Spec, altair
+from phrase_rescore.report.charts import MAP_HEIGHT
 from phrase_rescore.report.findings import within
-from phrase_rescore.report.page import page, readable, vega_lite_version
+from phrase_rescore.report.page import page, readable
 from phrase_rescore.report.projection import fitted, label_levels, method_for, project, room_for
 from phrase_rescore.report.rows import ScoreColumns, find_columns, read_sources, sample_sources
 from phrase_rescore.report.statistics import LONG, TableStatistics
 from phrase_rescore.report.summary import Findings, Map, head
+from phrase_rescore.report.theme import FULL, Spec, altair, picture
 from phrase_rescore.training.log import ModelDirectory, read_runs
 
 _SECTIONS = (
@@ -35,7 +35,6 @@ _SECTIONS = (
 MAPPED_WORDS, MAPPED_PHRASES = 1000, 700
 _FEWEST_MAPPED = 3
 _SEED = 1
-_SCALE = 2  # pixels of a PNG for one of the page
 
 
 @dataclass(frozen=True)
@@ -182,16 +181,11 @@ def _map(name: str, title: str, said: str, phrases: Sequence[bytes], counts: Seq
 
 def _draw(specs: dict[str, Spec], directory: str) -> None:
     """NAME.png and NAME.svg of every chart. Raises OptionError if there is no writing there."""
-    import vl_convert
-
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
         raise OptionError(cannot_write(directory, error)) from None
-    version = vega_lite_version()
-    png = functools.partial(vl_convert.vegalite_to_png, scale=_SCALE)
     for name, spec in specs.items():
-        with atomic_output(os.path.join(directory, f"{name}.png")) as stream:
-            stream.write(png(spec, vl_version=version))
-        with atomic_output(os.path.join(directory, f"{name}.svg")) as stream:
-            stream.write(vl_convert.vegalite_to_svg(spec, vl_version=version).encode())
+        for form in ("png", "svg"):
+            with atomic_output(os.path.join(directory, f"{name}.{form}")) as stream:
+                stream.write(picture(spec, form))

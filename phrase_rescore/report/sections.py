@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from phrase_rescore import __version__
-from phrase_rescore.report import charts as charts
+from phrase_rescore.report import charts
+from phrase_rescore.report.curves import curves
 from phrase_rescore.report.findings import median_by_phi, scores_by_class
 from phrase_rescore.report.page import Section, chart, definitions, paragraph, readable, table, text
-from phrase_rescore.report.projection import METHODS
 from phrase_rescore.report.statistics import JOINT_CLASSES, LONGEST, POINTS, SOURCE_CLASSES, TableStatistics
 from phrase_rescore.report.summary import Findings, nats, percent
+from phrase_rescore.report.theme import FULL, Spec
 
 _FEWEST = 30  # rows or sources of a mean that is drawn
 
@@ -105,7 +106,7 @@ def by_frequency(found: Findings) -> Section:
     return Section("frequency-and-calibration", "By frequency", parts, specs)
 
 
-def _shares(s: TableStatistics) -> charts.Spec:
+def _shares(s: TableStatistics) -> Spec:
     records = [
         {"seen": name, "model": p / n, "table": phi / n, "rows": int(n)}
         for name, bins in zip(SOURCE_CLASSES, s.shares.tolist(), strict=True)
@@ -170,7 +171,7 @@ def maps(found: Findings) -> Section:
     ]
     specs = {}
     for one in found.maps:
-        how = f"{one.method} by cosine distance" + ("; install openTSNE for a better one" if one.method == METHODS[""] else "")
+        how = f"{one.method} by cosine distance" + ("; install openTSNE for a better one" if one.method == "PCA" else "")
         parts += [f"<h3>{one.title}</h3>", paragraph(one.said, f"({how}.)", kind="note"), chart(one.name)]
         specs[one.name] = charts.words_map(one.records, by_length=one.name == "phrases")
     if not found.maps:
@@ -191,7 +192,12 @@ def training(found: Findings) -> Section:
             "the last one measured, so that more training would probably help." if best.step == last.step else
             "later steps were no better."
         )  # fmt: skip
-    return Section("training", "Training", [paragraph(said), chart("losses")], {"losses": charts.training(found.run)})
+    return Section(
+        "training",
+        "Training",
+        [paragraph(said), chart("losses")],
+        {"losses": curves([found.run], width=FULL - 320, height=260)},
+    )
 
 
 def made(found: Findings) -> Section:

@@ -24,7 +24,7 @@ class Map:
     title: str
     said: str
     records: list[dict[str, Any]]
-    method: str  # one of projection.METHODS' names
+    method: str  # as projection.method_for names it
 
 
 @dataclass

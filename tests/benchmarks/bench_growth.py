@@ -12,11 +12,6 @@ import argparse
 import json
 import os
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from bench_scoring import ours, sgemm, timed
@@ -25,6 +20,7 @@ from macs import shared, unshared
 from plain import PlainScorer
 
 from phrase_rescore.inference.scorer import BATCH, Scorer
+from phrase_rescore.report.theme import BLUE, VERMILION, altair, picture, specification
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 
 SERIES = {
@@ -34,8 +30,15 @@ SERIES = {
 }
 
 
+FIGURES = {
+    "pairs/s": ("pairs_per_second", "plain_pairs_per_second"),
+    "ours / plain": ("ratio_to_plain",),
+    "share of sgemm": ("fraction_of_sgemm", "plain_fraction_of_sgemm"),
+}
+
+
 def measure(sizes: dict[str, int], rows: list[bytes], plain_rows: int) -> dict[str, float]:
-    """Pairs per second of ours and of the plain scorer, with our fraction of sgemm."""
+    """Measure pairs per second of ours and of the plain scorer, and the fraction of sgemm of each."""
     cores = usable_cores()
     block = sizes.pop("block", BATCH)
     if "hidden" in sizes:  # maxout grows with it, as in the paper
@@ -63,28 +66,30 @@ def measure(sizes: dict[str, int], rows: list[bytes], plain_rows: int) -> dict[s
 
 
 def draw(results: dict[str, dict[int, dict[str, float]]], path: str) -> None:
-    lines = (
-        ("pairs/s", (("pairs_per_second", "ours", "o-"), ("plain_pairs_per_second", "plain", "o--"))),
-        ("ours / plain", (("ratio_to_plain", "", "s-"),)),
-        ("share of sgemm", (("fraction_of_sgemm", "ours, minimal count", "^-"), ("plain_fraction_of_sgemm", "plain", "^--"))),
-    )
-    figure, axes = plt.subplots(3, 3, figsize=(11, 8), sharex="col", sharey="row", constrained_layout=True)
-    for (label, curves), row in zip(lines, axes, strict=True):
-        highest = 0.0
-        for axis, series in zip(row, results.values(), strict=True):
-            for key, name, style in curves:
-                values = [figures[key] for figures in series.values()]
-                highest = max(highest, *values)
-                axis.plot(range(len(series)), values, style, label=name)
-            axis.grid(alpha=0.3)
-            axis.set_xticks(range(len(series)), [f"{size:,}" for size in series])
-        row[0].set_ylabel(label)
-        row[0].set_ylim(0, 1.1 * highest)
-        if len(curves) > 1:
-            row[0].legend()
-    for axis, title in zip(axes[-1], results, strict=True):
-        axis.set_xlabel(title)
-    figure.savefig(path, dpi=100)
+    """Draw a panel for each figure (down) and for each size that changes (across)."""
+    alt = altair()
+    names, top = ["ours", "plain"], alt.Legend(orient="top")
+    colour = alt.Color("who:N", title=None, scale=alt.Scale(domain=names, range=[BLUE, VERMILION]), legend=top)
+    dash = alt.StrokeDash("who:N", title=None, scale=alt.Scale(domain=names, range=[[1, 0], [5, 3]]), legend=None)
+    rows, datasets = [], {}
+    for label, keys in FIGURES.items():
+        panels = []
+        highest = max(figures[key] for series in results.values() for figures in series.values() for key in keys)
+        scale = alt.Scale(domain=[0, 1.1 * highest], nice=False)
+        for title, series in results.items():
+            name = f"{label} by {title}"
+            datasets[name] = [
+                {"size": size, "who": who, "value": figures[key]}
+                for size, figures in series.items()
+                for key, who in zip(keys, names, strict=False)
+            ]
+            sizes = alt.X("size:O", title=title, axis=alt.Axis(format=",d", labelAngle=0))
+            values = alt.Y("value:Q", title=label, scale=scale, axis=alt.Axis(minExtent=40))
+            line = alt.Chart(alt.NamedData(name)).mark_line(point=True).encode(sizes, values, colour, dash)
+            panels.append(line.properties(width=280, height=180))
+        rows.append(alt.hconcat(*panels))
+    with open(path, "wb") as stream:
+        stream.write(picture(specification(alt.vconcat(*rows), **datasets), "png"))
 
 
 def main() -> None:

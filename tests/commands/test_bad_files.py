@@ -259,7 +259,7 @@ def writing(good: Path) -> Path:
 
 def out_of(command: str) -> str:
     if command == "curves":
-        pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+        pytest.importorskip("altair", reason="pictures need Altair")
     return "out.png" if command == "curves" else "out"
 
 

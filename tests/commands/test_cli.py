@@ -21,7 +21,7 @@ from phrase_rescore.cli import main
 try:
     main(sys.argv[1:])
 except SystemExit as end:
-    print(end.code, *sorted({"torch", "numpy", "safetensors", "sacrebleu", "matplotlib"} & sys.modules.keys()), file=sys.stderr)
+    print(end.code, *sorted({"torch", "numpy", "safetensors", "sacrebleu", "altair"} & sys.modules.keys()), file=sys.stderr)
 """
 
 

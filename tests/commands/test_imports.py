@@ -4,7 +4,7 @@ import ast
 
 from source_tree import imported, modules
 
-HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "matplotlib", "altair", "vl_convert", "openTSNE"}
+HEAVY = {"torch", "safetensors", "numpy", "sacremoses", "sacrebleu", "altair", "vl_convert", "openTSNE"}
 
 
 def test_only_commands_and_cli_know_the_terminal():

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from phrase_rescore.curves import Chart, draw
 from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.report.curves import Chart, curves, draw
 from phrase_rescore.training.log import read_run, read_runs
 
 RECORDS = [
@@ -107,7 +107,42 @@ def test_png(make_run, tmp_path, x, y, log_x):
 
 
 def svg_texts(path):
-    return re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"))
+    return re.findall(r"<text[^>]*[^/]>(.*?)</text>", path.read_text("utf-8"))
+
+
+def test_held_out_is_solid_training_dashed_and_the_best_step_a_star(make_run):
+    data = curves([read_run(make_run()), read_run(make_run("second", UNMEASURED))])["datasets"]
+    points = [
+        [(line["x"], line["y"]) for line in data["lines"] if (line["run"], line["dashed"]) == which]
+        for which in ((0, False), (0, True), (1, False), (1, True))
+    ]
+    training = [(100, 22.5), (200, 18.0), (250, 15.0)]
+    assert points == [[(100, 20.0), (200, 12.25), (250, 13.0)], training, [], training]
+    first, second = ({line["colour"] for line in data["lines"] if line["run"] == run} for run in (0, 1))
+    assert len(first) == len(second) == 1
+    assert first != second
+    star = data["symbols"][-1]
+    assert (star["x"], star["y"], {star["colour"]}) == (200, 12.25, first)
+    assert [symbol["shape"] for symbol in data["symbols"]].count(star["shape"]) == 1
+    assert [(line["dashed"], line["colour"]) for line in data["legend_lines"][-4::2]] == [(False, *first), (True, *second)]
+    in_legend = [symbol["shape"] for symbol in data["legend_symbols"]]
+    assert in_legend == [star["shape"], "circle", star["shape"], "square"]
+
+
+def test_legends_lie_outside_of_the_axes(make_run):
+    path = make_run()
+    data = curves([read_run(f"{i}={path}") for i in range(40)], width=480)["datasets"]
+    places = [(text["x"], text["y"]) for text in data["texts"]]
+    assert all(y < 0 or x > 480 for x, y in places)
+    assert len(set(places)) == len(places) == 3 + 2 * 40
+    assert all(y < 330 for _, y in places)
+    looks = {(symbol["colour"], symbol["shape"]) for symbol in data["legend_symbols"]}
+    assert len(looks) == 1 + 40 + 7  # a star of each colour
+
+
+def test_a_long_curve_has_few_markers(make_run):
+    records = [RECORDS[0] | {"step": step} for step in range(1, 1001)]
+    assert len(curves([read_run(make_run(records=records))])["datasets"]["symbols"]) <= 12
 
 
 def test_svg_holds_its_labels_as_text(make_run, tmp_path):
@@ -115,9 +150,7 @@ def test_svg_holds_its_labels_as_text(make_run, tmp_path):
     runs = [read_run(make_run("model")), read_run(f"$a$ <b>={make_run('other')}"), read_run(f"_c={make_run('third')}")]
     draw(runs, str(out))
     texts = svg_texts(out)
-    assert "model  ★ 12.25" in texts
-    assert "$a$ &lt;b&gt;  ★ 12.25" in texts
-    assert "_c  ★ 12.25" in texts
+    assert [texts.count(name) for name in ("model", "$a$ &lt;b&gt;", "_c", "12.25")] == [1, 1, 1, 3]
     assert {"step (minibatches)", "negative log-likelihood (nats per pair)", "held-out", "best held-out loss"} <= set(texts)
     assert "training, mean since the last record" in texts
 
@@ -126,10 +159,18 @@ def test_each_axis_says_what_it_measures(make_run, tmp_path):
     out, run = tmp_path / "curves.svg", read_run(make_run())
     draw([run], str(out), Chart("pairs", "perplexity"))
     texts = svg_texts(out)
-    assert {"phrase pairs seen (millions)", "held-out perplexity (per word)", "model  ★ 9.50"} <= set(texts)
+    assert {"phrase pairs seen (millions)", "held-out perplexity (per word)", "model", "9.50"} <= set(texts)
     assert "training, mean since the last record" not in texts
     draw([run], str(out), Chart("hours"))
     assert "time of training (hours)" in svg_texts(out)
+
+
+@pytest.mark.parametrize("log_x", [False, True])
+@pytest.mark.parametrize("y", ["loss", "perplexity"])
+def test_perplexity_is_on_a_logarithmic_axis_and_so_is_x_if_asked_for(make_run, y, log_x):
+    encoding = curves([read_run(make_run())], Chart(y=y, log_x=log_x))["layer"][0]["encoding"]
+    kinds = [encoding[axis]["scale"]["type"] for axis in "xy"]
+    assert kinds == ["log" if log_x else "linear", "log" if y == "perplexity" else "linear"]
 
 
 @pytest.mark.parametrize("name", ["curves.png", "curves.svg"])
@@ -147,7 +188,7 @@ def test_many_runs_with_long_and_foreign_names(make_run, tmp_path):
     runs = [read_run(f"{name}={path}") for name in ("x" * 200, "日本語", *(f"run {i}" for i in range(40)))]
     draw(runs, str(tmp_path / "curves.svg"))
     draw(runs[:3], str(tmp_path / "curves.png"))
-    assert "x" * 39 + "…  ★ 12.25" in svg_texts(tmp_path / "curves.svg")
+    assert "x" * 39 + "…" in svg_texts(tmp_path / "curves.svg")
 
 
 def test_without_held_out_figures_training_is_drawn(make_run, tmp_path):
@@ -224,10 +265,11 @@ def test_a_missing_run_is_told_in_one_line(run, tmp_path):
     assert result.err == f"phrase-rescore: error: {tmp_path}/none: No such file or directory; check the path\n"
 
 
-def test_without_matplotlib_pictures_are_refused_and_tables_work(make_run, run, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+@pytest.mark.parametrize(("library", "name"), [("altair", "altair"), ("vl_convert", "vl-convert")])
+def test_without_the_libraries_pictures_are_refused_and_tables_work(make_run, run, tmp_path, monkeypatch, library, name):
+    monkeypatch.setitem(sys.modules, library, None)
     path = make_run()
     result = run("curves", path, "-o", tmp_path / "c.png")
     assert result.status == 2
-    assert result.last_line.endswith("curves needs matplotlib; install it with: pip install 'phrase-rescore[report]'")
+    assert result.last_line.endswith(f"curves needs {name}; install it with: pip install 'phrase-rescore[report]'")
     assert run("curves", path, "--table").out.startswith(b"model\t250\t")
