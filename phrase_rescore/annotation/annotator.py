@@ -11,7 +11,7 @@ import os
 import threading
 from dataclasses import astuple, dataclass, field, fields
 from itertools import islice
-from operator import ne
+from operator import add, ne
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,13 @@ from phrase_rescore.moses.score_columns import MAX_COUNT, MIN_LOG_P, Format
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
 from phrase_rescore.runtime import use_threads
 
+Numbers = NDArray[np.int64]
 FIT_ROWS = 100_000  # rows whose words are kept to see whether model and table go together
 
 
 @dataclass(frozen=True)
 class ModelStatistics:
-    """What one model's columns show of the rows."""
+    """What is counted of one model's columns."""
 
     src_unknown: int = 0
     tgt_unknown: int = 0
@@ -39,20 +40,30 @@ class ModelStatistics:
     clamped_counts: int = 0
 
     def __add__(self, other: ModelStatistics) -> ModelStatistics:
-        return ModelStatistics(*(mine + others for mine, others in zip(astuple(self), astuple(other), strict=True)))
+        return ModelStatistics(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass
-class Statistics:
-    """What is counted over rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
+class Counts:
+    """What is counted over rows and simply adds up."""
 
     rows: int = 0  # written
     sources: int = 0  # runs of equal sources: in a sorted table, distinct sources
     src_words: int = 0
     tgt_words: int = 0
-    models: list[ModelStatistics] = field(default_factory=list)
     irregular_blanks: int = 0
     dropped: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return {count.name: getattr(self, count.name) for count in fields(Counts)}
+
+
+@dataclass
+class Statistics(Counts):
+    """What is known of rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
+
+    models: list[ModelStatistics] = field(default_factory=list)
     src_seen: list[bytes] = field(default_factory=list)  # the phrases of the first FIT_ROWS rows, one a line, block by block
     tgt_seen: list[bytes] = field(default_factory=list)
     first_source: bytes | None = None
@@ -61,18 +72,16 @@ class Statistics:
 
     def __iadd__(self, other: Statistics) -> Statistics:
         joined = self.last_source is not None and self.last_source == other.first_source
-        for f in fields(self):
-            if isinstance(mine := getattr(self, f.name), int):
-                setattr(self, f.name, mine + getattr(other, f.name))
-        if self.models:
-            self.models = [mine + others for mine, others in zip(self.models, other.models, strict=True)]
-        else:
-            self.models = other.models
+        for name, count in other.counts().items():
+            setattr(self, name, getattr(self, name) + count)
+        self.sources -= joined
+        self.models = list(map(add, self.models, other.models)) if self.models else other.models
         self.src_seen += other.src_seen
         self.tgt_seen += other.tgt_seen
-        self.sources -= joined
-        self.first_source = self.first_source if self.first_source is not None else other.first_source
-        self.last_source = other.last_source if other.last_source is not None else self.last_source
+        if self.first_source is None:
+            self.first_source = other.first_source
+        if other.last_source is not None:
+            self.last_source = other.last_source
         return self
 
 
@@ -85,7 +94,7 @@ def _load(model_dir: str, identity: tuple[int, int] | None, device: str, precisi
 
 
 def scorer_of(model_dir: str, device: str = "cpu", precision: str = "float32") -> Scorer:
-    """The scorer of a model directory, loaded once a process and again when another model has taken its place."""
+    """Return the scorer of a model directory, loaded once a process and again when another model has taken its place."""
     try:
         found = os.stat(os.path.join(model_dir, CONFIG))
         identity = found.st_ino, found.st_mtime_ns
@@ -104,7 +113,7 @@ class Compute:
     precision: str = "float32"  # one of runtime.PRECISIONS
 
     def scorer(self, model_dir: str, block: int = 0) -> Scorer:
-        """The scorer of a block, by its number."""
+        """Return the scorer of a block, by the number of the block."""
         return scorer_of(model_dir, self.devices[block % len(self.devices)], self.precision)
 
 
@@ -113,7 +122,7 @@ ONE_CORE = Compute()
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is meant: its directory, and its signature, which must not change meanwhile."""
+    """A model to score with: its directory, and its signature, which must not change during the run."""
 
     directory: str
     signature: str
@@ -141,13 +150,12 @@ class Annotator:
             raise error.at(self.table, line)
         statistics = self._count(table)
         columns = [self._columns(scorer, table, statistics) for scorer in scorers]
-        out = table.write(
-            self.format.replace, columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
-        )
+        appended = columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
+        out = table.write(self.format.replace, appended)
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
     def look_at(self, block: Block, statistics: Statistics) -> None:
-        """Adds the phrases of a block that is done already to those by which table and models are compared."""
+        """Add the phrases of a block that is done already to those by which table and models are compared."""
         seen = self._count(self._parse(block, [self._scorer(model, block.number) for model in self.models]))
         statistics.src_seen += seen.src_seen
         statistics.tgt_seen += seen.tgt_seen
@@ -163,37 +171,36 @@ class Annotator:
         return scorer
 
     def _count(self, table: TableBlock) -> Statistics:
-        """What is counted without a model."""
+        """Count what needs no model."""
         s = Statistics(len(table.lines), dropped=len(table.bad), irregular_blanks=table.irregular_blanks)
         s.dropped_rows = [(line, row) for line, row, _ in table.bad]
-        s.sources = sum(map(ne, table.src, islice(table.src, 1, None))) + bool(table.src)
         if table.src:
+            s.sources = 1 + sum(map(ne, table.src, islice(table.src, 1, None)))
             s.first_source, s.last_source = table.src[0], table.src[-1]
-        if table.lines and table.lines[0] <= FIT_ROWS:
-            looked_at = slice(FIT_ROWS + 1 - table.lines[0])
-            s.src_seen.append(b"\n".join(table.src[looked_at]))
-            s.tgt_seen.append(b"\n".join(table.tgt[looked_at]))
+            looked_at = max(0, FIT_ROWS + 1 - table.lines[0])
+            if looked_at:
+                s.src_seen.append(b"\n".join(table.src[:looked_at]))
+                s.tgt_seen.append(b"\n".join(table.tgt[:looked_at]))
         return s
 
     def _columns(self, scorer: Scorer, table: TableBlock, statistics: Statistics) -> list[bytes]:
-        """The columns of one model; its counts are added to the statistics."""
+        """Make the columns of one model, and add what is counted of them to the statistics."""
         pairs = scorer.encode_phrases(table.src, table.tgt)
         statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
         unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
         self._check_unk(table, scorer.checkpoint.unk_shares, unknown)
         read, predicted = reversed(unknown) if scorer.checkpoint.inverse else unknown
-        shown_unknown = {"output": predicted, "input": read, "both": read + predicted}[self.format.unknown_side].tolist()
+        counted = {"output": predicted, "input": read, "both": read + predicted}[self.format.unknown_side]
         log_p = scorer.log_probs(pairs) if "score" in self.format.features else np.zeros(len(pairs))
         clamped_scores = clamped_counts = 0
         if self.format.scale == "exp":
             clamped_scores = int((log_p < MIN_LOG_P).sum())
-            clamped_counts = sum(shown_unknown.count(n) for n in set(shown_unknown) if n > MAX_COUNT)
+            clamped_counts = int((counted > MAX_COUNT).sum())
         statistics.models.append(ModelStatistics(int(unknown[0].sum()), int(unknown[1].sum()), clamped_scores, clamped_counts))
-        return self.format.columns(log_p, shown_unknown)
+        return self.format.columns(log_p, counted.tolist())
 
-    def _check_unk(
-        self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[NDArray[np.int64], NDArray[np.int64]]
-    ) -> None:
+    def _check_unk(self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[Numbers, Numbers]) -> None:
+        """Raise InputError for an unknown word on a side where training had none."""
         for side, phrases, share, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
             if share == 0 and not self.format.allow_untrained_unk and counts.any():
                 place = int((counts > 0).argmax())

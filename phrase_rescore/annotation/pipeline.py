@@ -1,4 +1,4 @@
-"""Blocks of rows through an executor and out again in order, into a file that appears complete or not at all."""
+"""Blocks of rows, through an executor and out again in order, to a file that appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BlockFunction = Callable[[int, int, bytes], Result]
 
 @contextlib.contextmanager
 def workers(jobs: int) -> Iterator[Executor]:
-    """Threads that run blocks. An interruption does not wait for those in work; the process ends without them."""
+    """Start threads that run blocks. An interruption does not wait for blocks in work; the process ends without them."""
     executor = ThreadPoolExecutor(jobs)
     try:
         yield executor
@@ -36,9 +36,9 @@ def workers(jobs: int) -> Iterator[Executor]:
 
 
 def in_order(executor: Executor, function: BlockFunction[Result], blocks: Iterable[Block], in_flight: int) -> Iterator[Result]:
-    """``function(number, first_row, data)`` of every block, in order; at most ``in_flight`` blocks are in memory.
+    """Yield ``function(number, first_row, data)`` of every block, in order; at most ``in_flight`` blocks are in memory.
 
-    Takes any ``concurrent.futures`` executor: threads, processes, a cluster engine's.
+    The executor is any of ``concurrent.futures``: threads, processes, a cluster engine's.
     """
     waiting: deque[Future[Result]] = deque()
     try:
@@ -54,7 +54,7 @@ def in_order(executor: Executor, function: BlockFunction[Result], blocks: Iterab
 
 
 def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
-    """The gzip level for an output of this name: None (plain) unless it ends in ``.gz``, as Moses decides by the name.
+    """Return the gzip level for an output of this name: None (plain) unless it ends in ``.gz``, as Moses decides by the name.
 
     Raises OptionError for names of formats that Moses does not read.
     """
@@ -76,7 +76,7 @@ class TableWriter:
 
 @contextlib.contextmanager
 def table_output(out: str) -> Iterator[TableWriter]:
-    """Standard output for ``-``, else a file that takes its name when the ``with`` block ends well.
+    """Open standard output for ``-``, else a file that takes its name when the ``with`` block ends well.
 
     Raises IncompleteOutput, with the reason as its cause, when writing to standard output ends in an error.
     """

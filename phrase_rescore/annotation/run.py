@@ -7,9 +7,9 @@ import os
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -50,6 +50,11 @@ class Files:
         return self.dropped or f"{base}.dropped"
 
 
+def _whose(model: Model, models: Sequence[Model]) -> str:
+    """Return the words that tell what is said of one model from what is said of others."""
+    return f"{model.directory}: " if len(models) > 1 else ""
+
+
 @dataclass
 class Summary:
     """What a run did."""
@@ -62,7 +67,7 @@ class Summary:
     dropped: str  # how many rows, where they are kept, the first lines
 
     def lines(self) -> list[str]:
-        """The closing report, line by line."""
+        """Return the closing report, line by line."""
         s = self.statistics
         rate = s.rows / self.seconds if self.seconds else 0.0
 
@@ -71,7 +76,7 @@ class Summary:
 
         lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
         for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
-            whose = f"{model.directory}: " if len(self.models) > 1 else ""
+            whose = _whose(model, self.models)
             lines.append(
                 f"{whose}unknown words: {of_model.tgt_unknown:,} of the target ({share(of_model.tgt_unknown, s.tgt_words)}), "
                 f"{of_model.src_unknown:,} of the source ({share(of_model.src_unknown, s.src_words)})"
@@ -123,79 +128,85 @@ def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list
 
 
 class _Run:
-    """The state of one annotation while its blocks come back."""
+    """One annotation while its blocks come back: what is counted and dropped, and how much of the input is done."""
 
-    def __init__(self, files: Files, annotator: Annotator, strict: bool, warn: Callable[[str], None]) -> None:
-        self.files, self.strict, self.warn, self.annotator, self.models = files, strict, warn, annotator, annotator.models
+    def __init__(self, files: Files, annotator: Annotator, strict: bool, tell: Callable[[str], None]) -> None:
+        self.files, self.annotator, self._strict, self._tell = files, annotator, strict, tell
         self.checkpoints = [annotator.compute.scorer(model.directory).checkpoint for model in annotator.models]
         self.statistics, self.warnings = Statistics(), list[str]()
         self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
         self._fit_checked = False
-        self.done, self.crc = 0, 0  # blocks, and CRC-32 of what they were read from
-        self._crcs: deque[int] = deque()  # up to each block in work
+        self._done, self._crc = 0, 0  # blocks, and the CRC-32 of their rows as they were read
+        self._crcs_in_work: deque[int] = deque()  # the CRC-32 up to each block that is not back yet
+
+    def warn(self, message: str) -> None:
+        """Tell a warning now, and once more in the closing report."""
+        self.warnings.append(message)
+        self._tell(message)
 
     def state(self) -> dict[str, Any]:
-        """What a later run needs to go on."""
+        """Return what a later run needs to go on."""
         s = self.statistics
-        numbers = {f.name: getattr(s, f.name) for f in fields(s) if isinstance(getattr(s, f.name), int)}
         ends = [end and end.decode("latin-1") for end in (s.first_source, s.last_source)]
         return {
-            "blocks": self.done, "input_crc": self.crc, "numbers": numbers, "models": [asdict(m) for m in s.models],
+            "blocks": self._done, "input_crc": self._crc, "numbers": s.counts(), "models": [asdict(m) for m in s.models],
             "sources": ends, "fit_checked": self._fit_checked, "warnings": self.warnings,
             "dropped": [self.dropped.rows, self.dropped.where],
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.done, self.crc = state["blocks"], state["input_crc"]
-        self.statistics = Statistics(**state["numbers"], models=[ModelStatistics(**m) for m in state["models"]])
-        ends = (end and end.encode("latin-1") for end in state["sources"])
-        self.statistics.first_source, self.statistics.last_source = ends
+        """Go on from the state of an interrupted run."""
+        self._done, self._crc = state["blocks"], state["input_crc"]
+        first, last = (end and end.encode("latin-1") for end in state["sources"])
+        models = [ModelStatistics(**m) for m in state["models"]]
+        self.statistics = Statistics(**state["numbers"], models=models, first_source=first, last_source=last)
         self._fit_checked, self.warnings = state["fit_checked"], state["warnings"]
         self.dropped.rows, self.dropped.where = state["dropped"]
 
     def rest(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        """The blocks that an interrupted run has not done. Raises InputError if it read other ones."""
+        """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
         crc = 0
-        for block in islice(blocks, self.done):
+        for block in islice(blocks, self._done):
             crc = zlib.crc32(block.data, crc)
             if not self._fit_checked:
                 self.annotator.look_at(block, self.statistics)
-        if crc != self.crc:
+        if crc != self._crc:
             found = f"its first {self.statistics.rows + self.statistics.dropped:,} rows are not those of the interrupted run"
             raise InputError(self.annotator.table, found, f"pass that table, or delete {self.files.out}.partial to begin anew")
         for block in blocks:
             crc = zlib.crc32(block.data, crc)
-            self._crcs.append(crc)
+            self._crcs_in_work.append(crc)
             yield block
 
     def add(self, block: Statistics) -> None:
+        """Count a block that has come back, and keep the rows that were dropped from it."""
         for line, row in block.dropped_rows:
             self.dropped.add(f"line {line}", row)
         self.statistics += block
-        self.done, self.crc = self.done + 1, self._crcs.popleft()
+        self._done, self._crc = self._done + 1, self._crcs_in_work.popleft()
         if self.statistics.rows + self.statistics.dropped >= FIT_ROWS:
             self.check_fit()
 
     def check_fit(self) -> None:
+        """Warn, once, of a table and a model that do not go together. Raises RescoreError if warnings are errors."""
         if self._fit_checked:
             return
         self._fit_checked = True
         s = self.statistics
-        src, tgt = (b"\n".join(seen).split(b"\n") for seen in (s.src_seen, s.tgt_seen))
+        seen = [b"\n".join(blocks).split(b"\n") for blocks in (s.src_seen, s.tgt_seen)]
         s.src_seen, s.tgt_seen = [], []  # needed no more
-        for model, c in zip(self.models, self.checkpoints, strict=True):
-            seen = select_factor(src, c.factors[0], "source"), select_factor(tgt, c.factors[1], "target")
-            texts = b" ".join((*seen[0], b"")), b" ".join((*seen[1], b""))
-            whose = f"{model.directory}: " if len(self.models) > 1 else ""
+        for model, c in zip(self.annotator.models, self.checkpoints, strict=True):
+            read = select_factor(seen[0], c.factors[0], "source"), select_factor(seen[1], c.factors[1], "target")
+            texts = b" ".join((*read[0], b"")), b" ".join((*read[1], b""))
             for found in fit_warnings(texts, (c.src_vocab, c.tgt_vocab), c.unk_shares):
-                if self.strict:
-                    raise RescoreError(f"{display_name(self.files.table)}: {whose}{found} (--strict)")
-                self.warnings.append(whose + found)
-                self.warn(whose + found)
+                if self._strict:
+                    table = display_name(self.files.table)
+                    raise RescoreError(f"{table}: {_whose(model, self.annotator.models)}{found} (--strict)")
+                self.warn(_whose(model, self.annotator.models) + found)
 
 
 def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
-    """What the output depends on besides the rows."""
+    """Return what the output depends on besides the rows."""
     compute = annotator.compute
     return {
         "version": __version__,
@@ -211,7 +222,7 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | TableWriter]:
-    """Where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
+    """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
     files, sidecar = run.files, run.files.columns_path
     if files.out == "-" or is_special(files.out):
         if resume:
@@ -246,8 +257,10 @@ def _write_sidecar(path: str | None, columns: str) -> None:
 
 
 def expected_rows(value: str | None) -> int | None:
-    """``--expect-rows``: a number, or a file whose rows are counted."""
-    return None if value is None else int(value) if value.isascii() and value.isdigit() else count_rows(value)
+    """Read ``--expect-rows``: a number, or a file whose rows are counted."""
+    if value is None:
+        return None
+    return int(value) if value.isascii() and value.isdigit() else count_rows(value)
 
 
 def annotate(
@@ -266,12 +279,13 @@ def annotate(
     on_block: Callable[[Statistics], None] = lambda statistics: None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> Summary:
-    """Annotates a table; rows in, rows out, in their order. ``executor`` runs ``jobs`` blocks at a time.
+    """Annotate a table: rows in, rows out, in their order. ``executor`` runs ``jobs`` blocks at a time.
+
+    A file appears under its name only when all is well. With ``resume`` the run goes on from what an interrupted one left
+    (``files.resumable``), if that is of the same models, options and rows; the output is the same to the byte.
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
-    ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output. A file
-    appears under its name only when all is well; what an interrupted run left of it (``files.resumable``) is gone on from
-    with ``resume``, if it is of the same models, options and rows. The output is the same to the byte.
+    ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.
     """
     form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
     start = time.monotonic()
@@ -287,9 +301,7 @@ def annotate(
         annotator = Annotator(table, models, n_scores, form, compute)
         run = _Run(files, annotator, strict, warn)
         if not form.replace and looks_annotated(first):
-            message = "the last two columns look like ours already; --replace 2 writes new ones in their place"
-            run.warnings.append(message)
-            warn(message)
+            run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         identity = _identity(annotator, block_rows)
         columns = format_sidecar(form, n_scores, [Scored(c.signature, c.sides) for c in run.checkpoints])
         with no_cycle_collection(), _output(run, columns, identity, resume) as out:

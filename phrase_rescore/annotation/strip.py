@@ -1,4 +1,4 @@
-"""The inverse of annotation: the last columns taken off again."""
+"""The inverse of annotation: the last score columns are taken off again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Stripper:
 def strip(
     table: str, out: str, columns: int, executor: Executor, jobs: int, on_read: Callable[[int], object] | None = None
 ) -> int:
-    """Writes the table without its last ``columns`` scores and returns the number of rows."""
+    """Write the table without its last ``columns`` scores and return the number of rows."""
     stripper = Stripper(display_name(table), columns, gzip_level_of(out))
     with no_cycle_collection(), open_input(table, on_read) as stream, table_output(out) as output:
         for data, rows in in_order(executor, stripper, read_blocks(stream, BLOCK_ROWS), in_flight=jobs + 2):
