@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.embedding.vector_files import Vectors, index_of
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.files.streams import open_plain
+from phrase_rescore.files.streams import map_array, open_plain
 
 _BLOCK = 1 << 25  # bytes of vectors read at a time
 _CHUNK = 1 << 24  # bytes of an index read at a time
@@ -21,17 +20,17 @@ Rows = NDArray[np.int64]
 
 
 class Neighbours(NamedTuple):
-    """Of one query, the nearest first."""
+    """The neighbours of one query, the nearest first."""
 
     rows: Rows  # (n,), less where there are no more
     cosines: Vectors
 
 
 def nearest(queries: Vectors, blocks: Iterable[Vectors], n: int, left_out: Sequence[Rows]) -> list[Neighbours]:
-    """The ``n`` rows with the largest cosine to each of ``queries`` (q, W), but for the rows ``left_out`` of each.
+    """Find the ``n`` rows with the largest cosine to each of ``queries`` (q, W), without the rows ``left_out`` of each.
 
-    The rows are those of all ``blocks`` (any number, W), counted on. Of equal cosines the first rows come first. A zero
-    vector has cosine 0 to every other. Raises RowError for a vector whose length is no number.
+    The rows are those of all ``blocks`` (any number, W), numbered from 0 through all of them. Of equal cosines the first rows
+    come first. A zero vector has cosine 0 to every other. Raises RowError for a vector whose length is not a finite number.
     """
     unit = queries / np.maximum(_lengths(queries), _TINY)[:, None]
     found = [Neighbours(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
@@ -56,7 +55,7 @@ def _lengths(vectors: Vectors) -> Vectors:
 
 
 def _better(found: Neighbours, cosines: Vectors, start: int, n: int) -> Neighbours:
-    """The ``n`` best of those found and of a block's, whose rows begin with number ``start``."""
+    """Return the ``n`` best of those found and of a block's, whose rows begin with number ``start``."""
     least = found.cosines[-1] if len(found.rows) == n else -np.inf
     new = np.flatnonzero(cosines > least)
     if not len(new):
@@ -74,7 +73,10 @@ class PhraseIndex:
 
     def __init__(self, path: str) -> None:
         self.path, self.index_path = path, index_of(path)
-        vectors = _mapped_vectors(path)
+        hint = "name a file that 'phrase-rescore embed -o FILE.npy' made"
+        vectors = map_array(path, hint)
+        if vectors.ndim != 2 or vectors.dtype.kind != "f" or not vectors.shape[1] or not vectors.flags.c_contiguous:
+            raise InputError(path, f"holds {vectors.dtype} of shape {vectors.shape}, not rows of float32", hint)
         self.width, self._dtype, self._offset = vectors.shape[1], vectors.dtype, vectors.offset
         ends = [np.zeros(1, np.int64)]
         for start, chunk in self._chunks():
@@ -90,7 +92,7 @@ class PhraseIndex:
         return len(self._ends) - 1
 
     def _chunks(self) -> Iterator[tuple[int, bytes]]:
-        """Where each piece of whole lines begins, and its bytes."""
+        """Yield pieces of whole lines: where each begins, and its bytes."""
         start = 0
         with open_plain(self.index_path) as stream:
             while chunk := stream.read(_CHUNK):
@@ -99,7 +101,7 @@ class PhraseIndex:
                 start += len(chunk)
 
     def vectors(self, start: int, stop: int) -> Vectors:
-        """Those of the rows from ``start`` to before ``stop``."""
+        """Read the vectors of the rows from ``start`` to before ``stop``."""
         size = self.width * self._dtype.itemsize
         try:
             numbers = np.fromfile(self.path, self._dtype, (stop - start) * self.width, offset=self._offset + start * size)
@@ -108,17 +110,17 @@ class PhraseIndex:
             raise InputError(self.path, f"cannot be read to its end ({error})", "make the file again") from None
 
     def blocks(self) -> Iterator[Vectors]:
-        """The vectors of all rows, some at a time."""
+        """Yield the vectors of all rows, some at a time."""
         step = max(1, _BLOCK // (self.width * self._dtype.itemsize))
         return (self.vectors(start, min(start + step, len(self))) for start in range(0, len(self), step))
 
     def phrases(self, rows: Rows) -> list[bytes]:
-        """The phrases of some rows."""
+        """Read the phrases of some rows."""
         with open_plain(self.index_path) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
             return [text[self._ends[row] : self._ends[row + 1] - 1] for row in rows.tolist()]
 
     def rows_of(self, phrases: Collection[bytes]) -> dict[bytes, list[int]]:
-        """Which rows each of some phrases has; those that stand in no row are not there."""
+        """Find the rows of some phrases; a phrase that stands in no row is not among them."""
         wanted, found, row = set(phrases), dict[bytes, list[int]](), 0
         for _, chunk in self._chunks():
             lines = chunk.removesuffix(b"\n").split(b"\n")
@@ -128,18 +130,3 @@ class PhraseIndex:
                         found.setdefault(line, []).append(row + i)
             row += len(lines)
         return found
-
-
-def _mapped_vectors(path: str) -> np.memmap[Any, np.dtype[np.floating]]:
-    """The array of an ``.npy`` file. Objects in it, which numpy would unpickle, are refused."""
-    open_plain(path).close()  # says what the system says
-    hint = "name a file that 'phrase-rescore embed -o FILE.npy' made"
-    if not os.path.isfile(path):
-        raise InputError(path, "is no regular file", hint)
-    try:
-        vectors = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError, OverflowError) as error:
-        raise InputError(path, f"no array of numbers ({error})".splitlines()[0], hint) from None
-    if vectors.ndim != 2 or vectors.dtype.kind != "f" or not vectors.shape[1] or not vectors.flags.c_contiguous:
-        raise InputError(path, f"holds {vectors.dtype} of shape {vectors.shape}, no rows of float32", hint)
-    return vectors

@@ -1,4 +1,4 @@
-"""The whole of ``embed``: lines with phrases, or a table, in; vectors or nearest neighbours out."""
+"""All of ``embed``: lines with phrases, or a table, in; vectors or nearest neighbours out."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def phrases_of_lines(lines: Iterable[bytes], encoder: PhraseEncoder, name: str, 
 def phrases_of_table(
     table: str, checkpoint: Checkpoint, scratch: str, threads: int, on_read: Callable[[int], object] | None = None
 ) -> Iterator[SortedPairs]:
-    """The distinct phrases of the side of a table that the model reads, for as long as the ``with`` block lasts.
+    """Sort the distinct phrases of the side of a table that the model reads, for as long as the ``with`` block lasts.
 
-    They are the sources of the pairs given (whose targets are empty), in the order of their bytes, sorted in files in
-    ``scratch``. Raises InputError for a bad row and for a table without rows.
+    They are the sources of the pairs yielded, whose targets are empty; in the order of their bytes, in files in ``scratch``.
+    Raises InputError for a bad row and for a table without rows.
     """
     side, factors = checkpoint.sides[0], checkpoint.factors
     of_side = (factors[0], None) if side == "source" else (None, factors[1])
@@ -57,24 +57,24 @@ def phrases_of_table(
 
 
 def vectors_of_lines(lines: Iterable[bytes], encoder: PhraseEncoder, name: str, at_once: int = BATCH) -> PhraseVectors:
-    """The phrases of lines, in their order, and their vectors. Raises InputError for a bad line."""
+    """Yield the phrases of lines, in their order, and their vectors. Raises InputError for a bad line."""
     for phrases in phrases_of_lines(lines, encoder, name, at_once):
         yield phrases, encoder.vectors_as_read(phrases)
 
 
 def vectors_of_table(phrases: SortedPairs, encoder: PhraseEncoder) -> PhraseVectors:
-    """The same for the phrases of a table."""
+    """Yield the phrases of a table and their vectors."""
     for some in batches(chain.from_iterable(block.src for block in phrases), BATCH):
         yield some, encoder.vectors_as_read(some)
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a file of vectors has."""
+    """What was written to a file of vectors."""
 
     vectors: int
     width: int
-    repeated: int = 0  # phrases left out because they had been there
+    repeated: int = 0  # phrases left out because they were there already
 
     def __str__(self) -> str:
         """``3 vectors of 500 numbers``."""
@@ -83,7 +83,7 @@ class Written:
 
 
 def write_words(checkpoint: Checkpoint, side: Side, out: str, form: str) -> Written:
-    """The embeddings of a side's words into a file (``-``: standard output)."""
+    """Write the embeddings of a side's words to a file (``-``: standard output)."""
     vectors = word_embeddings(checkpoint, side)
     with vector_output(out, form, vectors.shape[1], len(vectors)) as writer:
         writer.write(embedded_words(checkpoint, side), vectors)
@@ -93,9 +93,9 @@ def write_words(checkpoint: Checkpoint, side: Side, out: str, form: str) -> Writ
 def write_phrases(
     vectors: PhraseVectors, width: int, count: int | None, out: str, form: str, on_phrases: Callable[[int], object]
 ) -> Written:
-    """Phrases and their vectors into a file (``-``: standard output).
+    """Write phrases and their vectors to a file (``-``: standard output).
 
-    ``count``: how many there will be, if that is known. ``on_phrases`` is told how many more were written.
+    ``count`` is their number, if that is known. ``on_phrases`` is told how many more were written.
     """
     with vector_output(out, form, width, count) as writer:
         for phrases, of_phrases in vectors:
@@ -112,7 +112,7 @@ def _tsv(query: bytes, found: Neighbours, names: Sequence[bytes]) -> list[bytes]
 def neighbours_of_words(
     lines: Iterable[bytes], checkpoint: Checkpoint, side: Side, n: int, name: str, at_once: int, warn: Callable[[str], object]
 ) -> Iterator[list[bytes]]:
-    """Query, neighbour and cosine between tabs, for words of a side a line, among the words of that side.
+    """Yield lines of query, neighbour and cosine with tabs between, for words of a side, one a line, among its words.
 
     ``warn`` is told of words that the model does not know; they have no vector of their own and no neighbours.
     """
@@ -127,7 +127,7 @@ def neighbours_of_words(
             if query in row_of:
                 rows.append(row_of[query])
             else:
-                warn(f"{name}:{number}: {shown(query)} is none of the model's {side} words")
+                warn(f"{name}:{number}: {shown(query)} is not one of the model's {side} words")
         found = nearest(vectors[rows], [vectors], n, [np.array([row]) for row in rows])
         yield [
             line
@@ -137,7 +137,7 @@ def neighbours_of_words(
 
 
 def check_index(index: PhraseIndex, encoder: PhraseEncoder) -> None:
-    """Raises InputError if the vectors of an index are not those that the model gives: its first and last are compared."""
+    """Raise InputError if the vectors of an index are not those that the model gives; the first and the last are compared."""
     hint = "name the model that made it with -m"
     if index.width != encoder.width:
         found = f"vectors of {index.width} numbers where the model's have {encoder.width}"
@@ -151,9 +151,9 @@ def check_index(index: PhraseIndex, encoder: PhraseEncoder) -> None:
 def neighbours_of_phrases(
     lines: Iterable[bytes], encoder: PhraseEncoder, index: PhraseIndex, n: int, name: str, at_once: int
 ) -> Iterator[list[bytes]]:
-    """Query, neighbour and cosine between tabs, for phrases a line, among those of an index, the query itself left out.
+    """Yield lines of query, neighbour and cosine with tabs between, for phrases, one a line, among those of an index.
 
-    Raises InputError for a bad line and for an index of another model.
+    The query itself is left out. Raises InputError for a bad line and for an index of another model.
     """
     check_index(index, encoder)
     for phrases in phrases_of_lines(lines, encoder, name, at_once):

@@ -30,9 +30,9 @@ Vectors = NDArray[np.float32]
 
 
 def vector_name(phrase: bytes) -> bytes:
-    r"""A phrase as word2vec's formats name it: UTF-8 without blanks, and no two phrases are named alike.
+    r"""Name a phrase as word2vec's formats need it: UTF-8 without blanks, and no two phrases are named alike.
 
-    Blanks become ``_``; a ``_`` or backslash of the phrase has a backslash before it, a byte that is no UTF-8 becomes
+    Blanks become ``_``; a ``_`` or backslash of the phrase gets a backslash before it, a byte that is not UTF-8 becomes
     ``\xff``.
 
     >>> [vector_name(phrase).decode() for phrase in (b"in the end", b"snake_case", b"caf\xe9")]
@@ -43,12 +43,12 @@ def vector_name(phrase: bytes) -> bytes:
 
 
 def index_of(path: str) -> str:
-    """The name of the index beside an ``.npy`` file: ``c.index`` of ``c.npy``. Its i-th line, as bytes, is row i."""
+    """Return the name of the index beside an ``.npy`` file: ``c.index`` of ``c.npy``. Its i-th line, as bytes, is row i."""
     return path.removesuffix(".npy") + ".index"
 
 
 def format_of(out: str, asked: str | None) -> str:
-    """The format asked for, or the one that the name stands for; TSV on standard output (``-``).
+    """Return the format asked for, or the one that the name stands for; TSV on standard output (``-``).
 
     Raises OptionError for any other name.
     """
@@ -65,7 +65,7 @@ def format_of(out: str, asked: str | None) -> str:
 
 
 def _npy_header(count: int, width: int) -> bytes:
-    """NumPy's own, which leaves room for its first number to grow: of one length whatever the count."""
+    """Make NumPy's own header, which leaves room for its first number to grow: it is of one length whatever the count."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (count, width)})
     return header.getvalue()
@@ -87,10 +87,10 @@ class VectorWriter:
         return b"" if self._form == "tsv" else b"%0*d %d\n" % (digits, count, self._width)
 
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
-        """Phrases (n) with single blanks and their vectors (n, width).
+        """Write phrases (n) with single blanks and their vectors (n, width).
 
-        In word2vec's formats a name stands once, as in gensim's KeyedVectors: of phrases whose number was not known, those
-        that are ``repeated`` are left out. To notice them takes some 80 bytes of memory a phrase.
+        In word2vec's formats a name stands once, as in gensim's KeyedVectors: where the number of phrases was not known,
+        repeated ones are left out and counted. To notice them takes some 80 bytes of memory a phrase.
         """
         if vectors.shape != (len(phrases), self._width):
             raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
@@ -126,29 +126,28 @@ class VectorWriter:
         return new
 
     def finish(self) -> None:
-        """Puts the number of vectors in its place, if it was not known."""
+        """Put the number of vectors in its place, if it was not known before."""
         if self._count is None and self._form != "tsv":
             self._stream.seek(0)
             self._stream.write(self._header(self.rows))
 
 
 def check_output(out: str, form: str) -> None:
-    """Raises OptionError if there is no writing there, or not in this format: none to a terminal, no index to a device."""
+    """Raise OptionError if no such file can be written: ``bin`` to a terminal, ``npy`` without a file for its index."""
     if form == "npy" and (out == "-" or is_special(out)):
         raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
     if form == "bin" and out == "-" and sys.stdout.isatty():
-        raise OptionError("--format bin is nothing for a terminal; name a file with -o FILE.bin")
+        raise OptionError("--format bin is not for a terminal; name a file with -o FILE.bin")
     if out != "-":
         check_writable(out)
 
 
 @contextlib.contextmanager
 def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
-    """A file (and for ``npy`` its index) that takes its name when the ``with`` block ends well; ``-``: standard output.
+    """Open a file (and for ``npy`` its index) that takes its name when the ``with`` block ends well; ``-``: standard output.
 
-    ``count``: how many vectors there will be, None where nobody knows before the end.
-
-    Raises OptionError where the format cannot go.
+    ``count`` is the number of vectors, None where nobody knows it before the end. Raises OptionError for a format that cannot
+    be written there.
     """
     check_output(out, form)
     with contextlib.ExitStack() as stack:

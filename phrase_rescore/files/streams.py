@@ -10,12 +10,15 @@ import re
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 import zstandard
 from isal import igzip, isal_zlib
 
 from phrase_rescore.errors import InputError, unreadable
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CHUNK = 1 << 18
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or the end at once
@@ -190,3 +193,19 @@ def open_plain(path: str) -> io.BufferedReader:
         return io.BufferedReader(_Input(path))
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def map_array(path: str, hint: str) -> np.memmap[Any, np.dtype[Any]]:
+    """Map the array of an ``.npy`` file, which is then never all in memory. Nothing in the file is executed.
+
+    Raises InputError, with the hint, for any other file and for an array of Python objects, which would be unpickled.
+    """
+    from numpy.lib.format import open_memmap  # here, so that commands that read text need not wait for it
+
+    open_plain(path).close()  # raises what the system says of the file
+    if not os.path.isfile(path):
+        raise InputError(path, "is not a regular file", hint)
+    try:
+        return open_memmap(path, mode="r")
+    except (ValueError, OSError, EOFError, SyntaxError, OverflowError, MemoryError) as error:
+        raise InputError(path, f"is not an array of numbers ({error})".splitlines()[0], hint) from None

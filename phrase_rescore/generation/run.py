@@ -1,9 +1,10 @@
-"""The whole of ``generate``: sources from lines, a table or vectors; proposals as TSV, JSON lines or rows of a phrase table."""
+"""All of ``generate``: sources from lines, a table or vectors; proposals as TSV, JSON lines or rows of a phrase table."""
 
 from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.errors import InputError, RowError, unreadable
+from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.files.streams import map_array
 from phrase_rescore.generation.rows import RowLayout
 from phrase_rescore.generation.table_lookup import Partners, partners
 from phrase_rescore.inference.translator import MAX_LENGTH, Proposal, Proposer, Vectors
@@ -60,37 +62,28 @@ class Sources:
 
 
 def sources_of_lines(lines: Iterable[bytes], reader: PhraseReader, name: str, at_once: int = AT_ONCE) -> Iterator[Sources]:
-    """Raises InputError, with the line, for a bad one; the sources before it come first."""
+    """Yield the phrases of lines. Raises InputError, with the line, for a bad one; the sources before it come first."""
     return map(Sources.of_phrases, parsed_lines(lines, reader, name, at_once))
 
 
 def sources_of_phrases(phrases: Sequence[bytes], reader: PhraseReader, table: str) -> Iterator[Sources]:
-    """Phrases of a table's valid rows. Raises InputError for a word without the model's factor."""
+    """Yield the phrases of a table's valid rows. Raises InputError for a word without the model's factor."""
     for start in range(0, len(phrases), AT_ONCE):
-        some = phrases[start : start + AT_ONCE]
         try:
-            yield Sources.of_phrases([reader(phrase) for phrase in some])
+            yield Sources.of_phrases([reader(phrase) for phrase in phrases[start : start + AT_ONCE]])
         except RowError as error:
             raise InputError(table, error.found, error.hint) from None
 
 
 def sources_of_vectors(path: str, hidden: int) -> Iterator[Sources]:
-    """The rows of a ``.npy`` file with float32 numbers, (n, hidden): mapped, and never all in memory.
+    """Yield the rows of an ``.npy`` file with float32 numbers, (n, hidden).
 
-    Raises InputError for anything else, and for a row with a number that is not finite. Nothing in the file is executed.
+    Raises InputError for any other file, and for a row with a number that is not finite.
     """
     hint = f"pass phrase vectors of this model, float32 of shape (n, {hidden}), such as numpy.save writes"
-    try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except (ValueError, EOFError, SyntaxError, OverflowError, MemoryError):
-        raise InputError(path, "is no .npy file, or is cut off", hint) from None
-    if not isinstance(vectors, np.ndarray):
-        vectors.close()
-        raise InputError(path, "is an archive of arrays", hint)
+    vectors = map_array(path, hint)
     if vectors.dtype != np.float32 or vectors.ndim != 2 or vectors.shape[1] != hidden:
-        raise InputError(path, f"{vectors.dtype} of shape {vectors.shape}", hint)
+        raise InputError(path, f"holds {vectors.dtype} of shape {vectors.shape}", hint)
     for start in range(0, len(vectors), AT_ONCE):
         some = np.ascontiguousarray(vectors[start : start + AT_ONCE], dtype=np.float32)
         finite = np.isfinite(some).all(1)
@@ -103,20 +96,22 @@ def sources_of_vectors(path: str, hidden: int) -> Iterator[Sources]:
 # ---- proposals out
 
 
-class Writer:
-    """Makes lines of a source's name and its proposals; ``known``: whether the table has each, where there is one to ask."""
+class Writer(ABC):
+    """Makes lines of a source's name and its proposals."""
 
     def __init__(self, checkpoint: Checkpoint, digits: int = 7) -> None:
         self.checkpoint, self.digits = checkpoint, digits
 
+    @abstractmethod
     def __call__(self, name: bytes, proposals: Sequence[Proposal], known: Sequence[bool] | None) -> list[bytes]:
-        raise NotImplementedError
+        """Return the lines; ``known`` says of each proposal whether the table has it, None where there is no table."""
 
     def pair(self, name: bytes, proposal: Proposal) -> tuple[bytes, bytes]:
-        """Source and target, as the table has them."""
+        """Return source and target, as the table has them."""
         return (proposal.target, name) if self.checkpoint.inverse else (name, proposal.target)
 
     def log_p(self, proposal: Proposal) -> bytes:
+        """Return the natural log p in text."""
         return b"%.*g" % (self.digits, proposal.log_p)
 
 
@@ -127,19 +122,21 @@ class TsvWriter(Writer):
         lines = []
         for i, proposal in enumerate(proposals):
             columns = [*self.pair(name, proposal), self.log_p(proposal), b"%d" % proposal.unknown]
-            lines.append(b"\t".join(columns if known is None else [*columns, b"%d" % known[i]]) + b"\n")
+            if known is not None:
+                columns.append(b"%d" % known[i])
+            lines.append(b"\t".join(columns) + b"\n")
         return lines
 
 
 class JsonWriter(Writer):
-    """An object for every source. Bytes that are no UTF-8 are lone surrogates, byte ff is \\udcff (as in Python's PEP 383)."""
+    """An object for every source. Bytes that are not UTF-8 are lone surrogates, byte ff is \\udcff (as in Python's PEP 383)."""
 
     def __call__(self, name: bytes, proposals: Sequence[Proposal], known: Sequence[bool] | None) -> list[bytes]:
         read, predicted = self.checkpoint.sides
-        listed: list[dict[str, Any]] = []
+        listed = list[dict[str, Any]]()
         for i, proposal in enumerate(proposals):
-            text, log_p = proposal.target.decode("utf-8", "surrogateescape"), float(self.log_p(proposal))
-            listed.append({predicted: text, "log_p": log_p, "unknown": proposal.unknown})
+            text = proposal.target.decode("utf-8", "surrogateescape")
+            listed.append({predicted: text, "log_p": float(self.log_p(proposal)), "unknown": proposal.unknown})
             if known is not None:
                 listed[-1]["in_table"] = known[i]
         line = json.dumps({read: name.decode("utf-8", "surrogateescape"), "proposals": listed}, ensure_ascii=False)
@@ -188,7 +185,7 @@ class Generation:
     seconds: float = 0.0  # of the search alone
 
     def run(self, sources: Iterable[Sources]) -> Iterator[list[bytes]]:
-        """Lines, some sources at a time and in their order."""
+        """Yield lines, some sources at a time and in their order."""
         in_table: Partners | None = None
         if self.table is not None:
             sources = list(sources)
@@ -202,7 +199,7 @@ class Generation:
             self.on_sources(len(some.names))
 
     def _key(self, names: Iterable[bytes]) -> Sequence[bytes]:
-        """Phrases as the model reads them: by its factor."""
+        """Return phrases as the model reads them: by its factor."""
         checkpoint = self.proposer.checkpoint
         side = checkpoint.sides[0]
         return select_factor(list(names), checkpoint.factors[side == "target"], side)
@@ -226,17 +223,13 @@ class Generation:
         return self.writer(name, proposals, known)
 
     def report(self) -> list[str]:
-        """The closing lines."""
+        """Return the closing lines."""
         rate = self.sources / self.seconds if self.seconds else 0.0
-        phrases, proposals = (
-            f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((self.sources, "phrase"), (self.proposals, "proposal"))
-        )
+        phrases = f"{self.sources:,} {'phrase' if self.sources == 1 else 'phrases'}"
+        proposals = f"{self.proposals:,} {'proposal' if self.proposals == 1 else 'proposals'}"
         lines = [f"{phrases}, {proposals}, {rate:,.0f} phrases/s"]
         if self.table is not None and self.sources:
-            share = f"{self.best_known / self.sources:.1%}"
+            best = f"{self.best_known:,} of {self.sources:,} ({self.best_known / self.sources:.1%})"
             left_out = ", left out" if self.only_new else ""
-            lines.append(
-                f"the first proposal is in {self.table}: {self.best_known:,} of {self.sources:,} ({share}); "
-                f"of all proposals {self.known:,}{left_out}"
-            )
+            lines.append(f"the first proposal is in {self.table}: {best}; of all proposals {self.known:,}{left_out}")
         return lines

@@ -1,4 +1,4 @@
-"""What a phrase table has: some of its phrases, taken at random, and the partners of given ones. One pass each."""
+"""What generation looks up in a phrase table: phrases taken at random, and the partners of given ones. One pass each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Partners = dict[bytes, set[bytes]]
 
 
 def _seeded(phrases: Sequence[bytes], seed: int) -> Hashes:
-    """Hashes in an order of their own for every seed."""
+    """Return hashes of phrases whose order is another one for every seed."""
     salt = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8).digest()
     mixed = (hashes(phrases) ^ np.uint64(int.from_bytes(salt, "little"))) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -23,7 +23,7 @@ def _seeded(phrases: Sequence[bytes], seed: int) -> Hashes:
 
 
 def sample_of(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list[bytes]:
-    """``n`` distinct phrases, every one as likely as any other however often it stands there; in the order of the input.
+    """Choose ``n`` distinct phrases, each as likely as any other however often it stands there; in the order of the input.
 
     They are those of the smallest hashes, so that no more than some 2 n and a block are in memory.
     """
@@ -42,7 +42,7 @@ def sample_of(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list[byte
 
 
 def sampled_phrases(table: str, side: str, n: int, seed: int, on_read: Callable[[int], object] | None = None) -> list[bytes]:
-    """``sample_of`` the phrases of a side of a table. Raises InputError for a bad row."""
+    """Choose ``n`` phrases of a side of a table, as ``sample_of`` does. Raises InputError for a bad row."""
     blocks = read_pair_blocks(table, "table", on_read)
     return sample_of((block.src if side == "source" else block.tgt for block in blocks), n, seed)
 
@@ -50,7 +50,10 @@ def sampled_phrases(table: str, side: str, n: int, seed: int, on_read: Callable[
 def partners(
     table: str, side: str, wanted: Collection[bytes], factors: Factors, on_read: Callable[[int], object] | None = None
 ) -> Partners:
-    """Of every wanted phrase of a side, the phrases that the table has beside it; by the ``factors``. Raises InputError."""
+    """Find the phrases that a table has beside every wanted phrase of a side; words are read by their ``factors``.
+
+    Raises InputError for a bad row.
+    """
     found: Partners = {phrase: set() for phrase in wanted}
     for block in read_pair_blocks(table, "table", on_read, factors=factors):
         pairs = zip(block.src, block.tgt, strict=True) if side == "source" else zip(block.tgt, block.src, strict=True)

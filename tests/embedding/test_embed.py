@@ -259,8 +259,8 @@ def test_nearest_words(run: Run, model_dir: str) -> None:
     assert rounded(done.out) == expected
     assert done.status == 0
     assert done.err.splitlines() == [
-        "phrase-rescore: warning: <stdin>:2: 'zzz' is none of the model's source words",
-        "phrase-rescore: warning: <stdin>:5: 'old is' is none of the model's source words",
+        "phrase-rescore: warning: <stdin>:2: 'zzz' is not one of the model's source words",
+        "phrase-rescore: warning: <stdin>:5: 'old is' is not one of the model's source words",
     ]
     everything = run("embed", "-m", model_dir, "--nearest", 99, "--words", "target", stdin=b"das\n")
     assert len(columns(everything.out)) == len(TARGET_WORDS) + 1

@@ -94,22 +94,22 @@ def test_files_that_are_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "c.index").unlink()
     assert refused() == "c.index: No such file or directory; check the path"
     made(tmp_path, [b"a", b"b"], np.array([Explosive(), 1], object))
-    assert refused().startswith("c.npy: no array of numbers (")
+    assert refused().startswith("c.npy: is not an array of numbers (")
     (tmp_path / "c.npy").write_bytes(pickle.dumps(Explosive()))
-    assert refused().startswith("c.npy: no array of numbers (")
+    assert refused().startswith("c.npy: is not an array of numbers (")
     assert not (tmp_path / "exploded").exists()
     for damaged in (b"", b"PK\3\4", b"a b\n"):
         (tmp_path / "c.npy").write_bytes(damaged)
-        assert refused().startswith("c.npy: no array of numbers ("), damaged
+        assert refused().startswith("c.npy: is not an array of numbers ("), damaged
         assert refused().endswith(hint)
     whole = Path(made(tmp_path, [b"a", b"b"], some)).read_bytes()
     (tmp_path / "c.npy").write_bytes(whole[:-1])
-    assert refused().startswith("c.npy: no array of numbers (")
+    assert refused().startswith("c.npy: is not an array of numbers (")
     for wrong, told in ((np.zeros((2, 2), int), "int64 of shape (2, 2)"), (np.zeros(2), "float64 of shape (2,)"),
                         (np.zeros((2, 0)), "float64 of shape (2, 0)"),
                         (np.zeros((2, 3), order="F"), "float64 of shape (2, 3)")):  # fmt: skip
         made(tmp_path, [b"a", b"b"], wrong)
-        assert refused() == f"c.npy: holds {told}, no rows of float32; {hint}"
+        assert refused() == f"c.npy: holds {told}, not rows of float32; {hint}"
     made(tmp_path, [], np.zeros((0, 2), np.float32))
     assert refused() == "c.npy: has no vectors; make it of some phrases"
     assert refused(str(tmp_path)) == f"{tmp_path}: Is a directory; name a file in it"

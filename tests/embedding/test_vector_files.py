@@ -162,7 +162,7 @@ def test_nothing_binary_goes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     parent, child = os.openpty()
     with open(child, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        with pytest.raises(OptionError, match=r"^--format bin is nothing for a terminal; name a file with -o FILE\.bin$"):
+        with pytest.raises(OptionError, match=r"^--format bin is not for a terminal; name a file with -o FILE\.bin$"):
             check_output("-", "bin")
         check_output("-", "tsv")
         monkeypatch.undo()

@@ -174,10 +174,10 @@ def with_nan(good: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda good: good[:, 1:], "float32 of shape (4, 6); {hint}"),
-        (lambda good: good[0], "float32 of shape (7,); {hint}"),
-        (lambda good: good.astype(float), "float64 of shape (4, 7); {hint}"),
-        (lambda good: good.astype(object), "is no .npy file, or is cut off; {hint}"),
+        (lambda good: good[:, 1:], "holds float32 of shape (4, 6); {hint}"),
+        (lambda good: good[0], "holds float32 of shape (7,); {hint}"),
+        (lambda good: good.astype(float), "holds float64 of shape (4, 7); {hint}"),
+        (lambda good: good.astype(object), "is not an array of numbers; {hint}"),
         (with_nan, "row 2 (from 0) has a number that is not finite; compute it again"),
     ],
     ids=["width", "one row", "float64", "pickle", "NaN"],
@@ -186,7 +186,9 @@ def test_bad_vectors(run: Run, model_dir: str, tmp_path: Path, make: Callable[[n
     path, hint = tmp_path / "c.npy", "pass phrase vectors of this model, float32 of shape (n, 7), such as numpy.save writes"
     np.save(path, make(vectors_of(model_dir, SOURCES)))
     done = run("generate", "-m", model_dir, "--from-vectors", path)
-    assert done == (1, b"", f"phrase-rescore: error: {path}: {told.format(hint=hint)}\n")
+    assert (done.status, done.out) == (1, b"")
+    without_numpys_reason = done.err.replace(" (Array can't be memory-mapped: Python objects in dtype.)", "")
+    assert without_numpys_reason == f"phrase-rescore: error: {path}: {told.format(hint=hint)}\n"
 
 
 def test_files_that_are_no_vectors(run: Run, model_dir: str, tmp_path: Path) -> None:
@@ -199,7 +201,7 @@ def test_files_that_are_no_vectors(run: Run, model_dir: str, tmp_path: Path) -> 
         assert (done.status, done.out) == (1, b""), data[:20]
         assert done.last_line.startswith(f"phrase-rescore: error: {path}: ")
     np.savez(tmp_path / "c.npz", whole)
-    assert "c.npz: is an archive of arrays; " in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "c.npz").err
+    assert "c.npz: is not an array of numbers (" in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "c.npz").err
     assert "No such file" in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "none").err
 
 
