@@ -1,4 +1,5 @@
-# make test, make demo, make bench, make faults, make fuzz: each makes what it needs, in $(VENV); nothing is installed elsewhere.
+# make check (under a minute), make test, make demo, make bench, make faults, make fuzz: each makes what it needs, in $(VENV);
+# nothing is installed elsewhere.
 VENV ?= .venv
 BUILD ?= build
 ROOM ?=
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: test lint demo bench faults fuzz docs clean
+.PHONY: check test lint demo bench faults fuzz docs clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,7 +20,10 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --cache-dir $(BUILD)/import_linter
+
+check: lint
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile -m 'not slow' $(if $(ROOM),tests/$(ROOM))
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(if $(ROOM),tests/$(ROOM))

@@ -1,6 +1,7 @@
 """The modules of the package as syntax trees."""
 
 import ast
+import functools
 from pathlib import Path
 
 import phrase_rescore
@@ -8,10 +9,12 @@ import phrase_rescore
 PACKAGE = Path(phrase_rescore.__file__).parent
 
 
+@functools.cache
 def modules():
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        yield path, ".".join(parts), ast.parse(path.read_text(encoding="utf-8"))
+    """(path, name within the package, tree) of every module."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    names = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in paths]
+    return [(path, name, ast.parse(path.read_text(encoding="utf-8"))) for path, name in zip(paths, names, strict=True)]
 
 
 def imported(tree):

@@ -132,6 +132,7 @@ def tables(draw: st.DrawFn) -> bytes:
     return b"\n".join(rows) + draw(st.sampled_from([b"\n", b""]))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(content=tables(), block_size=st.integers(1, 6))
 def test_output_less_our_columns_is_the_input_byte_for_byte(
@@ -227,6 +228,7 @@ def test_insertion_point_is_after_the_last_score(run: Run, model_dir: str) -> No
     ]
 
 
+@pytest.mark.slow
 def test_jobs_and_kinds_of_input_make_no_difference(run: Run, model_dir: str, tmp_path: Path) -> None:
     words = [*SOURCE_WORDS, b"zzz"]
     rows = [
@@ -285,6 +287,7 @@ def real_model(make_model: MakeModel, real_rows: bytes) -> str:
     return make_model(*sides)
 
 
+@pytest.mark.slow
 def test_real_table_annotated_and_stripped_is_the_same(
     run: Run, real_model: str, real_table: Path, real_rows: bytes, tmp_path: Path
 ) -> None:
@@ -542,6 +545,7 @@ def test_dropped_rows_do_not_count_as_expected(run: Run, model_dir: str, table: 
     assert run(*to) == (1, b"", f"phrase-rescore: error: {table}: 4 rows went through where 5 were expected; {CUT_OFF}\n")
 
 
+@pytest.mark.slow
 def test_nobody_reads_the_output_any_more(spawn: Run, model_dir: str, tmp_path: Path) -> None:
     table = tmp_path / "table"
     table.write_bytes(TABLE * 6000)
@@ -551,6 +555,7 @@ def test_nobody_reads_the_output_any_more(spawn: Run, model_dir: str, tmp_path: 
     assert done.stderr == b""
 
 
+@pytest.mark.slow
 def test_nobody_reads_a_short_output(table: Path, model_dir: str) -> None:
     """What fits into the buffer fails when it is flushed."""
     reader, writer = os.pipe()
@@ -562,6 +567,7 @@ def test_nobody_reads_a_short_output(table: Path, model_dir: str) -> None:
     assert done.returncode != 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_standard_output_without_room(table: Path, model_dir: str) -> None:
     command = [sys.executable, "-m", "phrase_rescore", "annotate", str(table), "-m", model_dir, "-q"]

@@ -24,6 +24,8 @@ from phrase_rescore.files import resumable
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.score_columns import Format
 
+pytestmark = pytest.mark.slow
+
 ROWS = [b"the house %d ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100)]
 
 

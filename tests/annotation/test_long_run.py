@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 FOLDER = ROOT / "tests" / "benchmarks"
 
 

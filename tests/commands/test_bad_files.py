@@ -335,6 +335,7 @@ def test_places_where_nothing_can_be_written(
     assert listing(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("command", ["info", "evaluate", "moses-ini", "curves", "score"])
 def test_standard_output_without_room(model_dir: str, good: Path, command: str) -> None:
@@ -475,6 +476,7 @@ def test_a_model_that_cannot_be_saved_leaves_nothing(model_dir: str, tmp_path: P
     assert listing(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "leftovers"), [(1000, []), (30_000, ["model.pairs", "model.training"])])
 def test_training_on_a_disk_that_fills(run: Run, tmp_path: Path, size: int, leftovers: list[str]) -> None:
     """Sorting fails first, with more room the state."""

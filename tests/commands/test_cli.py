@@ -30,7 +30,7 @@ def test_help_does_not_import_torch(args: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", HEAVY, *args], capture_output=True, check=True, text=True)
     status, *heavy = done.stderr.splitlines()[-1].split(" ")
     assert heavy == []
-    assert status == ("0" if args else "2")
+    assert status == "0" if args else status in ("0", "2"), "0 by click before 8.2"
 
 
 def test_a_wrong_option_is_told_without_torch() -> None:
@@ -195,6 +195,7 @@ def test_missing_and_broken_models(run: Run, make_model: MakeModel, tmp_path: Pa
         assert result.err.count("\n") == 1, damage
 
 
+@pytest.mark.slow
 def test_the_default_model_is_what_train_writes(spawn: Run, tmp_path: Path) -> None:
     """The two commands work one after the other with nothing but the table's name."""
     (tmp_path / "table").write_bytes(ROW + ROW.replace(b"haus", b"heim") + ROW.replace(b"house", b"home"))

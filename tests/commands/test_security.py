@@ -115,6 +115,7 @@ def test_pickles_in_the_place_of_weights_are_not_opened(run: Run, make_model: Ma
     assert not hit.exists()
 
 
+@pytest.mark.slow
 def test_pickles_among_prepared_pairs_are_not_opened(run: Run, tmp_path: Path) -> None:
     """Such a store is not used; the pairs are prepared again."""
     (tmp_path / "table").write_bytes(TABLE)
@@ -148,7 +149,7 @@ from phrase_rescore.cli import main
 
 def annotate(model):
     try:
-        main(["annotate", sys.argv[1], "-m", model, "-o", sys.argv[2], "-q", "--jobs", "1"])
+        main(["annotate", sys.argv[1], "-m", model, "-o", sys.argv[2], "-q", "--jobs", "1", "--device", "cpu"])
     except SystemExit as end:
         assert not end.code, end.code
 
@@ -163,6 +164,7 @@ print(events)
 """
 
 
+@pytest.mark.slow
 def test_a_model_that_is_loaded_runs_no_code(make_model: MakeModel, tmp_path: Path) -> None:
     """What the interpreter itself tells of: nothing is compiled, executed, imported, unpickled, started or called up."""
     (tmp_path / "table").write_bytes(TABLE)

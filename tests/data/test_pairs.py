@@ -109,6 +109,7 @@ def test_unknown_share() -> None:
     assert unknown_share(Ragged.of([])) == 0
 
 
+@pytest.mark.slow
 def test_extract_file_and_table_give_the_same_pairs(shared_data: Path, tmp_path: Path) -> None:
     """Restricted to the sources strictly between the first and the last of the extract file, which may be incomplete."""
     extract = DistinctPairs.collect(read_pairs(str(shared_data / "extract.100k.gz")))

@@ -108,6 +108,7 @@ def test_cli_reference_is_current():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_check_notices_a_stale_reference(tmp_path):
     for name in ("make_cli_reference.py", "cli.md"):
         shutil.copy(DOCS / name, tmp_path)
@@ -199,6 +200,7 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES if sh_blocks(page)])
 def test_commands_in_the_pages_run(page, inputs, trained, tmp_path):
     script = "\n".join(sh_blocks(page))
@@ -211,6 +213,7 @@ def examples_only_in_the_help() -> list[str]:
     return [line for line in help_examples() if line.removeprefix("set -o pipefail; ") not in in_pages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", examples_only_in_the_help())
 def test_examples_in_the_help_run(line, inputs, trained, tmp_path):
     shell(line, prepared(inputs, tmp_path, line))
@@ -221,6 +224,7 @@ def test_there_are_commands_to_run():
     assert {line.split("phrase-rescore ")[1].split()[0] for line in help_examples()} == set(COMMANDS)
 
 
+@pytest.mark.slow
 def test_a_shown_command_that_fails_is_noticed(inputs, trained, tmp_path):
     with pytest.raises(AssertionError, match="No such option"):
         shell("phrase-rescore strip phrase-table.gz --colums 2", prepared(inputs, tmp_path, ""))
@@ -269,6 +273,7 @@ the ||| das ||| 1 1 1 1"""
 UNKNOWN = [1, 0, 0, 2, 0]
 
 
+@pytest.mark.slow
 def test_score_by_hand_agrees_with_annotate(run, model_dir):
     by_hand, annotated = score_by_hand(model_dir, ROWS), annotated_columns(run, model_dir, ROWS)
     assert [n for _, n in by_hand] == [n for _, n in annotated] == UNKNOWN
@@ -276,6 +281,7 @@ def test_score_by_hand_agrees_with_annotate(run, model_dir):
     assert len({round(p, 3) for p, _ in by_hand}) == len(UNKNOWN)  # no two alike: agreement means something
 
 
+@pytest.mark.slow
 def test_score_by_hand_takes_inverse_and_factored_models(run, model_dir, tmp_path):
     forward = load(model_dir)
     inverse = replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(None, 1))
@@ -286,6 +292,7 @@ def test_score_by_hand_takes_inverse_and_factored_models(run, model_dir, tmp_pat
     assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_score_by_hand_reads_bfloat16_shards(run, model_dir, tmp_path):
     save(load(model_dir), str(tmp_path), "bfloat16", 200)
     assert len(list(tmp_path.glob("*.safetensors"))) > 3
@@ -296,6 +303,7 @@ def test_score_by_hand_reads_bfloat16_shards(run, model_dir, tmp_path):
     assert [p for p, _ in by_hand] != pytest.approx(exact, abs=1e-4)  # the weights were rounded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["encoder.layer0.forward.U_r", "decoder.layer0.forward.b", "output.O_y", "output.b_G"])
 def test_score_by_hand_notices_another_weight(run, model_dir, tmp_path, name):
     checkpoint = load(model_dir)
@@ -306,6 +314,7 @@ def test_score_by_hand_notices_another_weight(run, model_dir, tmp_path, name):
     assert [p for p, _ in by_hand] != pytest.approx([p for p, _ in annotated], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_score_by_hand_agrees_on_a_trained_model(run, inputs, trained):
     rows = gzip.decompress((inputs / "phrase-table.gz").read_bytes())
     by_hand, annotated = score_by_hand(trained, rows), annotated_columns(run, trained, rows)

@@ -23,6 +23,7 @@ def fuzz(target: str, *arguments: object) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).decode(errors="backslashreplace")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "runs"), [("fuzz_rows", 600), ("fuzz_ini", 3000), ("fuzz_model", 600)])
 def test_nothing_is_found_in_a_short_run(tmp_path: Path, target: str, runs: int) -> None:
     status, said = fuzz(target, "--corpus", tmp_path / "corpus", "-seed=1", f"-runs={runs}")

@@ -13,6 +13,8 @@ import pytest
 from conftest import ROOT, Run
 from moses_harness import ini_text
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "examples"
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
 ROWS = [f"s{i} ||| {side}{i} ||| 0.5 0.25 0.{i + 1} 1 ||| 0-0 ||| 2 2 1 ||| |||\n" for i in range(60) for side in "tu"]

@@ -156,6 +156,7 @@ def test_a_bad_row_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
     assert lines.last_line.startswith("phrase-rescore: error: <stdin>:1: 1 field in 'the house'; a phrase-table row is")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough(model_dir: str, phrases: list[bytes], tmp_path: Path) -> None:
     (tmp_path / "phrases.txt").write_bytes(lines_of(phrases))
     command = f"{sys.executable} -m phrase_rescore embed -m {model_dir} < {tmp_path}/phrases.txt | head -n 1"
@@ -164,6 +165,7 @@ def test_a_reader_that_has_seen_enough(model_dir: str, phrases: list[bytes], tmp
     assert done.stderr == b""
 
 
+@pytest.mark.slow
 def test_a_program_can_keep_it_open(model_dir: str) -> None:
     """At a terminal every line is answered at once; here by as many as are read at once."""
     command = [sys.executable, "-m", "phrase_rescore", "embed", "-m", model_dir]

@@ -111,6 +111,7 @@ def test_p_of_the_bootstrap_is_the_command_s(run: Run, files: dict[str, str], se
     assert "p_bootstrap" not in found["base"]["BLEU"]
 
 
+@pytest.mark.slow
 def test_p_of_the_randomization_is_near_sacrebleu_s(run: Run, files: dict[str, str]) -> None:
     """Where many segments differ, ties are rare (but among TER's edits), and sacrebleu's p, which leaves them out, is near."""
     paths = [files[name] for name in ("base", "better")]
@@ -156,6 +157,7 @@ def test_a_system_against_itself(run: Run, files: dict[str, str]) -> None:
         assert (cell["difference"], cell["p_bootstrap"], cell["p_randomization"]) == (0, 1, 1)
 
 
+@pytest.mark.slow
 def test_several_runs(run: Run, files: dict[str, str]) -> None:
     runs = [files[f"run{n}"] for n in (1, 2, 3)]
     args = ["--set", "dev", files["ref"], f"base={files['base']}", f"rnn={','.join(runs)}", f"one={files['better']}", *SAMPLES]
@@ -178,6 +180,7 @@ def test_several_runs(run: Run, files: dict[str, str]) -> None:
     assert swapped["base"]["BLEU"]["difference"] == -found["rnn"]["BLEU"]["difference"]
 
 
+@pytest.mark.slow
 def test_detokenized_text_is_sacremoses_own(run: Run, files: dict[str, str], tmp_path: Path) -> None:
     plain = {}
     for name in ("ref", "base"):
@@ -420,6 +423,7 @@ def n_best(path: Path) -> list[list[str]]:
     return [lists[number] for number in range(len(lists))]
 
 
+@pytest.mark.slow
 def test_real_outputs(run: Run, shared_data: Path, tmp_path: Path) -> None:
     """1-best, best and worst by sentence BLEU of an n-best list, and a whole dev set."""
     lists = n_best(shared_data / "nbest.50x100.gz")

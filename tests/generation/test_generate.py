@@ -455,6 +455,7 @@ def test_quiet_says_nothing(run: Run, model_dir: str) -> None:
     assert run("generate", "-m", model_dir, "-q", stdin=STDIN).err == ""
 
 
+@pytest.mark.slow
 def test_a_program_can_keep_it_open(model_dir: str) -> None:
     command = [sys.executable, "-m", "phrase_rescore", "generate", "-m", model_dir, "-n", "2", "--flush"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -468,6 +469,7 @@ def test_a_program_can_keep_it_open(model_dir: str) -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough(model_dir: str) -> None:
     generate = f"{sys.executable} -m phrase_rescore generate -m {model_dir} -n 5"
     script = f"yes 'the house' | head -n 20000 | {generate} | head -n 1"

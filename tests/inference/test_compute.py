@@ -56,6 +56,7 @@ def test_devices_share_the_blocks_in_turn(run: Run, model_dir: str, table: Path,
     assert "scored on cpu, cpu:0 in float32, 2 x 1 threads" in shared.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_processes_do_as_threads_do(model_dir: str, table: Path, tmp_path: Path, workers: int) -> None:
     outputs = []

@@ -327,6 +327,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
     peaks = []
     for rows in (100_000, 400_000):

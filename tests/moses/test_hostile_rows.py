@@ -98,6 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hostile")
 
 
+@pytest.mark.slow
 @hostile
 def test_annotate_and_strip(run: Run, model_dir: str, tmp_path: Path, case: Hostile) -> None:
     """Taken, to the byte, or refused with its line; dropped when asked for, also to the byte."""
@@ -119,6 +120,7 @@ def test_annotate_and_strip(run: Run, model_dir: str, tmp_path: Path, case: Host
     assert stripped.read_bytes() == kept
 
 
+@pytest.mark.slow
 @hostile
 def test_train(run: Run, tmp_path: Path, case: Hostile) -> None:
     """The same rows are taken and refused; pairs reach the model with the very bytes of their words."""
@@ -173,6 +175,7 @@ def test_the_page_has_these_rows() -> None:
     assert set(told[1:]) == ROWS.keys() | others
 
 
+@pytest.mark.slow
 def test_a_phrase_of_ten_thousand_words_is_scored_exactly(run: Run, make_model: MakeModel) -> None:
     """Sums over so many words keep their digits: as the equations give it, in double precision and word by word."""
     model = make_model()
@@ -283,6 +286,7 @@ def peak(*args: object) -> int:
     return int(done.stderr.split()[-1])
 
 
+@pytest.mark.slow
 def test_long_lines_take_no_more_memory_the_more_there_are(tmp_path: Path) -> None:
     """A block of 2,048 rows of 1 MB would be 2 GB; blocks of 16 MiB bound it."""
     row = GOOD + b" " + b"x" * (1 << 20) + b"\n"
@@ -294,6 +298,7 @@ def test_long_lines_take_no_more_memory_the_more_there_are(tmp_path: Path) -> No
     assert sizes[1] < sizes[0] + 150, sizes  # MiB; the table grew by 180 and its copies by as much
 
 
+@pytest.mark.slow
 def test_one_source_again_and_again(run: Run, model_dir: str, tmp_path: Path) -> None:
     """One source, rows that repeat: counted, kept, learnt once each. 200,000 times here; the page has figures of a million."""
     table = tmp_path / "table"

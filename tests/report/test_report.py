@@ -16,6 +16,8 @@ from phrase_rescore.report.projection import LEVELS, label_levels, project
 from phrase_rescore.report.rows import find_columns, read_sources, sample_sources
 from phrase_rescore.report.statistics import Largest, TableStatistics
 
+pytestmark = pytest.mark.slow
+
 for library in ("altair", "vl_convert"):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"needs {library}", allow_module_level=True)

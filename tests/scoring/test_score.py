@@ -16,6 +16,7 @@ from phrase_rescore.inference.scorer import BATCH, Scorer
 from phrase_rescore.models.checkpoint import load, save
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_library_and_of_annotate(run: Run, model_dir: str, tmp_path: Path) -> None:
     pairs = phrases_of(load(model_dir), BATCH + 100)  # more than are scored at once
     done = run("score", "-m", model_dir, stdin=b"".join(b"%b\t%b\n" % pair for pair in pairs))
@@ -85,6 +86,7 @@ def test_factors_are_asked_for(run: Run, model_dir: str, tmp_path: Path) -> None
     assert "<stdin>:2: source word 'the' has no factor 1" in done.last_line
 
 
+@pytest.mark.slow
 def test_a_program_can_keep_it_open(model_dir: str) -> None:
     command = [sys.executable, "-m", "phrase_rescore", "score", "-m", model_dir, "--flush"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

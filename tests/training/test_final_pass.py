@@ -21,6 +21,8 @@ from phrase_rescore.training.options import Observer, Options
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.run import train_model
 
+pytestmark = pytest.mark.slow
+
 
 def numbered(first: int, n: int) -> EncodedPairs:
     """Pairs that can be told by their source."""

@@ -14,6 +14,8 @@ from small_trainings import command, write_language
 
 from phrase_rescore.models.checkpoint import load
 
+pytestmark = pytest.mark.slow
+
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 

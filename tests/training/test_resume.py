@@ -22,6 +22,8 @@ from phrase_rescore.training.options import Observer, Options
 from phrase_rescore.training.run import train_model
 from phrase_rescore.training.state import TrainingState
 
+pytestmark = pytest.mark.slow
+
 
 def test_kills_change_nothing(tmp_path: Path) -> None:
     write_language(tmp_path / "pairs.tsv")

@@ -34,6 +34,7 @@ def greedy(model, src: list[int], longest: int = 8) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_the_invented_language_is_learnt(tmp_path):
     phrases = write_language(tmp_path / "pairs.tsv")
     settings = replace(SMALL, learning_rate=4e-3)
@@ -60,6 +61,7 @@ def test_the_invented_language_is_learnt(tmp_path):
             assert a > b
 
 
+@pytest.mark.slow
 def test_the_same_input_and_seed_give_the_same_model_to_the_byte(tmp_path):
     write_language(tmp_path / "pairs.tsv", pairs=300)
     rows = (tmp_path / "pairs.tsv").read_text().splitlines()
