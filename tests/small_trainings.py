@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.training.config import PRESETS, Observer, TrainingConfig
+from phrase_rescore.training.run import train_model
 
-SMALL = replace(PRESETS["default"], hidden=32, embedding=16, maxout=16, rank=16, batch_size=32)
+SMALL = PRESETS["default"].override(hidden=32, embedding=16, maxout=16, rank=16, batch_size=32, device="cpu", threads=1)
 SIZES = ["--hidden", "32", "--embedding", "16", "--maxout", "16", "--rank", "16", "--batch-size", "32"]
 
 
@@ -31,6 +33,27 @@ def command(tmp_path: Path, name: str, *more: str, launcher: tuple[str, ...] = (
 
 def files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "train.log.jsonl"}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that a test runs, and runs again with something changed."""
+
+    inputs: tuple[str, ...]
+    model_dir: str
+    config: TrainingConfig = SMALL
+
+    def but(self, **changes) -> Training:
+        """The same with other inputs, model directory or settings."""
+        own = {name: changes.pop(name) for name in ("inputs", "model_dir") if name in changes}
+        return replace(self, **own, config=self.config.override(**changes))
+
+    def run(self, observer: Observer | None = None) -> Checkpoint:
+        return train_model(self.inputs, self.model_dir, self.config, observer)
+
+    @property
+    def state_dir(self) -> Path:
+        return Path(f"{self.model_dir}.training")
 
 
 class Stopped(Exception):

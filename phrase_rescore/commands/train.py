@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -23,13 +22,13 @@ from phrase_rescore.commands.options import (
     on_bad_row_option,
     quiet_option,
 )
-from phrase_rescore.runtime import PRECISIONS, local_processes, usable_cores
-from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.runtime import PRECISIONS
+from phrase_rescore.training.config import PRESETS
 
 
 def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -> Any:
-    """Declare an option that overrides a field of the preset; its help shows the presets' values."""
-    values = {f"{getattr(preset, name)}": None for preset in PRESETS.values()}
+    """Declare an option that overrides a setting of the preset; its help shows the presets' values."""
+    values = {f"{preset.settings()[name]}": None for preset in PRESETS.values()}
     default, *others = values
     shown = f"[default: {default}" + (f"; paper: {others[0]}" if others else "") + "]"
     return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  {shown}")
@@ -162,11 +161,11 @@ def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -
 @quiet_option
 def command(
     inputs: tuple[str, ...],
+    model_dir: str,
     source_factor: int | None,
     target_factor: int | None,
     on_bad_row: str,
     preset: str,
-    threads: int | None,
     quiet: bool,
     **chosen: Any,
 ) -> None:
@@ -185,19 +184,13 @@ def command(
     per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
     """
     from phrase_rescore.commands.progress import TrainingBar, byte_bar, pair_bar, say
-    from phrase_rescore.training.options import Observer, Options
+    from phrase_rescore.training.config import Observer
     from phrase_rescore.training.run import train_model
 
-    overridden = {field.name: chosen.pop(field.name) for field in fields(PRESETS[preset]) if field.name in chosen}
-    settings = replace(PRESETS[preset], **{name: value for name, value in overridden.items() if value is not None})
-    options = Options(
-        inputs,
-        settings=settings,
-        preset=preset,
+    config = PRESETS[preset].override(
         factors=(source_factor, target_factor),
         drop_bad_rows=on_bad_row == "drop",
-        threads=threads or max(1, usable_cores() // local_processes()),
-        **chosen,
+        **{name: value for name, value in chosen.items() if value is not None},
     )
     reading, preparing = byte_bar(inputs, quiet, "reading"), pair_bar(quiet)
     bar: TrainingBar | None = None
@@ -216,14 +209,16 @@ def command(
             say(message)
 
     try:
-        checkpoint = train_model(options, Observer(talk, reading.update, preparing.update, on_step, on_record))
+        checkpoint = train_model(
+            inputs, model_dir, config, Observer(talk, reading.update, preparing.update, on_step, on_record)
+        )
     finally:
         reading.close()
         preparing.close()
         if bar:
             bar.close()
     if not quiet:
-        for line in _report(checkpoint.training, options.model_dir):
+        for line in _report(checkpoint.training, model_dir):
             say(line)
 
 

@@ -1,4 +1,4 @@
-"""The processes that train one model together, as torchrun starts them; one process is a world of its own."""
+"""The processes that train one model together, as torchrun starts them; one process is a group of its own."""
 
 from __future__ import annotations
 
@@ -11,63 +11,69 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """This process among those that train together."""
+class ProcessGroup:
+    """The processes that train together, as one of them sees them."""
 
-    rank: int = 0
-    world: int = 1
+    rank: int = 0  # of this process
+    size: int = 1
 
     @property
-    def first(self) -> bool:
+    def is_first(self) -> bool:
         """Whether this process talks and writes, and its held-out figures count."""
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module whose gradients, after backward, are the mean of all processes' gradients."""
-        return DistributedDataParallel(module) if self.world > 1 else module
+        """Return the module such that backward leaves the mean of all processes' gradients."""
+        return DistributedDataParallel(module) if self.size > 1 else module
 
-    def agreed(self, value: float) -> float:
-        """The first process's value, in all of them."""
-        if self.world == 1:
+    def broadcast(self, value: float) -> float:
+        """Return the first process's value in all of them."""
+        if self.size == 1:
             return value
-        shared = torch.tensor(value, dtype=torch.float64, device=_device())
+        shared = _shared(value)
         dist.broadcast(shared, 0)
         return float(shared.item())
 
-    def total(self, value: float) -> float:
-        """The sum over processes, in all of them."""
-        if self.world == 1:
+    def sum(self, value: float) -> float:
+        """Return the sum over the processes in all of them."""
+        if self.size == 1:
             return value
-        shared = torch.tensor(value, dtype=torch.float64, device=_device())
+        shared = _shared(value)
         dist.all_reduce(shared)
         return float(shared.item())
 
+    def barrier(self) -> None:
+        """Wait until every process has come here."""
+        if self.size > 1:  # NCCL would guess this process's GPU from its rank
+            dist.barrier(device_ids=[torch.cuda.current_device()] if dist.get_backend() == "nccl" else None)
 
-ALONE = Ranks()
+
+ALONE = ProcessGroup()
 
 
-def _device() -> str:
-    return f"cuda:{torch.cuda.current_device()}" if dist.get_backend() == "nccl" else "cpu"
+def _shared(value: float) -> Tensor:
+    device = f"cuda:{torch.cuda.current_device()}" if dist.get_backend() == "nccl" else "cpu"
+    return torch.tensor(value, dtype=torch.float64, device=device)
 
 
 def launched() -> bool:
-    """Whether torchrun, or Slurm with its variables exported, started this process as one of several."""
+    """Tell whether torchrun, or Slurm with its variables exported, started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def local_device(device: str) -> str:
-    """``cuda`` to this process's own GPU on its machine."""
+    """Return this process's own GPU on its machine for ``cuda``, any other device as it is."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if launched() and device == "cuda" else device
 
 
 @contextlib.contextmanager
-def joined(device: str) -> Iterator[Ranks]:
-    """Joins the other processes for as long as the ``with`` block lasts: NCCL among GPUs, gloo among CPUs.
+def process_group(device: str) -> Iterator[ProcessGroup]:
+    """Join the other processes for as long as the ``with`` block lasts: by NCCL among GPUs, by gloo among CPUs.
 
     No wrapped module may outlive the block (``Gradients.close`` lets go of its own). The reducer of DistributedDataParallel
     holds the process group; were it the last to do so, the group would be destroyed by a thread that holds Python's global
@@ -76,11 +82,12 @@ def joined(device: str) -> Iterator[Ranks]:
     if not launched():
         yield ALONE
         return
-    if torch.device(device).type == "cuda":
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if torch.device(device).type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if on_gpu else "gloo")
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size())
+        yield ProcessGroup(dist.get_rank(), dist.get_world_size())
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # frames of a failed step hold the wrapped module
         raise

@@ -1,44 +1,50 @@
-"""The end of a training: the held-out pairs, measured and needed for nothing else any more, are learnt like the others.
+"""The end of a training: the held-out pairs have served to measure it, and are now learnt like the others.
 
-A table is annotated as a whole. What was held out scores lower in it than what was learnt, at equal φ, until it is learnt as
-well; and higher, if it is learnt more. So the pass ends where held-out pairs cost as much as training pairs.
+A table is annotated as a whole. At equal φ, held-out pairs score lower in it than training pairs until they are learnt as well,
+and higher if they are learnt more. So the pass ends where held-out pairs cost as much as training pairs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.training.loop import Recipe
+from phrase_rescore.training.config import Recipe
+from phrase_rescore.training.distributed import ProcessGroup
+from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask, held_out_figures
 
-_RATE = 1e-4  # Adam's; so low that the other pairs do not suffer and a pass or more is needed, which goes over all alike
-_PASSES, _STEPS = 20, 1000  # at most so many passes over the held-out pairs, or steps if these are more
-_MEASURED, _EVERY = 8, 4  # so often a pass, but at most after every fourth step
+_RATE = 1e-4  # of Adam; low enough that the other pairs do not suffer and that it takes a whole pass or more
+_PASSES, _STEPS = 20, 1000  # the limit is so many passes over the held-out pairs, or so many steps if these are more
+_MEASURED, _EVERY = 8, 4  # measured so often a pass, but at most at every fourth step
 _PATIENCE = 4
-_CHOICE = 20  # training pairs for each held-out one, among which one of its lengths is looked for
+_CHOICE = 20  # a partner of equal lengths is sought among so many training pairs for each held-out one
+_SECONDS_BETWEEN = 20.0  # two reports
 
 
 def of_like_lengths(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
-    """For each wanted pair one of ``pairs``, drawn at random, whose source and target are as long; none where there is none."""
+    """Draw for each wanted pair one of ``pairs`` whose source and target are as long; skip those for which there is none."""
     choice = Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), _CHOICE * len(wanted))))
     sample = pairs.take(choice)
     keys, sought = ((p.src.lengths << 32) + p.tgt.lengths for p in (sample, wanted))
     order, sought = np.argsort(keys, kind="stable"), np.sort(sought)
     first, last = (np.searchsorted(keys[order], sought, side) for side in ("left", "right"))
-    again = np.arange(len(sought)) - np.searchsorted(sought, sought)  # how many of these lengths come before
-    there = last > first
-    return sample.take(order[(first + again % np.maximum(last - first, 1))[there]])
+    repeat = np.arange(len(sought)) - np.searchsorted(sought, sought)  # how many wanted pairs of these lengths come before
+    found = last > first
+    return sample.take(order[(first + repeat % np.maximum(last - first, 1))[found]])
 
 
 class FinalPassTask(PhrasePairTask):
-    """Minibatches of held-out pairs and as many training pairs, so that nothing is forgotten for the former.
+    """Gives the loop as many held-out pairs as training pairs in every minibatch, so that these are not forgotten for those.
 
-    Either is drawn at random without replacement, pass after pass. What is to become small is the difference between the mean
+    Both are drawn at random without replacement, pass after pass. What is to become small is the difference between the mean
     losses of the held-out pairs and of as many training pairs of the same lengths.
     """
 
@@ -49,20 +55,42 @@ class FinalPassTask(PhrasePairTask):
         self._like = of_like_lengths(pairs, held_out, task.seed)
         self._steps = math.ceil(len(held_out) / half)  # of a pass over the held-out pairs
 
-    def recipe(self, learning_rate: float) -> Recipe:
-        """Adam at a low rate, at most ``learning_rate``; the weights of the least difference are the result."""
-        return Recipe(
-            "adam", min(_RATE, learning_rate), "mean", clip=1.0, decay=False, max_steps=max(_PASSES * self._steps, _STEPS),
+    def recipe(self, recipe: Recipe) -> Recipe:
+        """Return the recipe of the pass after a training by ``recipe``: Adam at a low rate, to the least difference."""
+        return replace(
+            recipe, optimizer="adam", learning_rate=min(_RATE, recipe.learning_rate), objective="mean", clip=1.0, decay=False,
+            warm_up=0.0, max_steps=max(_PASSES * self._steps, _STEPS), max_time=None,
             eval_every=max(_EVERY, math.ceil(self._steps / _MEASURED)), patience=_PATIENCE,
         )  # fmt: skip
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
+        """Yield minibatches without end, from number ``first``."""
         for held_out, others in zip(self._learnt.batches(first), super().batches(first), strict=False):  # neither ends
             yield held_out.followed_by(others)
 
     def evaluate(self) -> dict[str, float]:
-        """``held_out`` and ``training``: losses in nats a pair; ``loss``: how far they lie apart."""
+        """Return the losses ``held_out`` and ``training`` in nats a pair, and as ``loss`` how far they lie apart."""
         held_out, training = (
             held_out_figures(self.module, pairs, self.device)["loss"] for pairs in (self.held_out, self._like)
         )
         return {"loss": abs(held_out - training), "held_out": held_out, "training": training}
+
+
+def learn_held_out(
+    task: PhrasePairTask, recipe: Recipe, threads: int, processes: ProcessGroup, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Make the final pass and return what config.json says about it. Raises NotFiniteError as ``Trainer.fit`` does."""
+    said = -math.inf
+
+    def report(record: dict[str, Any]) -> None:
+        nonlocal said
+        if time.monotonic() >= said + _SECONDS_BETWEEN:
+            losses, said = record["held_out"], time.monotonic()
+            figures = f"held-out pairs {losses['held_out']:.3f} nats/pair, training pairs {losses['training']:.3f}"
+            say(f"final pass, step {record['step']:,}: {figures}")
+
+    final = FinalPassTask(task, recipe.batch_size)
+    trainer = Trainer(final, final.recipe(recipe), threads=threads, processes=processes, on_record=report)
+    outcome = trainer.fit(evaluate_first=True)
+    assert outcome.best
+    return {"steps": outcome.best_step, "held_out": outcome.best["held_out"], "training": outcome.best["training"]}

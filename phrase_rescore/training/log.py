@@ -1,8 +1,8 @@
-"""The log of a training, read again, and the model directory that it lies in.
+"""The log of a training, written and read again, and the model directory that it lies in.
 
 A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
 (mean over the steps since the record before; nats per pair) and ``held_out``: ``loss`` (nats per pair), ``perplexity``
-(per word). Either may be missing.
+(per word). Each of the last two may be missing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from phrase_rescore.errors import InputError, printable, shown
+from phrase_rescore.errors import InputError, RescoreError, cannot_write, printable, shown
 from phrase_rescore.files.streams import open_plain
 from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
+
+
+class LogWriter:
+    """Writes the log of a training under way; ``records`` are those written so far."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.records: list[dict[str, Any]] = []
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Append a record; the first one begins the file anew. Raises RescoreError if that cannot be written."""
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            _write(self.path, [record], "a" if self.records else "w")
+        except OSError as error:
+            raise RescoreError(cannot_write(self.path, error)) from None
+        self.records.append(record)
+
+    def write_to(self, path: str) -> None:
+        """Write the whole log to another file. Raises OSError if that cannot be written."""
+        _write(path, self.records, "w")
+
+
+def _write(path: str, records: Sequence[dict[str, Any]], mode: str) -> None:
+    with open(path, mode, encoding="utf-8", newline="\n") as stream:
+        stream.writelines(json.dumps(record) + "\n" for record in records)
 
 
 @dataclass(frozen=True)

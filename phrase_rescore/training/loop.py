@@ -1,69 +1,49 @@
-"""The training loop. It knows steps, rates and the best model so far, and nothing of phrases or networks."""
+"""The training loop. It knows steps, rates and the best weights so far, and nothing of phrases or networks."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.training.distributed import ALONE, Ranks
+from phrase_rescore.training.config import Recipe
+from phrase_rescore.training.distributed import ALONE, ProcessGroup
 from phrase_rescore.training.gradients import Gradients
 from phrase_rescore.training.state import TrainingState
 
 
 class Task(Protocol):
-    """What can be trained: batches, loss and evaluation of a module."""
+    """What the loop trains: a module, its minibatches, their loss and a held-out measure."""
 
     @property
     def module(self) -> nn.Module:
         """What is trained."""
 
     def batches(self, first: int) -> Iterator[Any]:
-        """Batches without end, from number ``first`` (0, 1, …) on; each depends on its number alone."""
+        """Yield minibatches without end, from number ``first`` (0, 1, …); each depends on its number alone."""
 
     def size(self, batch: Any) -> int:
-        """The number of items of a batch."""
+        """Return the number of items of a minibatch."""
 
     def parts(self, batch: Any, parts: int) -> list[Any]:
-        """The batch cut into ``parts`` of like work, in an order of its own; none is empty unless the batch is too small."""
+        """Cut a minibatch into ``parts`` of like work; none is empty unless the minibatch is too small."""
 
     def loss(self, module: nn.Module, part: Any) -> Tensor:
-        """The summed loss of a part: a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
+        """Return the summed loss of a part, a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
 
     def evaluate(self) -> dict[str, float] | None:
-        """Figures on held-out data; ``loss`` is the one that the best model has lowest. None without such data."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train. The rate rises linearly for ``warm_up`` of the run and, with ``decay``, falls linearly to 0 at its end."""
-
-    optimizer: str  # adam, adadelta
-    learning_rate: float
-    objective: str  # the gradient is that of the minibatch's sum or mean
-    clip: float  # largest norm of that gradient
-    decay: bool
-    warm_up: float = 0.0  # share of the run
-    max_steps: int | None = None
-    max_time: float | None = None  # seconds
-    eval_every: int = 500  # steps
-    patience: int | None = None  # evaluations without a better one before training ends
-
-    def rate(self, done: float) -> float:
-        """The learning rate when the share ``done`` (0 to 1) of the run lies behind."""
-        rising = min(1.0, done / self.warm_up + 0.01) if self.warm_up else 1.0
-        return self.learning_rate * rising * (1.0 - done if self.decay else 1.0)
+        """Return figures on held-out data, None without such data. The best weights have the lowest ``loss``."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``best`` are the evaluation's figures at ``best_step``, whose weights the module holds when training returns."""
+    """How a training ended. ``best`` are the figures of ``best_step``, whose weights the module has now."""
 
     steps: int
     best_step: int
@@ -72,7 +52,7 @@ class Outcome:
 
 
 class NotFiniteError(RescoreError):
-    """A loss, gradient or weight that is infinite or no number. ``batch`` was the last, that of ``step``; None before any."""
+    """A loss, gradient or weight is infinite or NaN. ``batch`` was the last, that of ``step``; None before the first."""
 
     def __init__(self, found: str, step: int, batch: Any) -> None:
         super().__init__(found, step, batch)
@@ -82,8 +62,19 @@ class NotFiniteError(RescoreError):
         return f"{self.found} at step {self.step:,}; try a smaller --learning-rate"
 
 
-def optimizer_of(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
-    """The recipe's optimizer of all parameters that learn."""
+@dataclass
+class Figures:
+    """What a training has found out so far, as its state on disk keeps it."""
+
+    seconds: float = 0.0
+    best_step: int = 0
+    best: dict[str, float] | None = None
+    records: list[dict[str, Any]] = field(default_factory=list)  # of the log
+    waited: int = 0  # evaluations since the best one
+
+
+def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
+    """Return the recipe's optimizer for all parameters that learn."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if recipe.optimizer == "adadelta":  # section 4.1; ε = 1e-6
         return torch.optim.Adadelta(parameters, lr=recipe.learning_rate, rho=0.95, eps=1e-6)
@@ -92,146 +83,167 @@ def optimizer_of(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     raise OptionError(f"optimizer {recipe.optimizer!r}; known are adam and adadelta")
 
 
-@dataclass
-class _Run:
-    """Where a training stands. Everything here and in the module and the optimizer is what a state on disk holds."""
+class Trainer:
+    """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times calls ``evaluate``, which calls ``save``.
 
-    module: nn.Module
-    optimizer: torch.optim.Optimizer
-    step: int = 0
-    seconds: float = 0.0  # of earlier sittings
-    best_step: int = 0
-    best: dict[str, float] | None = None
-    best_weights: dict[str, Tensor] = field(default_factory=dict)
-    records: list[dict[str, Any]] = field(default_factory=list)
-    waited: int = 0  # evaluations since the best one
+    The weights depend on nothing but the task, the recipe, the number of threads and processes, and torch, if ``max_steps``
+    ends the run. ``on_step`` gets the step, the share of the run done before it, the loss per item and the number of items;
+    ``on_record`` gets a record at every evaluation. Every process of a group has a trainer; the first one logs and saves.
 
-    def save(self, state: TrainingState, seconds: float) -> None:
+    Raises OptionError for a recipe without a limit or with an unknown optimizer.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        *,
+        threads: int = 1,
+        processes: ProcessGroup = ALONE,
+        state: TrainingState | None = None,
+        on_record: Callable[[dict[str, Any]], None] = lambda record: None,
+        on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        if recipe.max_steps is None and recipe.max_time is None:
+            raise OptionError("training needs --max-steps or --max-time")
+        self.task, self.recipe, self.processes, self.state = task, recipe, processes, state
+        self.on_record, self.on_step = on_record, on_step
+        self.module = task.module
+        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        self.optimizer = optimizer or make_optimizer(recipe, self.module)
+        self.gradients = Gradients(self.module, task.loss, threads, processes)
+        self.steps = 0
+        self.figures = Figures()
+        self.best_weights: dict[str, Tensor] = {}
+        self._started = time.monotonic()
+        self._batch: Any = None  # the last one
+        self._loss, self._items = 0.0, 0  # since the last evaluation
+
+    def fit(self, resume: bool = False, evaluate_first: bool = False) -> Outcome:
+        """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, and leave the best weights in the module.
+
+        With ``resume`` it goes on from the state, ``on_record`` getting the records of earlier sittings first. Then it ends
+        with the very weights that it would have had, if ``max_steps`` ends it. ``evaluate_first`` is for weights that may be
+        hard to better. A trainer fits once.
+
+        Raises OptionError for a state of another run, NotFiniteError when a loss, gradient or weight is not finite. The
+        state is then that of the last evaluation, when they still were.
+        """
+        recipe = self.recipe
+        try:
+            if resume:
+                self.resume()
+            if evaluate_first and self.steps == 0:
+                self.evaluate()
+            for batch in self.task.batches(self.steps):
+                done = self.share_done()
+                if done >= 1.0 or (recipe.patience is not None and self.figures.waited >= recipe.patience):
+                    break
+                self.step(batch, done)
+                if self.steps % recipe.eval_every == 0:
+                    self.evaluate()
+        finally:
+            self.gradients.close()
+        figures = self.figures
+        if not figures.records or figures.records[-1]["step"] != self.steps:  # a finished run that is resumed has it
+            self.evaluate()
+        if self.best_weights:
+            self.module.load_state_dict(self.best_weights)
+        best_step = self.steps if figures.best is None else figures.best_step
+        return Outcome(self.steps, best_step, figures.best, self.seconds())
+
+    def step(self, batch: Any, done: float) -> None:
+        """Learn a minibatch, at the rate after the share ``done`` (0 to 1) of the run."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate(done)
+        self._batch, items = batch, self.task.size(batch)
+        loss = self.gradients(self._own_parts(batch), items if self.recipe.objective == "mean" else 1.0)
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
+        if not math.isfinite(norm):  # the same in every process
+            raise self._not_finite(f"the loss is {loss / items} and its gradient {norm.item()}", self.steps + 1)
+        self.optimizer.step()
+        self.steps += 1
+        self._loss += loss
+        self._items += items
+        self.on_step(self.steps, done, loss * self.processes.size / items, items)
+
+    def _own_parts(self, batch: Any) -> list[Any]:
+        """Cut a minibatch into a part for every thread of every process, and return this process's."""
+        threads, rank = self.gradients.parts, self.processes.rank
+        return self.task.parts(batch, threads * self.processes.size)[rank * threads : (rank + 1) * threads]
+
+    def evaluate(self) -> None:
+        """Measure, remember the best weights, log a record and save the state.
+
+        Raises NotFiniteError before anything is remembered if the held-out loss or a weight is not finite.
+        """
+        found, seconds = self.task.evaluate(), self.seconds()
+        record: dict[str, Any] = {"step": self.steps, "seconds": round(seconds, 1)}
+        loss = self.processes.sum(self._loss)
+        if self._items:
+            record["train_loss"] = loss / self._items
+        if found:
+            found["loss"] = self.processes.broadcast(found["loss"])
+            if not math.isfinite(found["loss"]):
+                raise self._not_finite(f"the held-out loss is {found['loss']}", self.steps)
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise self._not_finite("a weight is infinite or NaN", self.steps)
+        figures = self.figures
+        figures.waited += 1
+        if found:
+            record["held_out"] = found
+            if figures.best is None or found["loss"] < figures.best["loss"]:
+                figures.best_step, figures.best, figures.waited = self.steps, found, 0
+                self.best_weights = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+        figures.records.append(record)
+        figures.seconds = seconds
+        self._loss, self._items = 0.0, 0
+        if self.processes.is_first:
+            self.on_record(record)
+            self.save()
+
+    def save(self) -> None:
+        """Write the state, if there is to be one: enough to go on exactly from here."""
+        if self.state is None:
+            return
         tensors = {f"module.{name}": value for name, value in self.module.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
         for i, averages in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in averages.items()}
-        figures = {
-            "seconds": seconds, "best_step": self.best_step, "best": self.best, "records": self.records, "waited": self.waited
-        }  # fmt: skip
-        state.save(self.step, tensors, figures)
+        self.state.save(self.steps, tensors, asdict(self.figures))
 
-    def load(self, state: TrainingState) -> None:
-        self.step, tensors, figures = state.load()
-        parts: dict[str, dict[str, Tensor]] = {"module": {}, "best": {}, "optimizer": {}}
+    def resume(self) -> None:
+        """Go on where the state on disk was saved."""
+        assert self.state is not None
+        self.steps, tensors, figures = self.state.load()
+        self.figures = Figures(**figures)
+        self._started = time.monotonic() - self.figures.seconds
+        kinds: dict[str, dict[str, Tensor]] = {"module": {}, "best": {}, "optimizer": {}}
         for key, value in tensors.items():
-            part, _, name = key.partition(".")
-            parts[part][name] = value
-        self.module.load_state_dict(parts["module"])
-        now = self.module.state_dict()
-        self.best_weights = {name: value.to(now[name].device) for name, value in parts["best"].items()}
+            kind, _, name = key.partition(".")
+            kinds[kind][name] = value
+        self.module.load_state_dict(kinds["module"])
+        weights = self.module.state_dict()
+        self.best_weights = {name: value.to(weights[name].device) for name, value in kinds["best"].items()}
         averages: dict[int, dict[str, Tensor]] = {}
-        for key, value in parts["optimizer"].items():
+        for key, value in kinds["optimizer"].items():
             i, _, name = key.partition(".")
             averages.setdefault(int(i), {})[name] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": averages})
-        for name in ("seconds", "best_step", "best", "records", "waited"):
-            setattr(self, name, figures[name])
+        if self.processes.is_first:
+            for record in self.figures.records:
+                self.on_record(record)
 
+    def seconds(self) -> float:
+        """Return the seconds of training so far, those of earlier sittings included."""
+        return time.monotonic() - self._started
 
-def train(
-    task: Task,
-    recipe: Recipe,
-    log: Callable[[dict[str, Any]], None] = lambda record: None,
-    on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None,
-    *,
-    threads: int = 1,
-    ranks: Ranks = ALONE,
-    state: TrainingState | None = None,
-    resume: bool = False,
-    measure_first: bool = False,
-    optimizer: Callable[[Recipe, nn.Module], torch.optim.Optimizer] = optimizer_of,
-) -> Outcome:
-    """Trains until ``max_steps``, ``max_time`` or ``patience``, whichever ends first; leaves the best weights in the module.
-
-    ``log`` gets a record at every evaluation, those of earlier sittings first; ``on_step`` gets step, share of the run done,
-    loss per item and items. ``state`` is saved at every evaluation; with ``resume`` training goes on from it, and then
-    ends with the very weights that it would have had, if ``max_steps`` ends it. ``measure_first``: before the first step too,
-    for weights that may be hard to better. ``optimizer`` makes another than the recipe's.
-
-    The weights depend on the task, the recipe, ``threads``, the number of processes and torch alone if ``max_steps`` ends
-    the run.
-
-    Raises OptionError without a limit or for a state of another run, NotFiniteError when loss, gradient or weights are not
-    finite; ``state`` is then that of the last evaluation, when they still were.
-    """
-    if recipe.max_steps is None and recipe.max_time is None:
-        raise OptionError("training needs --max-steps or --max-time")
-    module = task.module
-    run = _Run(module, optimizer(recipe, module))
-    if resume:
-        assert state is not None
-        run.load(state)
-        for record in run.records:
-            log(record)
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    gradients = Gradients(module, task.loss, threads, ranks)
-    all_parts, mine = gradients.parts * ranks.world, slice(ranks.rank * gradients.parts, (ranks.rank + 1) * gradients.parts)
-    start, items, since = time.monotonic() - run.seconds, 0, 0.0
-    last: Any = None  # batch
-
-    def share_done() -> float:
-        by_steps = run.step / recipe.max_steps if recipe.max_steps else 0.0
-        by_time = ranks.agreed((time.monotonic() - start) / recipe.max_time) if recipe.max_time else 0.0
+    def share_done(self) -> float:
+        """Return the share of the run that is done, 0 to 1, the same in every process."""
+        by_steps = self.steps / self.recipe.max_steps if self.recipe.max_steps else 0.0
+        by_time = self.processes.broadcast(self.seconds() / self.recipe.max_time) if self.recipe.max_time else 0.0
         return min(1.0, max(by_steps, by_time))
 
-    def evaluate() -> None:
-        nonlocal since, items
-        figures = task.evaluate()
-        seconds = time.monotonic() - start
-        record: dict[str, Any] = {"step": run.step, "seconds": round(seconds, 1)}
-        total = ranks.total(since)
-        if items:
-            record["train_loss"] = total / items
-        run.waited += 1
-        if figures:
-            figures["loss"] = ranks.agreed(figures["loss"])
-            if not math.isfinite(figures["loss"]):
-                raise NotFiniteError(f"the held-out loss is {figures['loss']}", run.step, last)
-        if not all(bool(parameter.isfinite().all()) for parameter in parameters):
-            raise NotFiniteError("a weight is infinite or no number", run.step, last)
-        if figures:
-            record["held_out"] = figures
-            if run.best is None or figures["loss"] < run.best["loss"]:
-                run.best_step, run.best, run.waited = run.step, figures, 0
-                run.best_weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
-        run.records.append(record)
-        since, items = 0.0, 0
-        if ranks.first:
-            log(record)
-            if state is not None:
-                run.save(state, seconds)
-
-    try:
-        if measure_first and run.step == 0:
-            evaluate()
-        for batch in task.batches(run.step):
-            done = share_done()
-            if done >= 1.0 or (recipe.patience is not None and run.waited >= recipe.patience):
-                break
-            for group in run.optimizer.param_groups:
-                group["lr"] = recipe.rate(done)
-            n, last = task.size(batch), batch
-            value = gradients(task.parts(batch, all_parts)[mine], n if recipe.objective == "mean" else 1.0)
-            norm = nn.utils.clip_grad_norm_(parameters, recipe.clip)
-            if not math.isfinite(norm):  # the same in every process
-                found = f"the loss is {value / n} and its gradient {norm.item()}"
-                raise NotFiniteError(found, run.step + 1, batch)
-            run.optimizer.step()
-            run.step, items, since = run.step + 1, items + n, since + value
-            on_step(run.step, done, value * ranks.world / n, n)
-            if run.step % recipe.eval_every == 0:
-                evaluate()
-    finally:
-        gradients.close()
-    if not run.records or run.records[-1]["step"] != run.step:  # it has them already when a finished run is resumed
-        evaluate()
-    if run.best_weights:
-        module.load_state_dict(run.best_weights)
-    best_step = run.best_step if run.best is not None else run.step
-    return Outcome(run.step, best_step, run.best, time.monotonic() - start)
+    def _not_finite(self, found: str, step: int) -> NotFiniteError:
+        return NotFiniteError(found, step, self._batch)

@@ -1,4 +1,4 @@
-"""Phrase pairs as something to train on: random minibatches, the loss of the paper, the held-out measure."""
+"""The task of learning phrase pairs: random minibatches, the loss of the paper, the held-out measure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _EVALUATED = 512  # pairs at a time
 
 
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
-    """The pairs with every source replaced by another of equal length: a control that tells what the source is worth.
+    """Replace every source by another of equal length: a control that tells what the source is worth.
 
-    Pairs whose source has no other of its length are left out.
+    Pairs are left out if no other source is as long as theirs.
     """
     rng = np.random.default_rng(seed)
     sources = [tuple(pairs.src.ids[a:b]) for a, b in zip(pairs.src.offsets, pairs.src.offsets[1:], strict=False)]
@@ -37,7 +37,7 @@ def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
 
 @torch.no_grad()
 def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torch.device | str = "cpu") -> dict[str, float]:
-    """``loss``: negative log-likelihood per pair in nats, EOS included; ``perplexity``: per word, EOS counted as one."""
+    """Return ``loss``, the negative log-likelihood per pair in nats, EOS included, and ``perplexity`` per word, EOS counted."""
     total, words = 0.0, 0
     for start in range(0, len(pairs), _EVALUATED):
         src, tgt = packed(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), device)
@@ -47,12 +47,12 @@ def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torc
 
 
 class PhrasePairTask:
-    """Trains a model on every pair once a pass, in an order drawn from ``seed``.
+    """Gives the loop every pair once a pass, in an order drawn from ``seed``.
 
-    ``group``: so many neighbours among the pairs, which come sorted by source, are drawn together. They share encoder work,
-    but a minibatch is then of fewer sources than a random one. It divides ``batch_size``.
+    The pairs come sorted by source, and ``group`` neighbours are drawn together. They share encoder work, but a minibatch
+    then has fewer sources than a random one. ``group`` divides ``batch_size``.
 
-    Raises OptionError without pairs.
+    Raises OptionError if there are no pairs.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class PhrasePairTask:
         self._batch_groups = min(batch_size // self._group, self._groups)
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
-        """Minibatches of ``batch_size`` pairs, or groups of pairs, drawn at random without replacement (section 4.1).
+        """Yield minibatches of ``batch_size`` pairs, drawn at random without replacement, pass after pass (section 4.1).
 
-        Pass after pass; where there are fewer pairs than that, all of them.
+        If there are fewer pairs, every minibatch has all of them.
         """
         n, size = self._groups, self._batch_groups
         for start in count(first * size, size):
@@ -84,20 +84,18 @@ class PhrasePairTask:
             groups = np.empty(size, dtype=np.int64)
             for number in np.unique(places // n):
                 of_pass = places // n == number
-                groups[of_pass] = self._order(int(number)).at(places[of_pass] % n)
+                groups[of_pass] = Permutation(n, (self.seed, int(number))).at(places[of_pass] % n)
             rows = (groups[:, None] * self._group + np.arange(self._group)).ravel()
             yield self.pairs.take(rows[rows < len(self.pairs)])  # the last group may be smaller
 
-    def _order(self, number: int) -> Permutation:
-        return Permutation(self._groups, (self.seed, number))
-
     def size(self, batch: EncodedPairs) -> int:
+        """Return the number of pairs."""
         return len(batch)
 
     def parts(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
-        """Every ``parts``-th pair in the order of their lengths: nearly as many pairs, and as long ones, in every part.
+        """Put every ``parts``-th pair in the order of lengths into a part, so that all parts have nearly the same work.
 
-        Groups go as one, so that what they share stays together, unless there are too few of them for every part.
+        Groups stay whole, so that their pairs share work, unless there are too few of them for every part.
         """
         if parts == 1:
             return [batch]
@@ -108,14 +106,16 @@ class PhrasePairTask:
         return [batch.take(rows[np.isin(rows // together, order[i::parts])]) for i in range(parts)]
 
     def loss(self, module: nn.Module, part: EncodedPairs) -> Tensor:
-        if not len(part):  # fewer pairs than parts: nothing to add, but processes that wait for each other must not miss one
+        """Return the negative log-likelihood of the pairs in nats, a scalar."""
+        if not len(part):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
             return module(*packed(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
         return module(*packed(part, self.device))  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
+        """Return the held-out figures, None if no pairs are held out."""
         return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
 
     def control(self) -> dict[str, float] | None:
-        """The held-out figures with every source replaced by another of equal length."""
+        """Return the held-out figures with every source replaced by another of equal length, None if there are none."""
         exchanged = with_other_sources(self.held_out)
         return held_out_figures(self.module, exchanged, self.device) if len(exchanged) else None

@@ -4,96 +4,122 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from phrase_rescore import __version__
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
 from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_vocabulary
-from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.atomic import SideFile
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
-from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.config import Data, Observer
+from phrase_rescore.training.distributed import ProcessGroup
+
+_SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length")  # of Data
 
 
-def fingerprint(options: Options) -> Fingerprint | None:
-    """What prepared pairs depend on; None if an input cannot be read twice."""
-    return fingerprint_of(
-        options.inputs,
-        (options.source_vocab, options.target_vocab, *(options.vocab_corpus or ())),
-        form=options.form,
-        factors=list(options.factors),
-        drop_bad_rows=options.drop_bad_rows,
-        shortlist=options.settings.shortlist,
-        held_out=options.held_out,
-        min_count=options.min_count,
-        max_length=options.max_length,
-        version=__version__,
-    )
+def beside(model_dir: str, what: str) -> str:
+    """Return the path of what a training keeps beside the model: its pairs, its training state, its dropped rows."""
+    return f"{model_dir.rstrip('/')}.{what}"
 
 
-def _blocks(options: Options, observer: Observer, dropped: SideFile) -> Iterator[PairBlock]:
-    """The pairs of all inputs; bad rows go to a side file, if they are to be dropped."""
+def fingerprint(inputs: Sequence[str], data: Data) -> Fingerprint | None:
+    """Return what prepared pairs depend on, None if an input cannot be read twice."""
+    files = (data.source_vocab, data.target_vocab, *(data.vocab_corpus or ()))
+    return fingerprint_of(inputs, files, **{name: getattr(data, name) for name in _SHAPE_PAIRS}, version=__version__)
+
+
+def prepare(
+    inputs: Sequence[str], data: Data, model_dir: str, threads: int, processes: ProcessGroup, observer: Observer
+) -> PairStore:
+    """Return the distinct pairs of the inputs, which the first process prepares while the others wait.
+
+    Raises InputError for a bad row, OptionError if there are no pairs or if other processes cannot find them.
+    """
+    wanted = fingerprint(inputs, data)
+    directory = data.pairs_dir or beside(model_dir, "pairs")
+    store = None
+    if processes.is_first:
+        store = _prepare(inputs, wanted, data, directory, beside(model_dir, "dropped"), threads, observer)
+    processes.barrier()
+    if store is None and not (store := open_store(directory, wanted)):
+        raise OptionError("many processes need inputs that can be read twice: files, and a --pairs directory all of them see")
+    numbers = store.numbers
+    if not numbers.training:
+        raise OptionError("there are no pairs to train on")
+    observer.say(f"{numbers.training:,} distinct pairs to learn from, {numbers.held_out:,} held out")
+    if data.held_out and not numbers.held_out:
+        observer.say("warning: too few sources to hold any out; the last model is kept, not the best")
+    for side, share in (("source", numbers.source_unk), ("target", numbers.target_unk)):
+        if share == 0:
+            what = f"no unknown {side} word among the pairs: UNK is not learnt; a smaller --shortlist would leave some"
+            observer.say(f"warning: {what}")
+    return store
+
+
+def _prepare(
+    inputs: Sequence[str],
+    wanted: Fingerprint | None,
+    data: Data,
+    directory: str,
+    dropped_rows: str,
+    threads: int,
+    observer: Observer,
+) -> PairStore:
+    """Return the store of an earlier run if nothing has changed, else a new one."""
+    if store := open_store(directory, wanted):
+        observer.say(f"distinct pairs as prepared before in {store.directory}")
+        return store
+    check_store_target(directory)
+    scratch = data.scratch or tempfile.gettempdir()
+    with SideFile(dropped_rows, data.drop_bad_rows).opened() as dropped:
+        blocks = _blocks(inputs, data, dropped, observer)
+        with sorted_pairs(blocks, scratch, data.memory, threads, data.min_count, data.max_length) as pairs:
+
+            def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
+                return _vocabulary(data, 0, src, observer.say), _vocabulary(data, 1, tgt, observer.say)
+
+            store = prepare_store(directory, wanted, pairs, vocabularies, data.held_out, observer.on_pairs)
+    if dropped.rows:
+        observer.say(f"warning: {dropped.summary()}")
+    left_out = {"too long": store.numbers.too_long, f"seen less than {data.min_count} times": store.numbers.left_out}
+    for why, number in left_out.items():
+        if number:
+            observer.say(f"{number:,} distinct pairs left out: {why}")
+    return store
+
+
+def _blocks(inputs: Sequence[str], data: Data, dropped: SideFile, observer: Observer) -> Iterator[PairBlock]:
+    """Read the pairs of all inputs; bad rows go to a side file if they are to be dropped."""
 
     def blocks_of(path: str) -> Iterator[PairBlock]:
         def drop(line: int, row: bytes, error: RowError) -> None:
             dropped.add(f"{display_name(path)}:{line}", row)
 
-        on_bad_row = drop if options.drop_bad_rows else None
-        return read_pair_blocks(path, options.form, observer.on_read, on_bad_row, options.min_count > 1, options.factors)
+        on_bad_row = drop if data.drop_bad_rows else None
+        return read_pair_blocks(path, data.form, observer.on_read, on_bad_row, data.min_count > 1, data.factors)
 
-    return chain.from_iterable(map(blocks_of, options.inputs))
-
-
-def _vocabularies(
-    options: Options, counted: tuple[Counter[bytes], Counter[bytes]], say: Callable[[str], None]
-) -> tuple[Vocabulary, Vocabulary]:
-    """The shortlists of both sides: from files, or counted over a corpus or the distinct pairs."""
-    result = []
-    for i, side in enumerate(("source", "target")):
-        if path := (options.source_vocab, options.target_vocab)[i]:
-            result.append(read_vocabulary(path))
-            if not result[-1].words:
-                raise InputError(path, "is empty", "name the words of the shortlist, one a line")
-            continue
-        counts = counted[i]
-        if options.vocab_corpus:
-            with open_input(options.vocab_corpus[i]) as stream:
-                counts = count_words(read_rows(stream))
-            if not counts:
-                raise InputError(display_name(options.vocab_corpus[i]), "has no word in it", "pass tokenized text")
-        vocabulary, left_out = most_frequent(counts, options.settings.shortlist)
-        types = f"{side}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
-        say(types + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
-        result.append(vocabulary)
-    return result[0], result[1]
+    return chain.from_iterable(map(blocks_of, inputs))
 
 
-def prepared(options: Options, observer: Observer) -> PairStore:
-    """The store of distinct pairs: that of an earlier run if nothing has changed, else a new one."""
-    wanted = fingerprint(options)
-    if store := open_store(options.store_dir, wanted):
-        observer.say(f"distinct pairs as prepared before in {store.directory}")
-        return store
-    check_store_target(options.store_dir)
-    scratch = options.scratch or tempfile.gettempdir()
-    with SideFile(f"{options.model_dir}.dropped", options.drop_bad_rows).opened() as dropped:
-        blocks = _blocks(options, observer, dropped)
-        with sorted_pairs(blocks, scratch, options.memory, options.threads, options.min_count, options.max_length) as pairs:
-
-            def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
-                return _vocabularies(options, (src, tgt), observer.say)
-
-            store = prepare_store(options.store_dir, wanted, pairs, vocabularies, options.held_out, observer.on_pairs)
-    if dropped.rows:
-        observer.say(f"warning: {dropped.summary()}")
-    for number, what in (
-        (store.numbers.too_long, "too long"),
-        (store.numbers.left_out, f"seen less than {options.min_count} times"),
-    ):
-        if number:
-            observer.say(f"{number:,} distinct pairs left out: {what}")
-    return store
+def _vocabulary(data: Data, side: int, counts: Counter[bytes], say: Callable[[str], None]) -> Vocabulary:
+    """Return the shortlist of a side (0: source, 1: target), from a file or of words counted over a corpus or the pairs."""
+    if path := (data.source_vocab, data.target_vocab)[side]:
+        vocabulary = read_vocabulary(path)
+        if not vocabulary.words:
+            raise InputError(path, "is empty", "name the words of the shortlist, one a line")
+        return vocabulary
+    if data.vocab_corpus:
+        corpus = data.vocab_corpus[side]
+        with open_input(corpus) as stream:
+            counts = count_words(read_rows(stream))
+        if not counts:
+            raise InputError(display_name(corpus), "has no word in it", "pass tokenized text")
+    vocabulary, left_out = most_frequent(counts, data.shortlist)
+    found = f"{('source', 'target')[side]}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
+    say(found + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
+    return vocabulary

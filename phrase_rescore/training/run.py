@@ -1,75 +1,168 @@
-"""From files of phrase pairs to a model directory: the whole of ``phrase-rescore train``."""
+"""From files of phrase pairs to a model directory, the whole of ``phrase-rescore train``: prepare, build, fit, save."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from phrase_rescore import __version__
+from phrase_rescore import __version__, runtime
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.data.store import PairStore, open_store
+from phrase_rescore.data.store import PairStore
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.atomic import atomic_output
-from phrase_rescore.models.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load, save
-from phrase_rescore.models.encoder_decoder import PAPER_PARAMETERS, ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load
+from phrase_rescore.models.checkpoint import save as save_checkpoint
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.models.warm_start import freeze, in_table_terms, initialise_from
 from phrase_rescore.moses.pair_readers import refuse_by_name
-from phrase_rescore.runtime import PRECISIONS, check_precision, prepare, resolve_device, set_tf32
-from phrase_rescore.training.distributed import Ranks, joined, local_device
-from phrase_rescore.training.final_pass import FinalPassTask
-from phrase_rescore.training.loop import NotFiniteError, Outcome, Recipe, train
-from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.config import Machine, Network, Observer, Output, Recipe, Start, TrainingConfig
+from phrase_rescore.training.distributed import ProcessGroup, local_device, process_group
+from phrase_rescore.training.final_pass import learn_held_out
+from phrase_rescore.training.log import LogWriter
+from phrase_rescore.training.loop import NotFiniteError, Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
-from phrase_rescore.training.prepare import fingerprint, prepared
-from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.training.prepare import beside, fingerprint, prepare
 from phrase_rescore.training.state import TrainingState
 
 _AT_ONCE = 1 << 22  # ids
-_SECONDS_BETWEEN = 20.0  # what is said of the final pass
+# What the training summary of config.json takes from the settings, in its order
+_SUMMARIZED = (
+    "min_count", "max_length", "preset", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up",
+    "paper_initialisation", "shortlist", "batch_size", "group", "precision", "seed", "max_steps",
+)  # fmt: skip
 
 
-def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
-    """Natural log of the smoothed relative frequency of every target id, EOS included: (size,)."""
-    counts = np.ones(size)
-    for start in range(0, len(pairs.tgt.ids), _AT_ONCE):  # bincount makes eight bytes of every id
-        counts += np.bincount(pairs.tgt.ids[start : start + _AT_ONCE], minlength=size)
-    counts[EOS] += len(pairs)
-    return [float(x) for x in np.log(counts / counts.sum())]
+def train_model(
+    inputs: Sequence[str], model_dir: str, config: TrainingConfig | None = None, observer: Observer | None = None
+) -> Checkpoint:
+    """Learn log p(target | source) from the distinct pairs of all inputs, write the model directory and return the model.
+
+    The same inputs, settings and torch build give the same files, byte for byte, on a CPU if the run ends by ``max_steps``
+    (the log aside), however often it was killed and resumed. Raises OptionError, InputError or RescoreError. Then no model
+    directory is left, only, once training had begun, the state from which ``resume`` goes on.
+
+    Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
+    """
+    config = config or TrainingConfig()
+    device = local_device(runtime.resolve_device(config.machine.device))
+    slow = _check(inputs, model_dir, config, device)
+    config = replace(config, machine=replace(config.machine, device=device))
+    runtime.prepare(config.machine.threads)
+    with process_group(device) as processes:
+        if observer is None or not processes.is_first:
+            observer = Observer()
+        if slow:
+            observer.say(f"warning: {slow}")
+        return _train(inputs, model_dir, config, processes, observer)
 
 
-def _as_learnt(options: Options, pairs: EncodedPairs) -> EncodedPairs:
-    """Pairs of the store, which are the table's, as the network takes them."""
-    return pairs.turned_round if options.inverse else pairs
+def _check(inputs: Sequence[str], model_dir: str, config: TrainingConfig, device: str) -> str:
+    """Raise OptionError for what cannot be done, before hours of preparing pairs; return a warning or nothing."""
+    start, precision = config.start, config.machine.precision
+    if precision not in runtime.PRECISIONS:
+        raise OptionError(f"precision {precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
+    slow = runtime.check_precision(precision, device)
+    check_target(model_dir, config.output.overwrite)
+    for path in inputs:
+        refuse_by_name(path)
+    if start.init_from:
+        if load(start.init_from).inverse != config.data.inverse:
+            what = "is of the other direction" + ("" if config.data.inverse else ", that of --inverse")
+            raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
+    elif start.freeze:
+        raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
+    if config.recipe.final_pass and not config.data.held_out:
+        raise OptionError("--final-pass learns what was held out, and --held-out 0 holds nothing out; leave one of them out")
+    return slow
 
 
-def _model(options: Options, store: PairStore, say: Callable[[str], None]) -> RNNEncoderDecoder:
-    """The model before its first step."""
-    settings, vocabs = options.settings, (store.src_vocab, store.tgt_vocab)
-    read, predicted = reversed(vocabs) if options.inverse else vocabs
-    sizes = len(read), len(predicted)
-    config = ModelConfig(*sizes, settings.hidden, settings.embedding, settings.maxout, settings.rank)
-    if settings == PRESETS["paper"] and set(sizes) == {settings.shortlist + 2}:
-        assert config.parameters() == PAPER_PARAMETERS
-    model = RNNEncoderDecoder(config)
-    initialise(
-        model,
-        options.seed,
-        paper=settings.paper_initialisation,
-        unigram=unigram_log_probs(_as_learnt(options, store.train), sizes[1]),
-    )
-    frozen = [in_table_terms(part, options.inverse) for part in options.freeze]
-    if options.init_from:
-        report = initialise_from(model, read, predicted, load(options.init_from), options.init)
+def _train(
+    inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, observer: Observer
+) -> Checkpoint:
+    data, machine, output = config.data, config.machine, config.output
+    state_dir = beside(model_dir, "training")
+    waiting = TrainingState(state_dir, {}).exists()
+    if output.resume and not waiting:
+        raise OptionError(f"{state_dir}: no training to go on with; leave --resume out to begin one")
+    if waiting and not output.resume:
+        raise OptionError(f"{state_dir} holds an interrupted training; go on with --resume, or delete it to begin anew")
+
+    store = prepare(inputs, data, model_dir, machine.threads, processes, observer)
+    config = replace(config, recipe=config.recipe.limited(store.numbers.training))
+    recipe = config.recipe
+    model = build(store, config.network, config.start, recipe.seed, data.inverse, observer.say).to(machine.device)
+    together = f", {processes.size} processes" if processes.size > 1 else ""
+    observer.say(f"{model.config.parameters():,} parameters, {machine.threads} threads{together}, {machine.device}")
+    training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
+    task = PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, machine.device, recipe.group)
+    state = TrainingState(state_dir, run_identity(inputs, config, store, processes))
+    log = LogWriter(os.path.join(state_dir, LOG))
+    with _interruption_explained(state), _minibatch_kept(state, store, data.inverse, processes):
+        found = fit(task, recipe, machine, processes, state, log, observer, output.resume, bool(config.start.init_from))
+    numbers = store.numbers
+    checkpoint = Checkpoint(
+        model.to("cpu"), store.src_vocab, store.tgt_vocab, (numbers.source_unk, numbers.target_unk),
+        training_summary(inputs, config, store) | found, inverse=data.inverse, factors=data.factors,
+    )  # fmt: skip
+    if processes.is_first:
+        save(checkpoint, model_dir, output, log)
+        state.remove()
+    return checkpoint
+
+
+def run_identity(inputs: Sequence[str], config: TrainingConfig, store: PairStore, processes: ProcessGroup) -> dict[str, Any]:
+    """Return what a training must share with an interrupted one to go on with it: all that may change the weights.
+
+    A part's new setting ends up here and keeps older states from being resumed, unless it is left out as patience is.
+    """
+    parts = store.numbers, config.network, config.start, config.recipe, config.machine
+    run = {name: value for part in parts for name, value in asdict(part).items()}
+    del run["patience"]
+    return run | {
+        "version": __version__,
+        "torch": torch.__version__,
+        "inputs": fingerprint(inputs, config.data),
+        "shortlist": config.data.shortlist,
+        "inverse": config.data.inverse,
+        "processes": processes.size,
+        "device": torch.device(config.machine.device).type,
+    }
+
+
+def training_summary(inputs: Sequence[str], config: TrainingConfig, store: PairStore) -> dict[str, Any]:
+    """Return what config.json says of the settings. Nothing in it differs between two runs of the same training."""
+    settings = {**config.settings(), "preset": config.preset}
+    init_from = config.start.init_from
+    return {
+        "inputs": [os.path.basename(path) for path in inputs],
+        "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},
+        **{name: settings[name] for name in _SUMMARIZED},
+        "max_seconds": config.recipe.max_time,
+        "init_from": os.path.basename(init_from) if init_from else None,
+        "init": config.start.init if init_from else None,
+        "frozen": list(config.start.freeze),
+    }
+
+
+def build(
+    store: PairStore, network: Network, start: Start, seed: int, inverse: bool, say: Callable[[str], None]
+) -> RNNEncoderDecoder:
+    """Return the model before its first step."""
+    vocabs = (store.src_vocab, store.tgt_vocab)
+    read, predicted = reversed(vocabs) if inverse else vocabs
+    model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), **asdict(network)))
+    unigram = unigram_log_probs(_as_learnt(store.train, inverse), len(predicted))
+    initialise(model, seed, paper=start.paper_initialisation, unigram=unigram)
+    frozen = [in_table_terms(part, inverse) for part in start.freeze]
+    if start.init_from:
+        report = initialise_from(model, read, predicted, load(start.init_from), start.init)
         for line in report.lines(frozen):
             say(line)
     if frozen:
@@ -77,147 +170,67 @@ def _model(options: Options, store: PairStore, say: Callable[[str], None]) -> RN
     return model
 
 
-def _limit(options: Options, pairs: int) -> int | None:
-    """The number of steps: as asked, or the preset's passes where neither steps nor time are given."""
-    if options.max_steps is None and options.max_time is None:
-        return max(1, math.ceil(options.settings.epochs * pairs / options.settings.batch_size))
-    return options.max_steps
+def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
+    """Return the natural log of the smoothed relative frequency of every target id, EOS included: (size,)."""
+    counts = np.ones(size)
+    for start in range(0, len(pairs.tgt.ids), _AT_ONCE):  # bincount makes eight bytes of every id
+        counts += np.bincount(pairs.tgt.ids[start : start + _AT_ONCE], minlength=size)
+    counts[EOS] += len(pairs)
+    return [float(x) for x in np.log(counts / counts.sum())]
 
 
-def _summary(
-    options: Options,
-    store: PairStore,
-    max_steps: int | None,
-    outcome: Outcome,
-    control: dict[str, float] | None,
-    final_pass: dict[str, Any] | None,
+def _as_learnt(pairs: EncodedPairs, inverse: bool) -> EncodedPairs:
+    """Turn pairs from the table's terms to the network's, or back."""
+    return pairs.turned_round if inverse else pairs
+
+
+def fit(
+    task: PhrasePairTask,
+    recipe: Recipe,
+    machine: Machine,
+    processes: ProcessGroup,
+    state: TrainingState,
+    log: LogWriter,
+    observer: Observer,
+    resume: bool = False,
+    evaluate_first: bool = False,
 ) -> dict[str, Any]:
-    """What config.json says about training. Nothing that differs between two runs of the same thing."""
-    s = options.settings
+    """Train the task's model by the recipe and return what config.json says of the outcome."""
+
+    def on_record(record: dict[str, Any]) -> None:
+        if not log.records:
+            observer.say(f"log, until it is done: {log.path}")
+        log.add(record)
+        observer.on_record(record)
+
+    runtime.set_tf32(machine.precision, machine.device)
+    task.module.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
+    threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
+    trainer = Trainer(
+        task, recipe, threads=threads, processes=processes, state=state, on_record=on_record, on_step=observer.on_step
+    )
+    outcome = trainer.fit(resume, evaluate_first)
+    task.module.loss_dtype = None
+    final_pass = recipe.final_pass and len(task.held_out) > 0
     return {
-        "inputs": [os.path.basename(path) for path in options.inputs],
-        "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},
-        "min_count": options.min_count,
-        "max_length": options.max_length,
-        "preset": options.preset,
-        "optimizer": s.optimizer,
-        "learning_rate": s.learning_rate,
-        "objective": s.objective,
-        "clip": s.clip,
-        "decay": s.decay,
-        "warm_up": s.warm_up,
-        "paper_initialisation": s.paper_initialisation,
-        "shortlist": s.shortlist,
-        "batch_size": s.batch_size,
-        "group": s.group,
-        "precision": options.precision,
-        "seed": options.seed,
-        "max_steps": max_steps,
-        "max_seconds": options.max_time,
-        "init_from": os.path.basename(options.init_from) if options.init_from else None,
-        "init": options.init if options.init_from else None,
-        "frozen": list(options.freeze),
         "steps": outcome.steps,
         "best_step": outcome.best_step,
         "held_out": outcome.best,
-        "held_out_other_sources": control,
-        "final_pass": final_pass,
+        "held_out_other_sources": task.control() if outcome.best and processes.is_first else None,
+        "final_pass": learn_held_out(task, recipe, threads, processes, observer.say) if final_pass else None,
     }
 
 
-def _identity(options: Options, store: PairStore, ranks: Ranks, device: str, max_steps: int | None) -> dict[str, Any]:
-    """What a training must have in common with an interrupted one to go on with it."""
-    return {
-        "version": __version__,
-        "torch": torch.__version__,
-        "inputs": fingerprint(options),
-        **asdict(store.numbers),
-        **asdict(options.settings),
-        **{
-            name: getattr(options, name)
-            for name in (
-                "seed",
-                "threads",
-                "precision",
-                "max_time",
-                "eval_every",
-                "init_from",
-                "init",
-                "freeze",
-                "final_pass",
-                "inverse",
-            )
-        },
-        "max_steps": max_steps,
-        "processes": ranks.world,
-        "device": torch.device(device).type,
-    }
-
-
-def _warn(options: Options, store: PairStore, say: Callable[[str], None]) -> None:
-    numbers = store.numbers
-    say(f"{numbers.training:,} distinct pairs to learn from, {numbers.held_out:,} held out")
-    if options.held_out and not numbers.held_out:
-        say("warning: too few sources to hold any out; the last model is kept, not the best")
-    for side, share in (("source", numbers.source_unk), ("target", numbers.target_unk)):
-        if share == 0:
-            say(f"warning: no unknown {side} word among the pairs: UNK is not learnt; a smaller --shortlist would leave some")
-
-
-def train_model(options: Options, observer: Observer | None = None) -> Checkpoint:
-    """Learns log p(target | source) from the distinct pairs of all inputs and writes the model directory.
-
-    The same inputs, options and torch build give the same files, byte for byte, on a CPU if the run ends by ``max_steps``
-    (the log aside), however often it was killed and resumed. Raises OptionError, InputError or RescoreError; then no model
-    directory is left, only, once training had begun, the state from which ``resume`` goes on.
-
-    Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
-    """
-    device = local_device(resolve_device(options.device))
-    if options.precision not in PRECISIONS:
-        raise OptionError(f"precision {options.precision!r}; training knows {', '.join(PRECISIONS)}")
-    slow = check_precision(options.precision, device)
-    check_target(options.model_dir, options.overwrite)
-    for path in options.inputs:
-        refuse_by_name(path)
-    if options.init_from:  # before hours of preparing pairs
-        if load(options.init_from).inverse != options.inverse:
-            what = "is of the other direction" + ("" if options.inverse else ", that of --inverse")
-            raise OptionError(f"--init-from {options.init_from}: {what}; start from a model of the same")
-    elif options.freeze:
-        raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
-    if options.final_pass and not options.held_out:
-        raise OptionError("--final-pass learns what was held out, and --held-out 0 holds nothing out; leave one of them out")
-    prepare(options.threads)
-    with joined(device) as ranks:
-        mine = observer if observer and ranks.first else Observer()
-        if slow:
-            mine.say(f"warning: {slow}")
-        return _train(options, mine, device, ranks)
-
-
-def _final_pass(
-    task: FinalPassTask, learning_rate: float, say: Callable[[str], None], threads: int, ranks: Ranks
-) -> dict[str, Any]:
-    """What config.json says about it."""
-    said = -math.inf
-
-    def record(entry: dict[str, Any]) -> None:
-        nonlocal said
-        if time.monotonic() < said + _SECONDS_BETWEEN:
-            return
-        losses, said = entry["held_out"], time.monotonic()
-        figures = f"held-out pairs {losses['held_out']:.3f} nats/pair, training pairs {losses['training']:.3f}"
-        say(f"final pass, step {entry['step']:,}: {figures}")
-
-    outcome = train(task, task.recipe(learning_rate), record, threads=threads, ranks=ranks, measure_first=True)
-    assert outcome.best
-    return {"steps": outcome.best_step, "held_out": outcome.best["held_out"], "training": outcome.best["training"]}
+def save(checkpoint: Checkpoint, model_dir: str, output: Output, log: LogWriter) -> None:
+    """Write the model directory with the log in it. Raises RescoreError if it cannot be written; then nothing is left of it."""
+    with atomic_directory(model_dir, output.overwrite) as directory:
+        log.write_to(os.path.join(directory, LOG))
+        save_checkpoint(checkpoint, directory, output.save_dtype, output.shard_size)
 
 
 @contextlib.contextmanager
-def _told_how_to_go_on(state: TrainingState) -> Iterator[None]:
-    """Adds to an interruption what it leaves."""
+def _interruption_explained(state: TrainingState) -> Iterator[None]:
+    """Add to an interruption how to go on."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -227,92 +240,25 @@ def _told_how_to_go_on(state: TrainingState) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _minibatch_kept(options: Options, store: PairStore, state: TrainingState, ranks: Ranks) -> Iterator[None]:
-    """Where training fails because numbers are not finite: writes the minibatch for its user to see."""
+def _minibatch_kept(state: TrainingState, store: PairStore, inverse: bool, processes: ProcessGroup) -> Iterator[None]:
+    """Write the minibatch for the user to see if training fails on numbers that are not finite."""
     try:
         yield
     except NotFiniteError as error:
         told = [f"{error.found} at step {error.step:,}"]
-        if error.batch is not None and ranks.first:
+        if error.batch is not None and processes.is_first:
             path = os.path.join(state.directory, f"minibatch-{error.step:09d}.tsv")
             try:
                 os.makedirs(state.directory, exist_ok=True)
                 with atomic_output(path) as stream:
-                    stream.write(_as_learnt(options, error.batch).as_tsv(store.src_vocab, store.tgt_vocab))
+                    stream.write(_as_learnt(error.batch, inverse).as_tsv(store.src_vocab, store.tgt_vocab))
                 told.append(f"its minibatch is in {path}")
-            except (OSError, RescoreError) as failure:
-                told.append(str(failure) if isinstance(failure, RescoreError) else cannot_write(path, failure))
+            except RescoreError as failure:
+                told.append(str(failure))
+            except OSError as failure:
+                told.append(cannot_write(path, failure))
         remedy = "try a smaller --learning-rate"
         if state.exists():
             told.append(f"{state.directory} has the last good state")
             remedy = f"delete it and {remedy}, or, if the machine failed, go on with --resume"
         raise RescoreError(f"{', '.join(told)}; {remedy}") from None
-
-
-def _train(options: Options, observer: Observer, device: str, ranks: Ranks) -> Checkpoint:
-    say, settings = observer.say, options.settings
-    waiting = TrainingState(options.state_dir, {}).exists()
-    if options.resume and not waiting:
-        raise OptionError(f"{options.state_dir}: no training to go on with; leave --resume out to begin one")
-    if waiting and not options.resume:
-        raise OptionError(f"{options.state_dir} holds an interrupted training; go on with --resume, or delete it to begin anew")
-    store = prepared(options, observer) if ranks.first else None
-    ranks.agreed(0.0)  # the others wait for the first
-    if store is None and not (store := open_store(options.store_dir, fingerprint(options))):
-        raise OptionError("many processes need inputs that can be read twice: files, and a --pairs directory all of them see")
-    if not store.numbers.training:
-        raise OptionError("there are no pairs to train on")
-    _warn(options, store, say)
-    model = _model(options, store, say).to(device)
-    if options.precision == "bf16":
-        model.loss_dtype = torch.bfloat16
-    set_tf32(options.precision, device)
-    processes = f", {ranks.world} processes" if ranks.world > 1 else ""
-    say(f"{model.config.parameters():,} parameters, {options.threads} threads{processes}, {device}")
-    max_steps = _limit(options, store.numbers.training)
-    recipe = Recipe(
-        settings.optimizer, settings.learning_rate, settings.objective, settings.clip, settings.decay, settings.warm_up,
-        max_steps, options.max_time, options.eval_every, options.patience,
-    )  # fmt: skip
-    state = TrainingState(options.state_dir, _identity(options, store, ranks, device, max_steps))
-    training, held_out = _as_learnt(options, store.train), _as_learnt(options, store.held_out)
-    task = PhrasePairTask(model, training, held_out, settings.batch_size, options.seed, device, settings.group)
-    records: list[dict[str, Any]] = []
-
-    log = os.path.join(options.state_dir, LOG)
-
-    def record(entry: dict[str, Any]) -> None:
-        if not records:
-            say(f"log, until it is done: {log}")
-        try:
-            os.makedirs(options.state_dir, exist_ok=True)
-            with open(log, "a" if records else "w", encoding="utf-8", newline="\n") as log_file:
-                log_file.write(json.dumps(entry) + "\n")
-        except OSError as error:
-            raise RescoreError(cannot_write(log, error)) from None
-        records.append(entry)
-        observer.on_record(entry)
-
-    threads = options.threads if device == "cpu" else 1  # a GPU is kept busy by the whole batch
-    with _minibatch_kept(options, store, state, ranks), _told_how_to_go_on(state):
-        outcome = train(
-            task, recipe, record, observer.on_step, threads=threads, ranks=ranks, state=state, resume=options.resume,
-            measure_first=options.init_from is not None,
-        )  # fmt: skip
-        model.loss_dtype = None
-        shares = store.numbers.source_unk, store.numbers.target_unk
-        control = task.control() if outcome.best and ranks.first else None
-        final = None
-        if options.final_pass and store.numbers.held_out:
-            final = _final_pass(FinalPassTask(task, settings.batch_size), settings.learning_rate, say, threads, ranks)
-    summary = _summary(options, store, max_steps, outcome, control, final)
-    checkpoint = Checkpoint(
-        model.to("cpu"), store.src_vocab, store.tgt_vocab, shares, summary, "", options.inverse, options.factors
-    )
-    if ranks.first:
-        with atomic_directory(options.model_dir, options.overwrite) as directory:
-            with open(os.path.join(directory, LOG), "w", encoding="utf-8", newline="\n") as log_file:
-                log_file.writelines(json.dumps(entry) + "\n" for entry in records)
-            save(checkpoint, directory, options.save_dtype, options.shard_size)
-        state.remove()
-    return checkpoint

@@ -1,7 +1,7 @@
-"""A training under way, on disk: enough to go on exactly where it stood. Written whole or not at all; no pickle.
+"""A training under way, on disk: enough to go on exactly where it stood. It is written whole or not at all, without pickle.
 
 DIRECTORY/
-    state.json                  step, seconds, figures so far, what the run was asked for, the name of the tensors' file
+    state.json                  step, figures so far, what the run was asked for, the name of the tensors' file
     tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
 """
 
@@ -27,18 +27,19 @@ STATE = "state.json"
 
 
 class TrainingState:
-    """The state directory of one training. ``run`` is what it was asked for: only the same run may go on from it."""
+    """The state directory of one training. ``run`` is what it was asked for; only the same run may go on from it."""
 
     def __init__(self, directory: str, run: dict[str, Any]) -> None:
         self.directory, self._run = directory, json.loads(json.dumps(run))
 
     def exists(self) -> bool:
+        """Tell whether there is a state to go on from."""
         return os.path.exists(os.path.join(self.directory, STATE))
 
     def save(self, step: int, tensors: dict[str, Tensor], figures: dict[str, Any]) -> None:
-        """Replaces the last state. A kill at any moment leaves that one or this one.
+        """Replace the last state. A kill at any moment leaves that one or this one.
 
-        Raises RescoreError when it cannot be written, a full disk say; the last state is then untouched.
+        Raises RescoreError when it cannot be written, as on a full disk; the last state is then untouched.
         """
         name = f"tensors-{step:09d}.safetensors"
         state = {"format_version": FORMAT_VERSION, "run": self._run, "step": step, "tensors": name, "figures": figures}
@@ -64,7 +65,7 @@ class TrainingState:
         finally:
             if temporary:
                 shutil.rmtree(temporary, ignore_errors=True)
-        for left in Path(self.directory).iterdir():  # older tensors, and what kills left
+        for left in Path(self.directory).iterdir():  # older tensors, and what killed runs left
             with contextlib.suppress(OSError):
                 if left.name.startswith(".partial."):
                     shutil.rmtree(left)
@@ -72,7 +73,7 @@ class TrainingState:
                     left.unlink()
 
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
-        """Step, tensors and figures of the last state.
+        """Return the step, tensors and figures of the last state.
 
         Raises OptionError when there is none or it is another run's, ModelError when it is damaged.
         """
@@ -84,7 +85,7 @@ class TrainingState:
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: {error}; the state is damaged, begin again without --resume") from None
         if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
-            raise ModelError(f"{path}: no training state of this version; begin again without --resume")
+            raise ModelError(f"{path}: not a training state of this version; begin again without --resume")
         for key in sorted(self._run.keys() | state["run"].keys()):
             was, asked = state["run"].get(key), self._run.get(key)
             if was != asked:
@@ -96,5 +97,5 @@ class TrainingState:
         return state["step"], tensors, state["figures"]
 
     def remove(self) -> None:
-        """The run is over."""
+        """Delete the directory, when the run is over."""
         shutil.rmtree(self.directory, ignore_errors=True)

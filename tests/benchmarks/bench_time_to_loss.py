@@ -15,6 +15,7 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +26,9 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-from phrase_rescore.training.loop import Recipe, train
+from phrase_rescore.training.config import PRESETS, TrainingConfig
+from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
-from phrase_rescore.training.presets import PRESETS, Preset
 
 EVALUATED = 256
 
@@ -40,13 +41,13 @@ def plain_loss(plain: PlainTrainer, held: EncodedPairs) -> float:
     return -sum(plain.batch(held.take(part)).sum().item() for part in parts) / len(held)
 
 
-def train_plain(store: PairStore, sizes: Preset, seconds: float, rate: float) -> tuple[int, float]:
+def train_plain(store: PairStore, config: TrainingConfig, seconds: float, rate: float) -> tuple[int, float]:
     """Steps of the plain loop in that time, and its held-out loss in nats a pair."""
     keep_freed_memory(False)
     torch.set_num_threads(usable_cores())
-    model = fresh_model(store, sizes)
+    model = fresh_model(store, config)
     plain = PlainTrainer(Checkpoint(model, store.src_vocab, store.tgt_vocab, (0.1, 0.1), {}, "benchmark"))
-    schedule = Recipe("adam", rate, "mean", sizes.clip, sizes.decay, sizes.warm_up)
+    schedule = replace(config.recipe, learning_rate=rate)
     batches = PhrasePairTask(model, store.train, store.held_out, PLAIN_BATCH, seed=1).batches(0)
     start, steps = time.perf_counter(), 0
     while (done := (time.perf_counter() - start) / seconds) < 1.0:
@@ -67,24 +68,21 @@ def main() -> None:
     parser.add_argument("--eval-every", type=int, default=500, help="steps of ours between measurements (their time counts)")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    cores, seconds, preset = usable_cores(), 60 * options.minutes, PRESETS["default"]
+    cores, seconds = usable_cores(), 60 * options.minutes
     prepare(cores)
-    store, paper = stored_pairs(options.pairs), PRESETS["paper"]
-    sizes = replace(preset, hidden=paper.hidden, maxout=paper.maxout)
-    model, curve = fresh_model(store, sizes), []
-    recipe = Recipe(
-        preset.optimizer, preset.learning_rate, preset.objective, preset.clip, preset.decay, preset.warm_up,
-        max_time=seconds * options.share, eval_every=options.eval_every,
-    )  # fmt: skip
-    task = PhrasePairTask(model, store.train, store.held_out, preset.batch_size, seed=1)
-    outcome = train(task, recipe, curve.append, threads=cores)
+    store = stored_pairs(options.pairs)
+    config = replace(PRESETS["default"], network=PRESETS["paper"].network)
+    config = config.override(max_time=seconds * options.share, eval_every=options.eval_every)
+    curve: list[dict[str, Any]] = []
+    task = PhrasePairTask(fresh_model(store, config), store.train, store.held_out, config.recipe.batch_size, seed=1)
+    outcome = Trainer(task, config.recipe, threads=cores, on_record=curve.append).fit()
     for record in curve:
         loss = record["held_out"]["loss"]
         print(f"ours   {record['seconds']:6.0f} s  step {record['step']:5d}  {loss:.3f} nats a pair", flush=True)
 
     plain = {"seconds": seconds, "steps": None, "loss": options.plain_loss, "rate": options.plain_rate}
     if options.plain_loss is None:
-        plain["steps"], plain["loss"] = train_plain(store, sizes, seconds, options.plain_rate)
+        plain["steps"], plain["loss"] = train_plain(store, config, seconds, options.plain_rate)
         print(f"plain  {seconds:6.0f} s  step {plain['steps']:5d}  {plain['loss']:.3f} nats a pair")
     when = next((r["seconds"] for r in curve if r["held_out"]["loss"] <= plain["loss"]), None)
     result = {

@@ -22,18 +22,18 @@ from torch import nn
 
 from phrase_rescore.data.store import PairStore
 from phrase_rescore.runtime import prepare, usable_cores
-from phrase_rescore.training.loop import Recipe, optimizer_of, train
+from phrase_rescore.training.config import PRESETS, Recipe, TrainingConfig
+from phrase_rescore.training.loop import Trainer, make_optimizer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
-from phrase_rescore.training.presets import PRESETS, Preset
 
-DEFAULT, PAPER = PRESETS["default"], PRESETS["paper"]
+DEFAULT = PRESETS["default"]
 NEVER = 1 << 40
 
 
 @dataclass(frozen=True)
 class Candidate:
-    preset: Preset = DEFAULT
-    optimizer: Callable[[Recipe, nn.Module], torch.optim.Optimizer] = optimizer_of
+    config: TrainingConfig = DEFAULT
+    optimizer: Callable[[Recipe, nn.Module], torch.optim.Optimizer] = make_optimizer
 
 
 def weight_decay(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
@@ -55,32 +55,31 @@ def schedule_free(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
 
 CANDIDATES = {
     "default": Candidate(),
-    "batch 128": Candidate(replace(DEFAULT, batch_size=128)),
-    "batch 512": Candidate(replace(DEFAULT, batch_size=512)),
-    "rate 5e-3": Candidate(replace(DEFAULT, learning_rate=5e-3)),
-    "rate 12e-3": Candidate(replace(DEFAULT, learning_rate=12e-3)),
+    "batch 128": Candidate(DEFAULT.override(batch_size=128)),
+    "batch 512": Candidate(DEFAULT.override(batch_size=512)),
+    "rate 5e-3": Candidate(DEFAULT.override(learning_rate=5e-3)),
+    "rate 12e-3": Candidate(DEFAULT.override(learning_rate=12e-3)),
     "beta2 0.98": Candidate(optimizer=short_memory),
     "weight decay 0.1": Candidate(optimizer=weight_decay),
-    "no decay of the rate": Candidate(replace(DEFAULT, decay=False)),
-    "schedule-free": Candidate(replace(DEFAULT, decay=False, warm_up=0.0), schedule_free),
-    "paper's initial weights": Candidate(replace(DEFAULT, paper_initialisation=True)),
-    "paper's recipe": Candidate(replace(PAPER, hidden=DEFAULT.hidden, maxout=DEFAULT.maxout)),
-    "group 4": Candidate(replace(DEFAULT, group=4)),
-    "group 16": Candidate(replace(DEFAULT, group=16)),
-    "300 units": Candidate(replace(DEFAULT, hidden=300, maxout=150)),
-    "1000 units": Candidate(replace(DEFAULT, hidden=1000, maxout=500)),
+    "no decay of the rate": Candidate(DEFAULT.override(decay=False)),
+    "schedule-free": Candidate(DEFAULT.override(decay=False, warm_up=0.0), schedule_free),
+    "paper's initial weights": Candidate(DEFAULT.override(paper_initialisation=True)),
+    "paper's recipe": Candidate(replace(PRESETS["paper"], network=DEFAULT.network)),
+    "group 4": Candidate(DEFAULT.override(group=4)),
+    "group 16": Candidate(DEFAULT.override(group=16)),
+    "300 units": Candidate(DEFAULT.override(hidden=300, maxout=150)),
+    "1000 units": Candidate(DEFAULT.override(hidden=1000, maxout=500)),
 }
 
 
 def run(candidate: Candidate, store: PairStore, limits: dict[str, Any], seed: int) -> dict[str, Any]:
     """Steps, pairs and held-out loss at the end of the run."""
-    p = candidate.preset
-    model = fresh_model(store, p, seed)
-    task = PhrasePairTask(model, store.train, store.held_out, p.batch_size, seed, group=p.group)
-    recipe = Recipe(p.optimizer, p.learning_rate, p.objective, p.clip, p.decay, p.warm_up, eval_every=NEVER, **limits)
-    outcome = train(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer)
+    config = candidate.config.override(seed=seed, eval_every=NEVER, **limits)
+    model, recipe = fresh_model(store, config), config.recipe
+    task = PhrasePairTask(model, store.train, store.held_out, recipe.batch_size, seed, group=recipe.group)
+    outcome = Trainer(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer(recipe, model)).fit()
     assert outcome.best
-    return {"steps": outcome.steps, "pairs": outcome.steps * p.batch_size, "loss": outcome.best["loss"]}
+    return {"steps": outcome.steps, "pairs": outcome.steps * recipe.batch_size, "loss": outcome.best["loss"]}
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from phrase_rescore.files.streams import open_input
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.moses.phrase_table import parse_row
-from phrase_rescore.training.presets import PRESETS, Preset
-from phrase_rescore.training.run import unigram_log_probs
+from phrase_rescore.training.config import PRESETS, TrainingConfig
+from phrase_rescore.training.run import build
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"
@@ -53,9 +54,8 @@ def word_counts(path: Path) -> tuple[Counter[bytes], Counter[bytes]]:
 def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint:
     """A model with random weights: speed does not depend on training."""
     src_vocab, tgt_vocab = (most_frequent(counts, shortlist)[0] for counts in word_counts(path))
-    paper = PRESETS["paper"]
-    all_sizes = {name: sizes.get(name, getattr(paper, name)) for name in ("hidden", "embedding", "maxout", "rank")}
-    model = RNNEncoderDecoder(ModelConfig(len(src_vocab), len(tgt_vocab), **all_sizes))
+    network = asdict(PRESETS["paper"].network) | sizes
+    model = RNNEncoderDecoder(ModelConfig(len(src_vocab), len(tgt_vocab), **network))
     initialise(model, 1, paper=False)
     return Checkpoint(model.requires_grad_(False), src_vocab, tgt_vocab, (0.1, 0.1), {}, "benchmark")
 
@@ -77,9 +77,6 @@ def stored_pairs(directory: str) -> PairStore:
     return store
 
 
-def fresh_model(store: PairStore, preset: Preset, seed: int = 1) -> RNNEncoderDecoder:
+def fresh_model(store: PairStore, config: TrainingConfig) -> RNNEncoderDecoder:
     """A model as `phrase-rescore train` begins with."""
-    sizes = (len(store.src_vocab), len(store.tgt_vocab), preset.hidden, preset.embedding, preset.maxout, preset.rank)
-    model = RNNEncoderDecoder(ModelConfig(*sizes))
-    initialise(model, seed, paper=preset.paper_initialisation, unigram=unigram_log_probs(store.train, sizes[1]))
-    return model
+    return build(store, config.network, config.start, config.recipe.seed, config.data.inverse, print)

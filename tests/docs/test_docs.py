@@ -37,7 +37,7 @@ from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.moses.fields import words
 from phrase_rescore.moses.phrase_table import parse_row
-from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.training.config import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "phrase_rescore"
@@ -362,18 +362,17 @@ def test_presets_are_as_documented(name, column):
     section = (DOCS / "model.md").read_text(encoding="utf-8").split("\n## Objective\n")[1].split("\n## ")[0]
     table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in section.split("\n") if row.startswith("|")]
     told = {row[0]: row[1] if row[column] == "the same" else row[column] for row in table}
-    preset = PRESETS[name]
-    sizes = f"{preset.hidden}, {preset.embedding}, {preset.maxout}, {preset.rank}"
-    assert told["hidden H, embedding E, maxout M, rank R"] == sizes
-    assert told["shortlist"].startswith(f"{preset.shortlist:,} ")
-    assert told["minibatch"].startswith(f"{preset.batch_size} pairs")
-    assert re.match(preset.optimizer, told["optimiser"])
-    assert re.search(rf"\brate {preset.learning_rate:g}\b", told["optimiser"])
-    assert (f"first {preset.warm_up:.0%}".replace("%", " %") in told["optimiser"]) == (preset.warm_up > 0)
-    assert ("falling to 0" in told["optimiser"]) == preset.decay
-    assert preset.objective == ("sum" if "sum" in told["gradient"] else "mean" if "mean" in told["gradient"] else None)
-    assert told["clipping"].startswith(f"norm at most {preset.clip:g} ")
-    assert told["length"].startswith(f"{preset.epochs:g} passes")
+    preset, recipe = PRESETS[name], PRESETS[name].recipe
+    assert told["hidden H, embedding E, maxout M, rank R"] == ", ".join(map(str, vars(preset.network).values()))
+    assert told["shortlist"].startswith(f"{preset.data.shortlist:,} ")
+    assert told["minibatch"].startswith(f"{recipe.batch_size} pairs")
+    assert re.match(recipe.optimizer, told["optimiser"])
+    assert re.search(rf"\brate {recipe.learning_rate:g}\b", told["optimiser"])
+    assert (f"first {recipe.warm_up:.0%}".replace("%", " %") in told["optimiser"]) == (recipe.warm_up > 0)
+    assert ("falling to 0" in told["optimiser"]) == recipe.decay
+    assert recipe.objective == ("sum" if "sum" in told["gradient"] else "mean" if "mean" in told["gradient"] else None)
+    assert told["clipping"].startswith(f"norm at most {recipe.clip:g} ")
+    assert told["length"].startswith(f"{recipe.epochs:g} passes")
 
 
 def test_functions_named_beside_equations_exist():

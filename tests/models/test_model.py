@@ -1,4 +1,5 @@
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -15,14 +16,15 @@ from phrase_rescore.models.encoder_decoder import (
     packed,
 )
 from phrase_rescore.models.softmax import LogNormaliser, cross_entropy
-from phrase_rescore.training.presets import PRESETS
+from phrase_rescore.training.config import PRESETS
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
     paper = PRESETS["paper"]
-    assert (paper.hidden, paper.embedding, paper.maxout, paper.rank) == (1000, 100, 500, 100)
-    assert (paper.shortlist, paper.batch_size, paper.optimizer, paper.objective) == (15_000, 64, "adadelta", "sum")
-    config = ModelConfig(15_002, 15_002, paper.hidden, paper.embedding, paper.maxout, paper.rank)
+    assert asdict(paper.network) == {"hidden": 1000, "embedding": 100, "maxout": 500, "rank": 100}
+    assert (paper.data.shortlist, paper.recipe.batch_size) == (15_000, 64)
+    assert (paper.recipe.optimizer, paper.recipe.objective) == ("adadelta", "sum")
+    config = ModelConfig(15_002, 15_002, **asdict(paper.network))
     assert config.parameters() == PAPER_PARAMETERS == 18_250_600 + 24_002
 
 

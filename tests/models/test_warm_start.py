@@ -9,7 +9,8 @@ from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise, packed
 from phrase_rescore.models.warm_start import FREEZABLE, WORD_ROWS, Report, freeze, initialise_from
-from phrase_rescore.training.loop import Recipe, train
+from phrase_rescore.training.config import Recipe
+from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
 SIZES = {"hidden": 7, "embedding": 5, "maxout": 4, "rank": 3}  # of small_checkpoint
@@ -168,7 +169,7 @@ def test_frozen_weights_stay_to_the_bit_while_the_others_move(groups, optimizer)
     frozen = {id(p) for group in groups for p in FREEZABLE[group](model)}
     pairs = encoded(random_pairs(200, top=10))
     task = PhrasePairTask(model, pairs, held_out=pairs.take(np.arange(0)), batch_size=20, seed=1)
-    train(task, Recipe(optimizer, 0.01, "mean", 1.0, decay=False, max_steps=5))
+    Trainer(task, Recipe(optimizer, 0.01, decay=False, warm_up=0.0, max_steps=5)).fit()
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, before[name]) == (id(parameter) in frozen), name
 

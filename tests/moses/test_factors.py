@@ -10,14 +10,12 @@ import pytest
 from conftest import Run
 from hypothesis import given
 from hypothesis import strategies as st
-from small_trainings import SMALL
+from small_trainings import Training
 
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.factors import check_factor, have_factor, select_factor
-from phrase_rescore.training.options import Options
-from phrase_rescore.training.run import train_model
 
 phrase = st.lists(st.text(alphabet="ab|é", min_size=1, max_size=6), min_size=1, max_size=4).map(
     lambda words: " ".join(words).encode()
@@ -62,9 +60,9 @@ def weights(directory: Path) -> bytes:
 
 @pytest.mark.parametrize("name", ["factored", "factored.tsv", "factored.extract"])
 def test_training_is_that_of_the_plain_pairs(folder: Path, name: str) -> None:
-    options = Options((str(folder / "plain.tsv"),), str(folder / "plain"), SMALL, max_steps=5)
-    train_model(options)
-    train_model(replace(options, inputs=(str(folder / name),), model_dir=str(folder / "model"), factors=(1, 0)))
+    training = Training((str(folder / "plain.tsv"),), str(folder / "plain")).but(max_steps=5)
+    training.run()
+    training.but(inputs=(str(folder / name),), model_dir=str(folder / "model"), factors=(1, 0)).run()
     assert weights(folder / "model") == weights(folder / "plain")
     assert load(str(folder / "model")).factors == (1, 0)
 
@@ -72,10 +70,10 @@ def test_training_is_that_of_the_plain_pairs(folder: Path, name: str) -> None:
 def test_a_row_without_the_factor(folder: Path) -> None:
     with (folder / "factored").open("a") as stream:
         stream.write("s1|s1 s2 ||| t1|V ||| 0.5 1 ||| 0-0 ||| 3 2 1\n")
-    options = Options((str(folder / "factored"),), str(folder / "model"), SMALL, max_steps=1, factors=(1, None))
+    training = Training((str(folder / "factored"),), str(folder / "model")).but(max_steps=1, factors=(1, None))
     with pytest.raises(InputError, match=r"factored:301: source word 's2' has no factor 1"):
-        train_model(options)
-    train_model(replace(options, drop_bad_rows=True))
+        training.run()
+    training.but(drop_bad_rows=True).run()
     assert (folder / "model.dropped").read_bytes().endswith(b"s1|s1 s2 ||| t1|V ||| 0.5 1 ||| 0-0 ||| 3 2 1\n")
 
 

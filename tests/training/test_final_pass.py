@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from small_trainings import SMALL, Stopped, files
+from small_trainings import Stopped, Training, files
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.training.config import Observer
 from phrase_rescore.training.final_pass import FinalPassTask, of_like_lengths
-from phrase_rescore.training.options import Observer, Options
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
-from phrase_rescore.training.run import train_model
 
 pytestmark = pytest.mark.slow
 
@@ -37,14 +35,14 @@ def task() -> FinalPassTask:
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> Options:
+def training(tmp_path: Path) -> Training:
     """400 sources of ten targets each, which nothing but learning them tells: two sources are held out."""
     draw = random.Random(1)
     kinds = [draw.randrange(20) for _ in range(400)]
     pairs = "".join(f"w{i}\tx{kinds[i]} y{k}\n" for i in range(400) for k in range(10))
     (tmp_path / "pairs.tsv").write_text(pairs)
-    inputs, settings = (str(tmp_path / "pairs.tsv"),), replace(SMALL, learning_rate=1e-2)
-    return Options(inputs, str(tmp_path / "model"), settings, max_steps=200, eval_every=100, held_out=40)
+    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"))
+    return training.but(learning_rate=1e-2, max_steps=200, eval_every=100, held_out=40)
 
 
 def test_half_of_a_minibatch_was_held_out_and_a_pass_learns_each_pair_once(task: FinalPassTask) -> None:
@@ -89,11 +87,11 @@ def test_they_are_compared_with_pairs_of_their_lengths() -> None:
     assert len(set(sources.tolist())) == 30, "no pair stands for two while there are others"
 
 
-def test_held_out_pairs_come_to_cost_what_others_cost(options: Options) -> None:
+def test_held_out_pairs_come_to_cost_what_others_cost(training: Training) -> None:
     """And what is reported of them as held-out loss is from before."""
-    without = train_model(replace(options, model_dir=f"{options.model_dir}.without")).training
+    without = training.but(model_dir=f"{training.model_dir}.without").run().training
     told: list[str] = []
-    found = train_model(replace(options, final_pass=True), Observer(told.append)).training
+    found = training.but(final_pass=True).run(Observer(told.append)).training
     assert found["distinct_pairs"]["held_out"] == 20
     for figure in ("held_out", "held_out_other_sources", "best_step", "steps"):
         assert found[figure] == without[figure]
@@ -101,17 +99,17 @@ def test_held_out_pairs_come_to_cost_what_others_cost(options: Options) -> None:
     (before,) = (re.fullmatch(r"final pass, step 0: held-out pairs (.*) nats/pair, training pairs (.*)", line) for line in told
                  if line.startswith("final pass, step 0"))  # fmt: skip
     assert before
-    held_out, training = float(before[1]), float(before[2])
+    held_out, learnt = float(before[1]), float(before[2])
     assert held_out == pytest.approx(found["held_out"]["loss"], abs=1e-3)
-    assert held_out > training + 1
+    assert held_out > learnt + 1
     final = found["final_pass"]
     assert abs(final["held_out"] - final["training"]) < 0.1
-    assert final["training"] < training + 0.3, "nothing is forgotten for it"
+    assert final["training"] < learnt + 0.3, "nothing is forgotten for it"
 
 
-def test_killed_in_the_final_pass(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = replace(options, final_pass=True)
-    train_model(replace(options, model_dir=f"{options.model_dir}.whole"))
+def test_killed_in_the_final_pass(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = training.but(final_pass=True)
+    training.but(model_dir=f"{training.model_dir}.whole").run()
     evaluate, calls = FinalPassTask.evaluate, []
 
     def stop_at_the_third(task: FinalPassTask) -> dict[str, float]:
@@ -122,19 +120,19 @@ def test_killed_in_the_final_pass(options: Options, monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patched, pytest.raises(Stopped):
         patched.setattr(FinalPassTask, "evaluate", stop_at_the_third)
-        train_model(options)
+        training.run()
     with pytest.raises(OptionError, match="final_pass was True and is False now"):
-        train_model(replace(options, final_pass=False, resume=True))
-    train_model(replace(options, resume=True))
-    assert files(Path(options.model_dir)) == files(Path(f"{options.model_dir}.whole"))
-    log = (Path(options.model_dir) / "train.log.jsonl").read_text()
+        training.but(final_pass=False, resume=True).run()
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+    log = (Path(training.model_dir) / "train.log.jsonl").read_text()
     assert [json.loads(line)["step"] for line in log.splitlines()] == [100, 200]
 
 
-def test_nothing_was_held_out(options: Options) -> None:
+def test_nothing_was_held_out(training: Training) -> None:
     with pytest.raises(OptionError, match="--final-pass learns what was held out, and --held-out 0"):
-        train_model(replace(options, final_pass=True, held_out=0))
-    few = Path(options.inputs[0]).with_name("few.tsv")
+        training.but(final_pass=True, held_out=0).run()
+    few = Path(training.inputs[0]).with_name("few.tsv")
     few.write_bytes(b"a\tb\nc\td\n")
-    found = train_model(replace(options, inputs=(str(few),), final_pass=True, max_steps=2)).training
+    found = training.but(inputs=(str(few),), final_pass=True, max_steps=2).run().training
     assert (found["distinct_pairs"]["held_out"], found["final_pass"]) == (0, None)

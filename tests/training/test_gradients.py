@@ -3,7 +3,6 @@
 import gc
 import itertools
 import weakref
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +17,9 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.models import linear
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
 from phrase_rescore.models.linear import gathered_gradients, gathering
+from phrase_rescore.training.config import PRESETS
 from phrase_rescore.training.gradients import Gradients
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
-from phrase_rescore.training.presets import PRESETS
 
 
 def small_model(dtype: torch.dtype = torch.float64) -> RNNEncoderDecoder:
@@ -159,7 +158,7 @@ def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
         assert sorted(seen[start : start + 30]) == list(range(30))
     assert all(b == a + 1 for a, b in itertools.pairwise(seen) if a % group != group - 1 and a != 29)
     with pytest.raises(OptionError, match="--group 3 does not divide --batch-size 8"):
-        replace(PRESETS["default"], batch_size=8, group=3)
+        PRESETS["default"].override(batch_size=8, group=3)
 
 
 def test_groups_stay_whole_in_parts():

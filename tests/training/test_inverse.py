@@ -11,13 +11,12 @@ import pytest
 import torch
 from conftest import MakeModel, Run
 from small_models import phrases_of, small_checkpoint
-from small_trainings import SMALL
+from small_trainings import Training
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import Checkpoint, load, save
-from phrase_rescore.training.options import Observer, Options
-from phrase_rescore.training.run import train_model
+from phrase_rescore.training.config import Observer
 
 
 def turned_round(forward: Checkpoint) -> Checkpoint:
@@ -53,8 +52,7 @@ def test_direction_and_factors_are_kept(tmp_path: Path) -> None:
 
 def trained(folder: Path, name: str, **options: object) -> Checkpoint:
     inputs = (str(folder / str(options.pop("inputs", "pairs.tsv"))),)
-    settings = replace(SMALL, shortlist=90)
-    train_model(Options(inputs, str(folder / name), settings, max_steps=20, held_out=0, **options))  # type: ignore[arg-type]
+    Training(inputs, str(folder / name)).but(shortlist=90, max_steps=20, held_out=0, **options).run()
     return load(str(folder / name))
 
 
@@ -80,9 +78,9 @@ def test_training_is_that_of_the_turned_pairs(folder: Path) -> None:
 def test_one_preparation_serves_both_directions(folder: Path) -> None:
     said: list[str] = []
     store = str(folder / "store")
-    options = Options((str(folder / "pairs.tsv"),), str(folder / "forward"), SMALL, max_steps=1, pairs_dir=store)
-    train_model(options)
-    train_model(replace(options, model_dir=str(folder / "inverse"), inverse=True), Observer(said.append))
+    training = Training((str(folder / "pairs.tsv"),), str(folder / "forward")).but(max_steps=1, pairs_dir=store)
+    training.run()
+    training.but(model_dir=str(folder / "inverse"), inverse=True).run(Observer(said.append))
     assert said[0] == f"distinct pairs as prepared before in {store}"
 
 
@@ -95,11 +93,10 @@ def test_a_start_from_another_model(folder: Path) -> None:
         ):
             trained(folder, "more", inverse=inverse, init_from=str(folder / name))
     said: list[str] = []
-    options = Options(
-        (str(folder / "pairs.tsv"),), str(folder / "more"), replace(SMALL, shortlist=90), max_steps=3, held_out=0, inverse=True,
-        init_from=str(folder / "inverse"), freeze=("source-embedding",),
-    )  # fmt: skip
-    found = train_model(options, Observer(said.append))
+    training = Training((str(folder / "pairs.tsv"),), str(folder / "more")).but(
+        shortlist=90, max_steps=3, held_out=0, inverse=True, init_from=str(folder / "inverse"), freeze=("source-embedding",)
+    )
+    found = training.run(Observer(said.append))
     assert "source: 90 of 90 words start from the other model" in said
     # the source is what an inverse model predicts: its embedding is the decoder's
     assert torch.equal(found.model.decoder.embedding, first.model.decoder.embedding)

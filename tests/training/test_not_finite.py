@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import Run
-from small_trainings import SMALL, files, write_language
+from small_trainings import SMALL, Training, files, write_language
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.training.options import Options
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
-from phrase_rescore.training.run import train_model
 from phrase_rescore.training.state import TrainingState
 
 TINY = ("--hidden", 8, "--embedding", 4, "--maxout", 4, "--rank", 4, "--threads", 1)
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> Options:
+def training(tmp_path: Path) -> Training:
     write_language(tmp_path / "pairs.tsv", pairs=300)
-    return Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=20, eval_every=5, held_out=20)
+    return Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model")).but(max_steps=20, eval_every=5, held_out=20)
 
 
 def rows_of(path: Path) -> set[bytes]:
@@ -45,35 +42,35 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, call: int, what: float) -> None:
 @pytest.mark.parametrize("what", [float("nan"), float("inf")])
 @pytest.mark.parametrize("inverse", [False, True])
 def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(
-    options: Options, monkeypatch: pytest.MonkeyPatch, what: float, inverse: bool
+    training: Training, monkeypatch: pytest.MonkeyPatch, what: float, inverse: bool
 ) -> None:
-    options = replace(options, inverse=inverse)
-    train_model(replace(options, model_dir=f"{options.model_dir}.whole"))
-    state = Path(options.state_dir)
+    training = training.but(inverse=inverse)
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    state = training.state_dir
     with monkeypatch.context() as broken:
         fail_at(broken, 13, what)
         with pytest.raises(RescoreError) as caught:
-            train_model(options)
+            training.run()
     assert str(caught.value) == (
         f"the loss is {what} and its gradient nan at step 13, its minibatch is in {state}/minibatch-000000013.tsv, "
         f"{state} has the last good state; delete it and try a smaller --learning-rate, or, if the machine failed, go on "
         "with --resume"
     )
-    assert not Path(options.model_dir).exists()
+    assert not Path(training.model_dir).exists()
     assert json.loads((state / "state.json").read_bytes())["step"] == 10
     batch = rows_of(state / "minibatch-000000013.tsv")
     known = {row for row in batch if b"UNK" not in row}  # the rarest words were left out for UNK
-    assert 0 < len(known) <= len(batch) <= SMALL.batch_size
-    assert known <= rows_of(Path(options.inputs[0])), "source first, as in the input"
+    assert 0 < len(known) <= len(batch) <= SMALL.recipe.batch_size
+    assert known <= rows_of(Path(training.inputs[0])), "source first, as in the input"
 
-    train_model(replace(options, resume=True))
-    assert files(Path(options.model_dir)) == files(Path(f"{options.model_dir}.whole"))
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
     assert not state.exists()
 
 
-def test_a_rate_that_is_far_too_high(run: Run, options: Options, tmp_path: Path) -> None:
+def test_a_rate_that_is_far_too_high(run: Run, training: Training, tmp_path: Path) -> None:
     rates = "--learning-rate", "1e30", "--max-steps", 50, "--eval-every", 1
-    result = run("train", options.inputs[0], "-m", tmp_path / "model", *TINY, *rates, "--held-out", 20)
+    result = run("train", training.inputs[0], "-m", tmp_path / "model", *TINY, *rates, "--held-out", 20)
     assert (result.status, result.out) == (1, b"")
     saved = re.search(rf"its minibatch is in ({tmp_path}/model\.training/minibatch-\d+\.tsv)", result.last_line)
     assert saved, result.err
@@ -84,7 +81,7 @@ def test_a_rate_that_is_far_too_high(run: Run, options: Options, tmp_path: Path)
 
 @pytest.mark.parametrize("held_out", [0, 20])
 def test_weights_that_are_not_finite_never_replace_a_good_state(
-    options: Options, monkeypatch: pytest.MonkeyPatch, held_out: int
+    training: Training, monkeypatch: pytest.MonkeyPatch, held_out: int
 ) -> None:
     """An update may overflow after the last gradient that was looked at."""
     step = torch.optim.Adam.step
@@ -99,18 +96,18 @@ def test_weights_that_are_not_finite_never_replace_a_good_state(
 
     monkeypatch.setattr(torch.optim.Adam, "step", overflowing)
     with pytest.raises(RescoreError, match="at step 10, its minibatch is in .*has the last good state; delete it and"):
-        train_model(replace(options, held_out=held_out))
+        training.but(held_out=held_out).run()
     saved, tensors, _ = TrainingState(
-        options.state_dir, json.loads((Path(options.state_dir) / "state.json").read_text())["run"]
+        str(training.state_dir), json.loads((training.state_dir / "state.json").read_text())["run"]
     ).load()
     assert saved == 5
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
 
 
-def test_a_minibatch_that_cannot_be_kept_hides_nothing(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path(options.state_dir).write_bytes(b"in the way")
+def test_a_minibatch_that_cannot_be_kept_hides_nothing(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    training.state_dir.write_bytes(b"in the way")
     fail_at(monkeypatch, 2, float("nan"))
     with pytest.raises(RescoreError) as caught:
-        train_model(options)
+        training.run()
     assert str(caught.value).startswith("the loss is nan and its gradient nan at step 2, cannot write ")
     assert str(caught.value).endswith("; try a smaller --learning-rate")

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT
-from small_trainings import SMALL, Stopped, command, files, write_language
+from safetensors.numpy import load_file
+from small_trainings import Stopped, Training, command, files, write_language
 
+from phrase_rescore import __version__
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
-from phrase_rescore.training.options import Observer, Options
-from phrase_rescore.training.run import train_model
+from phrase_rescore.training.config import Observer
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow
@@ -51,64 +52,96 @@ def test_kills_change_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "killed.training").exists()
 
 
-def interrupted(options: Options, at: int) -> None:
+def interrupted(training: Training, at: int) -> None:
     def stop(step: int, done: float, loss: float, items: int) -> None:
         if step == at:
             raise Stopped
 
     with pytest.raises(Stopped):
-        train_model(options, Observer(on_step=stop))
+        training.run(Observer(on_step=stop))
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> Options:
+def training(tmp_path: Path) -> Training:
     write_language(tmp_path / "pairs.tsv", pairs=300)
-    return Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=20, eval_every=5, held_out=20)
+    return Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model")).but(max_steps=20, eval_every=5, held_out=20)
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [("adam", 0.3), ("adadelta", 30.0)])
-def test_the_best_model_and_the_averages_survive(options: Options, optimizer: str, rate: float) -> None:
-    settings = replace(SMALL, optimizer=optimizer, learning_rate=rate, clip=100.0, decay=False)
-    options = replace(options, settings=settings, threads=2, eval_every=2)
-    whole = train_model(replace(options, model_dir=f"{options.model_dir}.whole"))
-    assert whole.training["best_step"] < 20, "the best step should lie behind the end"
+def test_the_best_model_and_the_averages_survive(training: Training, optimizer: str, rate: float) -> None:
+    training = training.but(optimizer=optimizer, learning_rate=rate, clip=100.0, decay=False, threads=2, eval_every=2)
+    whole = training.but(model_dir=f"{training.model_dir}.whole").run()
+    assert whole.training["best_step"] < 20, "the best step should come before the end"
     for at in (7, 13):
-        interrupted(options if at == 7 else replace(options, resume=True), at)
-    train_model(replace(options, resume=True))
-    assert files(Path(options.model_dir)) == files(Path(f"{options.model_dir}.whole"))
+        interrupted(training if at == 7 else training.but(resume=True), at)
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
 
 
-def test_another_run_is_not_resumed(options: Options) -> None:
-    interrupted(options, 12)
+def test_another_run_is_not_resumed(training: Training) -> None:
+    interrupted(training, 12)
     for changed, told in (
-        (replace(options, seed=2), "seed was 1 and is 2 now"),
-        (replace(options, settings=replace(SMALL, learning_rate=0.5)), "learning_rate was"),
-        (replace(options, max_steps=30), "max_steps was 20 and is 30 now"),
-        (replace(options, held_out=10), "was"),
+        (training.but(seed=2), "seed was 1 and is 2 now"),
+        (training.but(learning_rate=0.5), "learning_rate was"),
+        (training.but(max_steps=30), "max_steps was 20 and is 30 now"),
+        (training.but(held_out=10), "was"),
     ):
         with pytest.raises(OptionError, match=told):
-            train_model(replace(changed, resume=True))
+            changed.but(resume=True).run()
     for overwrite in (False, True):
         with pytest.raises(OptionError, match="go on with --resume, or delete it to begin anew"):
-            train_model(replace(options, overwrite=overwrite))
-    with open(options.inputs[0], "a") as stream:
+            training.but(overwrite=overwrite).run()
+    with open(training.inputs[0], "a") as stream:
         stream.write("s1 s1 s1\tt9\n")
     with pytest.raises(OptionError, match="inputs was"):
-        train_model(replace(options, resume=True))
-    TrainingState(options.state_dir, {}).remove()
-    train_model(options)
+        training.but(resume=True).run()
+    TrainingState(str(training.state_dir), {}).remove()
+    training.run()
 
 
-def test_nothing_to_resume(options: Options) -> None:
+def test_a_state_of_the_first_format_is_resumed(training: Training) -> None:
+    """What states of before the settings were in parts say of their run: these names and values, in whatever order."""
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    interrupted(training, 12)
+    state = json.loads((training.state_dir / "state.json").read_bytes())
+    numbers = json.loads(Path(f"{training.model_dir}.pairs", "pairs.json").read_bytes())["numbers"]
+    status = os.stat(training.inputs[0])
+    kept = {
+        "form": None, "factors": [None, None], "drop_bad_rows": False, "shortlist": 15000, "held_out": 20, "min_count": 1,
+        "max_length": None, "version": __version__,
+    }  # fmt: skip
+    inputs = [[training.inputs[0], status.st_size, status.st_mtime_ns]]
+    run = {
+        "version": __version__, "torch": torch.__version__,
+        "inputs": {"inputs": inputs, "files": [None, None], "options": kept},
+        "training": numbers["training"], "held_out": numbers["held_out"], "left_out": 0, "too_long": 0,
+        "source_unk": numbers["source_unk"], "target_unk": numbers["target_unk"], "hidden": 32, "embedding": 16, "maxout": 16,
+        "rank": 16, "shortlist": 15000, "batch_size": 32, "optimizer": "adam", "learning_rate": 0.008, "objective": "mean",
+        "clip": 1.0, "decay": True, "warm_up": 0.02, "paper_initialisation": False, "group": 1, "epochs": 5.0, "seed": 1,
+        "threads": 1, "precision": "float32", "max_time": None, "eval_every": 5, "init_from": None, "init": "all", "freeze": [],
+        "final_pass": False, "inverse": False, "max_steps": 20, "processes": 1, "device": "cpu",
+    }  # fmt: skip
+    assert state["run"] == run
+    assert list(state) == ["format_version", "run", "step", "tensors", "figures"]
+    assert list(state["figures"]) == ["seconds", "best_step", "best", "records", "waited"]
+    tensors = load_file(training.state_dir / state["tensors"])
+    kinds = {re.match(r"module\.|best\.|optimizer\.\d+\.(step|exp_avg|exp_avg_sq)$", name)[0] for name in tensors}
+    assert {"module.", "best.", "optimizer.0.step"} < kinds
+    (training.state_dir / "state.json").write_text(json.dumps(state | {"run": run}) + "\n")
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+
+
+def test_nothing_to_resume(training: Training) -> None:
     with pytest.raises(OptionError, match="no training to go on with; leave --resume out"):
-        train_model(replace(options, resume=True))
-    assert not Path(options.store_dir).exists(), "hours of preparing pairs would come before the message"
+        training.but(resume=True).run()
+    assert not Path(f"{training.model_dir}.pairs").exists(), "hours of preparing pairs would come before the message"
 
 
 @pytest.mark.parametrize("damage", ["state", "tensors", "missing"])
-def test_damaged_states_are_told(options: Options, damage: str) -> None:
-    interrupted(options, 12)
-    state = Path(options.state_dir)
+def test_damaged_states_are_told(training: Training, damage: str) -> None:
+    interrupted(training, 12)
+    state = training.state_dir
     (tensors,) = state.glob("tensors-*")
     if damage == "missing":
         tensors.unlink()
@@ -116,7 +149,7 @@ def test_damaged_states_are_told(options: Options, damage: str) -> None:
         path = tensors if damage == "tensors" else state / "state.json"
         path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ModelError, match="is damaged, begin again without --resume"):
-        train_model(replace(options, resume=True))
+        training.but(resume=True).run()
 
 
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
@@ -138,29 +171,28 @@ def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
     assert sorted(os.listdir(state.directory)) == ["state.json", "tensors-000000005.safetensors"]
 
 
-def test_patience_ends_a_run_that_gets_no_better(options: Options) -> None:
-    settings = replace(SMALL, learning_rate=1.0, decay=False, clip=100.0)
-    trained = train_model(replace(options, settings=settings, max_steps=400, eval_every=2, patience=3)).training
+def test_patience_ends_a_run_that_gets_no_better(training: Training) -> None:
+    worse = training.but(learning_rate=1.0, decay=False, clip=100.0, max_steps=400, eval_every=2, patience=3)
+    trained = worse.run().training
     assert trained["steps"] < 400
     assert trained["steps"] == trained["best_step"] + 6
 
 
-def test_a_warm_start_is_measured_before_its_first_step(options: Options) -> None:
+def test_a_warm_start_is_measured_before_its_first_step(training: Training) -> None:
     """And kept, if training only makes it worse; frozen parts stay to the byte."""
-    first = train_model(replace(options, max_steps=200, eval_every=50))
+    first = training.but(max_steps=200, eval_every=50).run()
     assert first.training["held_out"] is not None
-    bad = replace(SMALL, learning_rate=0.3, decay=False, clip=100.0)
-    warm = replace(options, model_dir=f"{options.model_dir}.warm", settings=bad, init_from=options.model_dir)
-    again = train_model(warm)
+    warm = training.but(model_dir=f"{training.model_dir}.warm", init_from=training.model_dir)
+    again = warm.but(learning_rate=0.3, decay=False, clip=100.0).run()
     assert again.training["best_step"] == 0
     assert again.training["held_out"] == first.training["held_out"]
     said: list[str] = []
-    frozen = replace(warm, model_dir=f"{options.model_dir}.frozen", init="encoder", freeze=("encoder",), settings=SMALL)
-    half = train_model(frozen, Observer(said.append))
+    frozen = warm.but(model_dir=f"{training.model_dir}.frozen", init="encoder", freeze=("encoder",))
+    half = frozen.run(Observer(said.append))
     weights, kept = dict(half.model.named_weights()), dict(first.model.named_weights())
     same = {name for name in weights if torch.equal(weights[name], kept[name])}
     assert {name for name in weights if name.startswith("encoder.")} <= same
     assert not any(name.startswith(("decoder.", "output.G")) for name in same)
     assert any(line.startswith("source: 19 of 19 words start from the other model") for line in said), said
     with pytest.raises(OptionError, match="name a model to start from"):
-        train_model(replace(options, overwrite=True, freeze=("encoder",)))
+        training.but(overwrite=True, freeze=("encoder",)).run()

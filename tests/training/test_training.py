@@ -1,23 +1,27 @@
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from small_models import encoded
-from small_trainings import SMALL, write_language
+from small_trainings import Training, write_language
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import load
+from phrase_rescore.models.checkpoint import Checkpoint, load
 from phrase_rescore.models.encoder_decoder import packed
-from phrase_rescore.training.loop import Recipe, train
-from phrase_rescore.training.options import Observer, Options
+from phrase_rescore.training.config import PRESETS, Observer, Recipe
+from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask, with_other_sources
-from phrase_rescore.training.presets import PRESETS
-from phrase_rescore.training.run import train_model
+
+
+def trained(folder: Path, name: str = "model", observer: Observer | None = None, **settings: object) -> Checkpoint:
+    """Trains on ``pairs.tsv`` of the folder into ``name`` beside it."""
+    return Training((str(folder / "pairs.tsv"),), str(folder / name)).but(**settings).run(observer)
 
 
 def greedy(model, src: list[int], longest: int = 8) -> list[int]:
@@ -37,9 +41,7 @@ def greedy(model, src: list[int], longest: int = 8) -> list[int]:
 @pytest.mark.slow
 def test_the_invented_language_is_learnt(tmp_path):
     phrases = write_language(tmp_path / "pairs.tsv")
-    settings = replace(SMALL, learning_rate=4e-3)
-    options = Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), settings, max_steps=1500, held_out=100)
-    train_model(options)
+    trained(tmp_path, learning_rate=4e-3, max_steps=1500, held_out=100)
     checkpoint = load(str(tmp_path / "model"))
     rng = np.random.default_rng(1)
     sample = [phrases[i] for i in rng.permutation(len(phrases))[:300]]
@@ -69,7 +71,7 @@ def test_the_same_input_and_seed_give_the_same_model_to_the_byte(tmp_path):
 
     def files(name, seed, inputs="pairs.tsv", threads=2):
         directory = tmp_path / name
-        train_model(Options((str(tmp_path / inputs),), str(directory), SMALL, max_steps=30, seed=seed, threads=threads))
+        Training((str(tmp_path / inputs),), str(directory)).but(max_steps=30, seed=seed, threads=threads).run()
         return {p.name: p.read_bytes() for p in directory.iterdir() if p.name != "train.log.jsonl"}
 
     first, again, other = files("a", 1), files("b", 1), files("c", 2)
@@ -82,10 +84,7 @@ def test_the_same_input_and_seed_give_the_same_model_to_the_byte(tmp_path):
 
 def test_the_log_has_a_line_for_every_evaluation_and_the_best_model_is_kept(tmp_path):
     write_language(tmp_path / "pairs.tsv")
-    options = Options(
-        (str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), replace(SMALL, learning_rate=0.02), max_steps=50, eval_every=20
-    )
-    checkpoint = train_model(options)
+    checkpoint = trained(tmp_path, learning_rate=0.02, max_steps=50, eval_every=20)
     records = [json.loads(line) for line in (tmp_path / "model" / "train.log.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records] == [20, 40, 50]
     best = min(records, key=lambda record: record["held_out"]["loss"])
@@ -96,9 +95,7 @@ def test_the_log_has_a_line_for_every_evaluation_and_the_best_model_is_kept(tmp_
 
 def test_held_out_figures_are_those_of_the_scorer(tmp_path):
     write_language(tmp_path / "pairs.tsv")
-    checkpoint = train_model(
-        Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=20, held_out=100)
-    )
+    checkpoint = trained(tmp_path, max_steps=20, held_out=100)
     from in_memory_pairs import DistinctPairs, read_pairs
 
     distinct = DistinctPairs.collect(read_pairs(str(tmp_path / "pairs.tsv")))
@@ -133,30 +130,41 @@ class Parabola:
         return {"loss": (self.module[0].item() - 3.0) ** 2}
 
 
-RECIPE = Recipe("adam", 0.1, "mean", 1.0, decay=True, max_steps=200, eval_every=50)
+RECIPE = Recipe(learning_rate=0.1, warm_up=0.0, max_steps=200, eval_every=50)
 
 
 def test_the_loop_trains_any_task_to_its_minimum():
     task = Parabola()
-    outcome = train(task, RECIPE)
+    outcome = Trainer(task, RECIPE).fit()
     assert task.module[0].item() == pytest.approx(3.0, abs=0.01)
     assert outcome.steps == 200
 
 
 def test_the_best_weights_are_kept_when_later_ones_are_worse():
     task, records = Parabola(), []
-    outcome = train(task, replace(RECIPE, learning_rate=1.0, decay=False, max_steps=8, eval_every=1), records.append)
+    recipe = replace(RECIPE, learning_rate=1.0, decay=False, max_steps=8, eval_every=1)
+    outcome = Trainer(task, recipe, on_record=records.append).fit()
     losses = [record["held_out"]["loss"] for record in records]
     assert min(losses) < losses[-1], "the run should overshoot"
     assert task.evaluate()["loss"] == pytest.approx(min(losses))
     assert outcome.best_step == 1 + losses.index(min(losses))
 
 
+def test_settings_are_overridden_in_the_part_that_has_them():
+    config = PRESETS["paper"].override(hidden=8, max_steps=3, freeze=("encoder",))
+    assert config.network == replace(PRESETS["paper"].network, hidden=8)
+    assert config.recipe == replace(PRESETS["paper"].recipe, max_steps=3)
+    assert (config.start.freeze, config.data, config.preset) == (("encoder",), PRESETS["paper"].data, "paper")
+    with pytest.raises(TypeError, match="no setting 'preset'"):
+        config.override(preset="default")
+    names = [field.name for part in fields(config) if part.name != "preset" for field in fields(getattr(config, part.name))]
+    assert len(names) == len(set(names)) == len(config.settings())
+
+
 def test_the_paper_s_first_step_by_hand():
     """Adadelta: Δx = -√(0 + ε) / √(0.05 g² + ε) g, the gradient of the *sum* clipped at norm 1 first."""
     task = Parabola()
-    paper = PRESETS["paper"]
-    train(task, Recipe(paper.optimizer, paper.learning_rate, paper.objective, paper.clip, paper.decay, max_steps=1))
+    Trainer(task, replace(PRESETS["paper"].recipe, max_steps=1)).fit()
     g = -1.0  # 2 · 2 · (0 - 3) = -12, clipped
     assert task.module[0].item() == pytest.approx(-math.sqrt(1e-6) / math.sqrt(0.05 * g * g + 1e-6) * g, rel=1e-4)
 
@@ -171,12 +179,12 @@ def test_rates():
 
 def test_what_stops_training():
     with pytest.raises(OptionError, match="--max-steps or --max-time"):
-        train(Parabola(), replace(RECIPE, max_steps=None))
+        Trainer(Parabola(), replace(RECIPE, max_steps=None))
     with pytest.raises(RescoreError, match=r"the loss is (nan|inf) and its gradient (nan|inf) at step 1"):
         task = Parabola()
         task.module[0].data.fill_(math.inf)
-        train(task, RECIPE)
-    assert train(Parabola(), replace(RECIPE, max_steps=None, max_time=0.05)).steps > 0
+        Trainer(task, RECIPE).fit()
+    assert Trainer(Parabola(), replace(RECIPE, max_steps=None, max_time=0.05)).fit().steps > 0
 
 
 def test_every_pair_comes_once_a_pass():
@@ -200,18 +208,13 @@ def test_the_control_exchanges_sources_of_equal_length():
 def test_messages_about_unk(tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(40)))
     said: list[str] = []
-    train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1), Observer(say=said.append))
+    trained(tmp_path, observer=Observer(say=said.append), max_steps=1)
     assert "source: 40 of 41 words are in the shortlist; the 1 rarest were left out so that UNK is learnt" in said
     for side in ("source", "target"):
         (tmp_path / f"{side}.vocab").write_text("x\n" + "".join(f"{side[0]}{i}\n" for i in range(40)))
     said.clear()
-    checkpoint = train_model(
-        Options(
-            (str(tmp_path / "pairs.tsv"),), str(tmp_path / "full"), SMALL, max_steps=1,
-            source_vocab=str(tmp_path / "source.vocab"), target_vocab=str(tmp_path / "target.vocab"),
-        ),
-        Observer(say=said.append),
-    )  # fmt: skip
+    vocabs = {name: str(tmp_path / name.replace("_", ".")) for name in ("source_vocab", "target_vocab")}
+    checkpoint = trained(tmp_path, "full", Observer(say=said.append), max_steps=1, **vocabs)
     assert checkpoint.unk_shares == (0.0, 0.0)
     assert sum("UNK is not learnt" in line for line in said) == 2
 
@@ -220,45 +223,44 @@ def test_words_counted_over_a_corpus(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a b\tc d\nb\td\n")
     (tmp_path / "corpus.src").write_text("a a z z z\n")
     (tmp_path / "corpus.tgt").write_text("d d d c q\n")
-    settings = replace(SMALL, shortlist=2)
     corpus = (str(tmp_path / "corpus.src"), str(tmp_path / "corpus.tgt"))
-    train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "m"), settings, max_steps=1, vocab_corpus=corpus))
+    trained(tmp_path, "m", shortlist=2, max_steps=1, vocab_corpus=corpus)
     assert (tmp_path / "m" / "target.vocab").read_bytes() == b"d\t3\nc\t1\n"
 
 
 def test_nothing_is_left_of_a_failed_training(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a\tb\n" * 3 + "oops\n")
     with pytest.raises(RescoreError, match=r"pairs.tsv:4: 1 column in 'oops'"):
-        train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1))
+        trained(tmp_path, max_steps=1)
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
 
 
 def test_group_and_precision_are_recorded_and_belong_to_a_training(tmp_path):
     write_language(tmp_path / "pairs.tsv", pairs=300)
-    options = Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "m"), replace(SMALL, group=4), max_steps=12, eval_every=4)
+    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "m")).but(group=4, max_steps=12, eval_every=4)
     told: list[str] = []
-    found = train_model(replace(options, precision="bf16"), Observer(told.append))
+    found = training.but(precision="bf16").run(Observer(told.append))
     assert (found.training["group"], found.training["precision"]) == (4, "bf16")
     assert found.model.loss_dtype is None
     has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     assert any("no bf16 arithmetic" in line for line in told) != has_bf16
-    exact = train_model(replace(options, model_dir=str(tmp_path / "exact")))
+    exact = training.but(model_dir=str(tmp_path / "exact")).run()
     a, b = (torch.cat([w.flatten() for _, w in c.model.named_weights()]) for c in (found, exact))
     assert 0 < (a - b).abs().max() < 0.1
     for wrong in ("tf32", "int8", "float16"):
         with pytest.raises(OptionError, match="tf32 is for GPUs" if wrong == "tf32" else "training knows float32, tf32, bf16"):
-            train_model(replace(options, model_dir=str(tmp_path / "other"), precision=wrong))
+            training.but(model_dir=str(tmp_path / "other"), precision=wrong).run()
 
     def stop(step, done, loss, items):
         if step == 6:
             raise KeyboardInterrupt
 
-    interrupted = replace(options, model_dir=str(tmp_path / "interrupted"))
+    interrupted = training.but(model_dir=str(tmp_path / "interrupted"))
     with pytest.raises(KeyboardInterrupt):
-        train_model(interrupted, Observer(on_step=stop))
-    for change in ({"precision": "bf16"}, {"settings": replace(SMALL, group=2)}):
-        with pytest.raises(OptionError, match="group" if "settings" in change else "precision"):
-            train_model(replace(interrupted, resume=True, **change))
+        interrupted.run(Observer(on_step=stop))
+    for name, value in (("precision", "bf16"), ("group", 2)):
+        with pytest.raises(OptionError, match=name):
+            interrupted.but(resume=True, **{name: value}).run()
 
 
 @pytest.mark.gpu
@@ -266,10 +268,9 @@ def test_group_and_precision_are_recorded_and_belong_to_a_training(tmp_path):
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 def test_training_on_a_gpu(tmp_path, precision):
     write_language(tmp_path / "pairs.tsv")
-    inputs, settings = (str(tmp_path / "pairs.tsv"),), {"max_steps": 200, "device": "cuda", "precision": precision}
-    options = Options(inputs, str(tmp_path / "model"), SMALL, **settings)
-    on_cpu = replace(options, model_dir=str(tmp_path / "cpu"), device="cpu", precision="float32")
-    found, expected = (train_model(o).training["held_out"]["loss"] for o in (options, on_cpu))
+    on_gpu = trained(tmp_path, max_steps=200, device="cuda", precision=precision)
+    on_cpu = trained(tmp_path, "cpu", max_steps=200)
+    found, expected = (checkpoint.training["held_out"]["loss"] for checkpoint in (on_gpu, on_cpu))
     assert found == pytest.approx(expected, rel=0.05)
 
 
@@ -277,4 +278,4 @@ def test_a_device_that_is_not_there(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
     for device in ("cuda:99", "abacus"):
         with pytest.raises(OptionError, match=f"--device {device}"):
-            train_model(Options((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"), SMALL, max_steps=1, device=device))
+            trained(tmp_path, max_steps=1, device=device)

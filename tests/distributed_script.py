@@ -1,6 +1,6 @@
 """Twenty steps of training in float64, alone or under torchrun; the gradients of every step and the last weights go to a file.
 
-usage: [torchrun …] ranks_script.py OUT.npz MINIBATCH GROUP
+usage: [torchrun …] distributed_script.py OUT.npz MINIBATCH GROUP
 """
 
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.training.distributed import joined
+from phrase_rescore.training.distributed import process_group
 from phrase_rescore.training.gradients import Gradients
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
@@ -22,18 +22,18 @@ def main() -> None:
     task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2, group=group)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     found: dict[str, np.ndarray] = {}
-    with joined("cpu") as ranks:
-        gradients = Gradients(model, task.loss, 1, ranks)
+    with process_group("cpu") as processes:
+        gradients = Gradients(model, task.loss, 1, processes)
         for step, batch in zip(range(STEPS), task.batches(0), strict=False):
-            loss = gradients([task.parts(batch, ranks.world)[ranks.rank]], len(batch))
-            found[f"loss.{step}"] = np.array(ranks.total(loss))
+            loss = gradients([task.parts(batch, processes.size)[processes.rank]], len(batch))
+            found[f"loss.{step}"] = np.array(processes.sum(loss))
             for name, parameter in model.named_parameters():
                 found[f"{step}.{name}"] = parameter.grad.numpy().copy()
             optimizer.step()
         gradients.close()
         found |= {f"weight.{name}": parameter.detach().numpy() for name, parameter in model.named_parameters()}
-        assert ranks.agreed(float(ranks.rank + 7)) == 7.0
-        if ranks.first:
+        assert processes.broadcast(float(processes.rank + 7)) == 7.0
+        if processes.is_first:
             np.savez(sys.argv[1], **found)
 
 

@@ -22,7 +22,7 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 @pytest.mark.parametrize("sizes", [("31", "1"), ("1", "1"), ("8", "8")], ids=["unequal", "an empty share", "one group"])
 def test_gradients_of_two_processes_are_those_of_one(tmp_path: Path, sizes: tuple[str, str]) -> None:
     """Of each of 20 steps, in float64, to rounding, and the weights after them. Minibatch and group differ."""
-    script, paths = str(ROOT / "tests" / "ranks_script.py"), [tmp_path / "one.npz", tmp_path / "many.npz"]
+    script, paths = str(ROOT / "tests" / "distributed_script.py"), [tmp_path / "one.npz", tmp_path / "many.npz"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
     for launcher, path in (((sys.executable,), paths[0]), ((*TORCHRUN, "2"), paths[1])):
         done = subprocess.run(

@@ -1,0 +1,175 @@
+"""Settings of a training in small parts, one for each of its steps, and the presets, which are values of them.
+
+No torch here: ``--help`` shows the presets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.moses.factors import WHOLE, Factors
+from phrase_rescore.runtime import local_processes, usable_cores
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which pairs are learnt, in which direction, and how their words become ids."""
+
+    form: str | None = None  # table, extract or tsv; None: told by the content
+    factors: Factors = WHOLE
+    drop_bad_rows: bool = False
+    inverse: bool = False  # learn p(source | target)
+    source_vocab: str | None = None  # file of the shortlist
+    target_vocab: str | None = None
+    vocab_corpus: tuple[str, str] | None = None  # count words over these files, source and target
+    shortlist: int = 15_000  # words a side
+    held_out: int = 10_000  # pairs at most
+    min_count: int = 1
+    max_length: int | None = None  # words of a phrase
+    pairs_dir: str | None = None  # None: MODEL_DIR.pairs
+    scratch: str | None = None  # None: where temporary files go
+    memory: int = 1 << 30  # bytes that sorting may use
+
+
+@dataclass(frozen=True)
+class Network:
+    """The sizes of the network."""
+
+    hidden: int = 500
+    embedding: int = 100
+    maxout: int = 250  # units, each pooling 2
+    rank: int = 100  # of the output matrix
+
+
+@dataclass(frozen=True)
+class Start:
+    """The weights before the first step."""
+
+    paper_initialisation: bool = False
+    init_from: str | None = None  # a model directory
+    init: str = "all"  # the part of its weights that is taken over
+    freeze: tuple[str, ...] = ()  # parts that do not learn
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the weights are learnt, and when that ends.
+
+    The rate rises linearly for the share ``warm_up`` of the run and, with ``decay``, falls linearly to 0 at its end.
+
+    Raises OptionError if groups do not fill a minibatch.
+    """
+
+    optimizer: str = "adam"  # or adadelta
+    learning_rate: float = 8e-3  # at its highest
+    objective: str = "mean"  # the gradient is that of the minibatch's sum or mean
+    clip: float = 1.0  # largest norm of that gradient
+    decay: bool = True
+    warm_up: float = 0.02
+    batch_size: int = 256
+    group: int = 1  # neighbours in the sorted pairs that are drawn together
+    seed: int = 1  # of the initial weights and the order of pairs
+    epochs: float = 5.0  # passes over the pairs, unless steps or time are given
+    max_steps: int | None = None
+    max_time: float | None = None  # seconds
+    eval_every: int = 500  # steps
+    patience: int | None = None  # evaluations without a better one before training ends
+    final_pass: bool = False  # learn the held-out pairs at the end
+
+    def __post_init__(self) -> None:
+        if self.batch_size % self.group:
+            what = f"--group {self.group} does not divide --batch-size {self.batch_size}"
+            raise OptionError(f"{what}; choose a group that does")
+
+    def rate(self, done: float) -> float:
+        """Return the learning rate after the share ``done`` (0 to 1) of the run."""
+        rising = min(1.0, done / self.warm_up + 0.01) if self.warm_up else 1.0
+        return self.learning_rate * rising * (1.0 - done if self.decay else 1.0)
+
+    def limited(self, items: int) -> Recipe:
+        """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already."""
+        if self.max_steps is not None or self.max_time is not None:
+            return self
+        return replace(self, max_steps=max(1, math.ceil(self.epochs * items / self.batch_size)))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What computes. ``threads`` are those of each process, by default its share of the cores."""
+
+    device: str = "auto"
+    precision: str = "float32"
+    threads: int = field(default_factory=lambda: max(1, usable_cores() // local_processes()))
+
+
+@dataclass(frozen=True)
+class Output:
+    """How the model is written, and what happens to what is there already."""
+
+    overwrite: bool = False
+    resume: bool = False  # go on with an interrupted training
+    save_dtype: str = "float32"
+    shard_size: int | None = None  # bytes of the largest file of weights
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """All settings of a training. No two parts have a setting of the same name."""
+
+    preset: str = "default"  # the name that the model's config.json records
+    data: Data = field(default_factory=Data)
+    network: Network = field(default_factory=Network)
+    start: Start = field(default_factory=Start)
+    recipe: Recipe = field(default_factory=Recipe)
+    machine: Machine = field(default_factory=Machine)
+    output: Output = field(default_factory=Output)
+
+    def _parts(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "preset"}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of all parts by name."""
+        return {name: value for part in self._parts().values() for name, value in vars(part).items()}
+
+    def override(self, **settings: Any) -> TrainingConfig:
+        """Return the configuration with these settings in place of its own, each in the part that has it.
+
+        Raises TypeError for a setting that no part has, OptionError as the parts do.
+
+        >>> PRESETS["paper"].override(hidden=10, max_steps=5).network
+        Network(hidden=10, embedding=100, maxout=500, rank=100)
+        """
+        if unknown := settings.keys() - self.settings().keys():
+            raise TypeError(f"a training has no setting {min(unknown)!r}")
+        changed = {
+            name: replace(part, **{key: settings[key] for key in vars(part) if key in settings})
+            for name, part in self._parts().items()
+        }
+        return replace(self, **changed)
+
+
+PRESETS = {
+    "default": TrainingConfig(),
+    # Cho et al. (2014), section 4.1; the clipped norm of the summed gradient is from the authors' released code
+    "paper": TrainingConfig(
+        "paper",
+        network=Network(hidden=1000, maxout=500),
+        start=Start(paper_initialisation=True),
+        recipe=Recipe(optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64),
+    ),
+}
+
+
+@dataclass
+class Observer:
+    """Functions that are told how a training goes. The command line shows it; another caller need not care."""
+
+    say: Callable[[str], None] = lambda message: None
+    on_read: Callable[[int], object] | None = None  # bytes of the inputs
+    on_pairs: Callable[[int], object] | None = None  # pairs prepared
+    on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
+    on_record: Callable[[dict[str, Any]], None] = lambda record: None  # as in the log
