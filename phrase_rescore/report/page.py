@@ -1,6 +1,6 @@
 """One HTML file that needs no other: text, tables, charts and the one bundle that draws them.
 
-Nothing of a table is taken for HTML: all text goes through ``text``, all data through ``script_json``. Scripts run by their
+The text is ``page.html``, a Jinja template that escapes all that it is given; data stand in it as JSON. Scripts run by their
 hashes alone (Content-Security-Policy), and the page may ask nobody for anything.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import html
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from phrase_rescore.data.coverage import unescape
 from phrase_rescore.report.theme import Spec, vega_lite_version
@@ -29,18 +30,8 @@ for (const data of document.querySelectorAll('script[type="application/json"]'))
 """
 
 
-@dataclass
-class Section:
-    """A part of the page: HTML that is safe already, and the chart that ``chart(name)`` in it shows."""
-
-    name: str  # of its address in the page and of its picture
-    title: str
-    parts: list[str]
-    specs: dict[str, Spec] = field(default_factory=dict)
-
-
 def readable(phrase: bytes) -> str:
-    """A phrase for people: Moses' escapes undone, what cannot be printed written out.
+    """Write a phrase for people: Moses' escapes undone, what cannot be printed written out.
 
     >>> readable(b"l &apos; eau \\xff"), readable("a\\u2028b".encode())
     ("l ' eau \\\\xff", 'a\\\\u2028b')
@@ -49,61 +40,36 @@ def readable(phrase: bytes) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)
 
 
-def text(value: bytes | str) -> str:
-    """As HTML that shows it and does nothing else.
+def nats(x: float, digits: int = 2) -> str:
+    """Write a number with a minus sign that is one.
 
-    >>> text(b"&lt;b&gt; &amp;amp;")
-    '&lt;b&gt; &amp;amp;'
+    >>> nats(-0.5), nats(float("nan"))
+    ('−0.50', 'none')
     """
-    return html.escape(readable(value) if isinstance(value, bytes) else value)
+    return f"{x:,.{digits}f}".replace("-", "−") if math.isfinite(x) else "none"
 
 
-def script_json(value: Any) -> str:
-    """JSON that may stand within a script element: in ASCII, nothing in it ends the element or begins a comment.
+def percent(x: float) -> str:
+    """Write a share as a percentage."""
+    return f"{x:.1%}" if math.isfinite(x) else "none"
 
-    >>> script_json("</script><!-- \\u2028 &")
-    '"\\\\u003c/script\\\\u003e\\\\u003c!-- \\\\u2028 \\\\u0026"'
+
+def number(x: float) -> str:
+    """Write a count with commas.
+
+    >>> number(3330185), number(20.0)
+    ('3,330,185', '20')
     """
-    dumped = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return dumped.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f"{x:,}" if isinstance(x, int) else f"{x:,.6g}"
 
 
-def paragraph(*sentences: str, kind: str = "") -> str:
-    """Of sentences that are HTML already."""
-    return f"<p{f' class={kind!r}' if kind else ''}>{' '.join(sentence for sentence in sentences if sentence)}</p>"
-
-
-def chart(name: str) -> str:
-    return f'<div class="chart" id="{name}"></div>'
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), kind: str = "figures") -> str:
-    """Cells are HTML already; the columns ``numbers`` (from 0) stand on the right."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        kinds = [' class="n"' if i in numbers else "" for i in range(len(cells))]
-        return "<tr>" + "".join(f"<{tag}{of}>{cell}</{tag}>" for cell, of in zip(cells, kinds, strict=True)) + "</tr>"
-
-    body = "\n".join(row(cells, "td") for cells in rows)
-    return f'<table class="{kind}"><thead>{row(head, "th")}</thead>\n<tbody>{body}</tbody></table>'
-
-
-def tiles(figures: Sequence[tuple[str, str, str]]) -> str:
-    """Name, figure and what there is to say of it."""
-    shown = (
-        f'<div class="tile"><div class="name">{name}</div><div class="figure">{figure}</div>'
-        f'<div class="more">{more}</div></div>'
-        for name, figure, more in figures
-    )
-    return f'<div class="tiles">{"".join(shown)}</div>'
-
-
-def definitions(pairs: Mapping[str, str]) -> str:
-    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{value}</dd>' for name, value in pairs.items())}</dl>"
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+def environment() -> Environment:
+    """The template's language: all is escaped; ``tojson`` writes ASCII that neither ends a script nor begins a comment."""
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters.update(readable=readable, nats=nats, percent=percent, number=number)
+    made.tests["finite"] = math.isfinite
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return made
 
 
 @functools.cache
@@ -114,41 +80,10 @@ def _script() -> str:
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def page(title: str, head: str, sections: Sequence[Section]) -> bytes:
-    """The whole file. ``head``: HTML above the first section."""
-    script = _script()
-    style = resources.files("phrase_rescore.report").joinpath("report.css").read_text("utf-8")
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    links = "\n".join(f'<a href="#{section.name}">{section.title}</a>' for section in sections)
-    body = "\n".join(
-        f'<section id="{section.name}"><h2>{section.title}</h2>\n' + "\n".join(section.parts) + "</section>"
-        for section in sections
-    )
-    data = "\n".join(
-        f'<script type="application/json" data-chart="{name}">{script_json(spec)}</script>'
-        for section in sections
-        for name, spec in section.specs.items()
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{text(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}</style>
-</head>
-<body>
-{head}
-<nav>{links}</nav>
-{body}
-{data}
-<script>{script}</script>
-</body>
-</html>
-""".encode()
+def page(title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:
+    """Write the whole file; ``facts`` are what the template's sections say."""
+    files, script = resources.files("phrase_rescore.report"), Markup(_script())
+    template, style = (files.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    own = {"title": title, "charts": charts, "style": Markup(style), "script": script, "script_hash": f"sha256-{digest}"}
+    return environment().from_string(template).render(own | dict(facts)).encode()

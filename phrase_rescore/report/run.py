@@ -5,35 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
+from phrase_rescore import __version__
 from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
 from phrase_rescore.files.streams import display_name
-from phrase_rescore.inference.phrase_vectors import PhraseEncoder, Side, word_embeddings
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import Proposal, Proposer
-from phrase_rescore.models.checkpoint import LOG, Checkpoint
-from phrase_rescore.report import sections, tables
-from phrase_rescore.report.charts import MAP_HEIGHT
-from phrase_rescore.report.findings import within
-from phrase_rescore.report.page import page, readable
-from phrase_rescore.report.projection import fitted, label_levels, method_for, project, room_for
+from phrase_rescore.models.checkpoint import LOG, Checkpoint, load
+from phrase_rescore.report import sections
+from phrase_rescore.report.maps import draw_maps
+from phrase_rescore.report.page import page
 from phrase_rescore.report.rows import ScoreColumns, find_columns, read_sources, sample_sources
+from phrase_rescore.report.sections import Section
 from phrase_rescore.report.statistics import LONG, TableStatistics
-from phrase_rescore.report.summary import Findings, Map, head
-from phrase_rescore.report.theme import FULL, Spec, altair, picture
-from phrase_rescore.training.log import ModelDirectory, read_runs
+from phrase_rescore.report.theme import Spec, altair, picture
+from phrase_rescore.training.log import read_run
 
-_SECTIONS = (
-    sections.scores, sections.by_frequency, sections.by_length, tables.targets,
-    tables.differences, sections.maps, tables.coverage, sections.training, sections.made,
-)  # fmt: skip
-MAPPED_WORDS, MAPPED_PHRASES = 1000, 700
-_FEWEST_MAPPED = 3
 _SEED = 1
 
 
@@ -57,41 +45,78 @@ def _nothing(what: str) -> None:
     pass
 
 
-def report(options: Options, on_read: Callable[[int], object] | None = None, on_step: Step = _nothing) -> Findings:
-    """Writes the page, and the pictures if asked for; ``on_step`` hears what is being done.
+@dataclass(frozen=True)
+class Report:
+    """What was written."""
+
+    rows: int  # whose scores the page shows
+    warnings: list[str]
+
+
+def report(options: Options, on_read: Callable[[int], object] | None = None, on_step: Step = _nothing) -> Report:
+    """Write the page, and the pictures if a directory is named; ``on_step`` hears what is being done.
 
     Raises InputError for a table that cannot be read, ModelError for a model directory that cannot, OptionError where a
-    library is missing or there is no writing.
+    library is missing or an output cannot be written.
     """
     altair()
     if options.table == "-":
         raise OptionError("report reads its table more than once; name a file")
     check_writable(options.out)
-    model = ModelDirectory.read(options.model_dir)
-    columns = find_columns(options.table, model.checkpoint, options.phi_column)
+    checkpoint = load(options.model_dir)
+    columns = find_columns(options.table, checkpoint, options.phi_column)
     on_step("reading the table")
-    statistics, rows, sources = _gather(options, model.checkpoint, columns, on_read, on_step)
+    statistics, rows, sources = _gather(options, checkpoint, columns, on_read, on_step)
     if not rows:
         raise InputError(display_name(options.table), "is empty", "pass a phrase table")
-    chosen = tables.choose(statistics)
-    on_step("drawing phrases from the model")
-    proposals = _proposals(model.checkpoint, [source.src for listed in chosen for source in listed])
-    on_step("laying out maps")
-    maps = _maps(model.checkpoint, statistics)
-    log = os.path.join(options.model_dir, LOG)
-    run = read_runs([options.model_dir])[0] if os.path.exists(log) and os.path.getsize(log) else None
-    found = Findings(
-        options.table, options.command, columns, statistics, model, rows, sources, chosen, proposals, maps, run,
-        _warnings(options, model.checkpoint, columns, statistics, rows),
-    )  # fmt: skip
+    warnings = _warnings(options, checkpoint, columns, statistics, rows)
+    parts = _sections(options, checkpoint, statistics, on_step)
+    of = f"{rows:,} rows of {sources:,} sources"
+    if columns.log_p is None:
+        of = f"{statistics.rows:,} of {rows:,} rows (all those of {statistics.sources:,} of {sources:,} sources)"
+    facts = {name: section.facts for name, section in parts.items()} | {
+        "summary": sections.summary(statistics, checkpoint)
+        | {"table": options.table, "rows": rows, "sources": sources, "warnings": warnings},
+        "made": {
+            "command": options.command, "version": __version__, "table": options.table, "read": of, "columns": columns,
+            "directory": options.model_dir, "signature": checkpoint.signature,
+        },
+        "long": LONG,
+    }  # fmt: skip
+    charts = {name: spec for section in parts.values() for name, spec in section.charts.items()}
     on_step("writing the page")
-    parts = [make(found) for make in _SECTIONS]
     with atomic_output(options.out) as stream:
-        stream.write(page(f"Report on {os.path.basename(options.table)}", head(found), parts))
+        stream.write(page(f"Report on {os.path.basename(options.table)}", charts, facts))
     if options.figures is not None:
         on_step("writing pictures")
-        _draw({name: spec for part in parts for name, spec in part.specs.items()}, options.figures)
-    return found
+        _draw(charts, options.figures)
+    return Report(statistics.rows, warnings)
+
+
+def _sections(options: Options, checkpoint: Checkpoint, statistics: TableStatistics, on_step: Step) -> dict[str, Section]:
+    """The sections by the names that the template knows them by, in the page's order."""
+    sides = checkpoint.sides
+    parts = {
+        "scores": sections.scores(statistics, sides),
+        "frequency": sections.frequency(statistics),
+        "length": sections.length(statistics, sides),
+        "targets": Section(None),
+        "disagreements": Section(None),
+    }
+    if statistics.grouped:
+        chosen = sections.choose(statistics)
+        on_step("drawing phrases from the model")
+        drawn = _samples(checkpoint, [source.src for listed in chosen for source in listed])
+        parts |= {"targets": sections.targets(chosen, drawn), "disagreements": sections.disagreements(statistics)}
+    on_step("laying out maps")
+    maps = draw_maps(checkpoint, dict(statistics.long_sources.ranked()))
+    log = os.path.join(options.model_dir, LOG)
+    run = read_run(options.model_dir) if os.path.exists(log) and os.path.getsize(log) else None
+    return parts | {
+        "maps": sections.maps(maps),
+        "coverage": sections.coverage(statistics.coverage, statistics.rows, checkpoint.unk_shares),
+        "training": sections.training(run),
+    }
 
 
 def _gather(
@@ -138,45 +163,10 @@ def _warnings(
     return said
 
 
-def _proposals(checkpoint: Checkpoint, sources: Sequence[bytes]) -> dict[bytes, list[Proposal]]:
+def _samples(checkpoint: Checkpoint, sources: Sequence[bytes]) -> dict[bytes, list[Proposal]]:
     if not sources:
         return {}
-    return dict(zip(sources, Proposer(checkpoint).samples(sources, tables.DRAWN, _SEED), strict=True))
-
-
-def _maps(checkpoint: Checkpoint, statistics: TableStatistics) -> list[Map]:
-    """Words of both sides and, of a model that reads sources, long sources."""
-    maps = []
-    sides: tuple[tuple[Side, Vocabulary], ...] = (("source", checkpoint.src_vocab), ("target", checkpoint.tgt_vocab))
-    for side, vocabulary in sides:
-        words, counts = vocabulary.words[:MAPPED_WORDS], vocabulary.counts[:MAPPED_WORDS]
-        vectors = word_embeddings(checkpoint, side)[FIRST_WORD : FIRST_WORD + len(words)]
-        said = f"The embeddings of the {len(words):,} most frequent {side} words."
-        maps.append(_map(f"{side}-words", f"{side.capitalize()} words", said, words, counts, vectors))
-    if not checkpoint.inverse:
-        listed = dict(statistics.long_sources.ranked())
-        kept = within(listed, MAPPED_PHRASES)
-        said = (
-            f"The vectors c of the {len(kept):,} most frequent sources of {LONG} words and more; of sources within each other "
-            "the most frequent one."
-        )
-        vectors = PhraseEncoder(checkpoint).vectors(kept)
-        maps.append(_map("phrases", "Phrases", said, kept, [listed[phrase] for phrase in kept], vectors))
-    return [one for one in maps if len(one.records) >= _FEWEST_MAPPED]
-
-
-def _map(name: str, title: str, said: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Any) -> Map:
-    if len(phrases) < _FEWEST_MAPPED:
-        return Map(name, title, said, [], "")
-    labels = [readable(phrase) for phrase in phrases]
-    places = fitted(project(np.asarray(vectors), _SEED), FULL - min(room_for(labels), FULL / 4), MAP_HEIGHT)
-    levels = label_levels(places, labels)
-    records = [
-        {"x": round(float(x), 2), "y": round(float(y), 2), "label": label, "level": int(level), "count": float(count),
-         "words": phrase.count(b" ") + 1}
-        for (x, y), label, level, count, phrase in zip(places, labels, levels, counts, phrases, strict=True)
-    ]  # fmt: skip
-    return Map(name, title, said, records, method_for(len(phrases)))
+    return dict(zip(sources, Proposer(checkpoint).samples(sources, sections.DRAWN, _SEED), strict=True))
 
 
 def _draw(specs: dict[str, Spec], directory: str) -> None:

@@ -1,220 +1,256 @@
-"""The charts of ``report`` and what they say, section by section, with the figures of this table and this model."""
+"""What each section of the page says: its charts, and the facts that ``page.html`` puts into words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from phrase_rescore import __version__
+import numpy as np
+
+from phrase_rescore.data.coverage import MOST_UNKNOWN
+from phrase_rescore.data.vocabulary import FIRST_WORD
+from phrase_rescore.inference.translator import Proposal
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.report import charts
 from phrase_rescore.report.curves import curves
-from phrase_rescore.report.findings import median_by_phi, scores_by_class
-from phrase_rescore.report.page import Section, chart, definitions, paragraph, readable, table, text
-from phrase_rescore.report.statistics import JOINT_CLASSES, LONGEST, POINTS, SOURCE_CLASSES, TableStatistics
-from phrase_rescore.report.summary import Findings, nats, percent
-from phrase_rescore.report.theme import FULL, Spec
+from phrase_rescore.report.maps import Map
+from phrase_rescore.report.page import nats, number, percent, readable
+from phrase_rescore.report.rows import Floats
+from phrase_rescore.report.statistics import (
+    ENOUGH,
+    JOINT_CLASSES,
+    JOINT_EDGES,
+    LONG,
+    LONGEST,
+    POINTS,
+    RARE,
+    SOURCE_CLASSES,
+    Disagreement,
+    SideCoverage,
+    Source,
+    TableStatistics,
+    diverse,
+    share,
+    total,
+)  # fmt: skip
+from phrase_rescore.report.theme import FULL, Records, Spec
+from phrase_rescore.training.log import Run
 
+SHOWN_SOURCES = 8  # long frequent ones, and as many rare ones
+SHOWN_ROWS = 12  # of each kind of disagreement
+DRAWN, SHOWN_SAMPLES, SHOWN_TARGETS = 50, 5, 3  # of every source; the paper's tables 2 and 3
+_COMMONEST = 12  # unknown words shown of a side
 _FEWEST = 30  # rows or sources of a mean that is drawn
 
+Sides = tuple[str, str]  # the side that the model reads and the one that it predicts
+Chosen = tuple[list[Source], list[Source]]  # long sources: frequent ones, rare ones
 
-def scores(found: Findings) -> Section:
+
+@dataclass(frozen=True)
+class Section:
+    """Facts, by the name that the template knows them by, and charts by theirs."""
+
+    facts: Any
+    charts: Mapping[str, Spec] = field(default_factory=dict)
+
+
+def summary(s: TableStatistics, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The figures by which one decides."""
+    given, predicted = checkpoint.sides
+    rho, n_ranked = s.rank_correlation()
+    rho_frequent, n_frequent = s.rank_correlation(ENOUGH)
+    best, (lowest, _, highest) = total(s.best), s.spread(sure=True)
+    loss, control = (_loss(checkpoint.training, name) for name in ("held_out", "held_out_other_sources"))
+    return {
+        "given": given, "predicted": predicted, "signature": checkpoint.signature,
+        "rho": rho, "n_ranked": n_ranked, "rho_frequent": rho_frequent, "n_frequent": n_frequent, "enough": ENOUGH,
+        "grouped": s.grouped, "several": int(best["n"]), "same": share(best["same"], best["n"]),
+        "chance": share(best["chance"], best["n"]), "loss": loss, "control": control, "counted": s.counted,
+        "known": {side: 1 - coverage.unknown_share for side, coverage in s.coverage.items()},
+        "scored": s.rows, "sure": total(s.by_joint)["sure"], "sure_once": float(s.by_joint["sure"][0]),
+        "lowest": lowest, "highest": highest,
+    }  # fmt: skip
+
+
+def _loss(training: Any, name: str) -> float:
+    """A loss in the training summary, which nothing has checked; nan if it is not there."""
+    figures = training.get(name) if isinstance(training, dict) else None
+    value = figures.get("loss") if isinstance(figures, dict) else None
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def scores(s: TableStatistics, sides: Sides) -> Section:
     """(a) every row's two scores."""
-    s, (given, predicted) = found.statistics, found.sides
-    records, sampled = [], 0
-    for of_class, largest in zip(s.by_joint[:, 0].tolist(), s.points, strict=True):
+    inverse = sides[0] == "target"
+    records: Records = []
+    for n, largest in zip(s.by_joint["n"].tolist(), s.points, strict=True):
         points = largest.ranked()
-        sampled += len(points)
         for point in points:
-            phrases = (point.tgt, point.src) if found.model.checkpoint.inverse else (point.src, point.tgt)
+            given, predicted = (point.tgt, point.src) if inverse else (point.src, point.tgt)
             records.append({
-                "given": readable(phrases[0]), "predicted": readable(phrases[1]), "words": phrases[0].count(b" ") + 1,
+                "given": readable(given), "predicted": readable(predicted), "words": given.count(b" ") + 1,
                 "class": point.joint_class, "joint": point.joint, "log_phi": round(point.log_phi, 4),
                 "log_p": round(point.log_p, 4), "phi": float(f"{math.exp(point.log_phi):.4g}"),
-                "p": float(f"{math.exp(point.log_p):.4g}"), "weight": round(of_class / len(points), 3),
+                "p": float(f"{math.exp(point.log_p):.4g}"), "weight": round(n / len(points), 3),
             })  # fmt: skip
-    medians = [{"log_phi": x, "log_p": y} for x, y in median_by_phi(s)]
+    medians = [{"log_phi": x, "log_p": y} for x, y in s.median_by_phi()]
     longest = max([record["words"] for record in records], default=1)
-    spec = charts.scatter(records, medians, JOINT_CLASSES, longest, given, predicted)
-    which = (
-        f"The {sampled:,} points are a sample: up to {POINTS:,} rows of every class of joint counts, so that the few frequent "
-        "pairs can be seen; the histograms weigh every point by the rows that it stands for."
-    )
-    counted = "" if s.counted else "This table has no counts: all rows are taken as seen once."
-    said = (
-        "On the dashed line model and table agree. Most points lie below it: the model shares its probability among all "
-        "phrases that there are, the table among those that it has seen. The red line is the median of log p; "
-        f"{_slope(medians)}"
-    )
-    how = "Hover over a point to see its pair; Ctrl and the wheel (or a pinch) zooms, dragging moves, a double click returns."
-    parts = [paragraph(said), paragraph(which, counted, how, kind="note"), chart("scatter")]
-    return Section("scores", "Model against table", parts, {"scatter": spec})
+    facts: dict[str, Any] = {"sampled": len(records), "most": POINTS, "counted": s.counted, "left": None}
+    if len(medians) > 1:
+        left, *_, right = sorted(medians, key=lambda median: median["log_phi"])
+        facts |= {"left": left, "right": right}
+    return Section(facts, {"scatter": charts.scatter(records, medians, JOINT_CLASSES, longest, *sides)})
 
 
-def _slope(medians: Sequence[dict[str, float]]) -> str:
-    if len(medians) < 2:
-        return "the steeper it rises, the more of φ the model knows."
-    left, right = min(medians, key=lambda m: m["log_phi"]), max(medians, key=lambda m: m["log_phi"])
-    follows = "the model follows φ" if right["log_p"] > left["log_p"] else "the model does not follow φ"
-    return (
-        f"it goes from {nats(left['log_p'], 1)} where log φ is {nats(left['log_phi'], 1)} to {nats(right['log_p'], 1)} where φ "
-        f"is 1: {follows}."
-    )
-
-
-def by_frequency(found: Findings) -> Section:
+def frequency(s: TableStatistics) -> Section:
     """(e) scores by how often a pair was seen, and shares among a source's targets."""
-    s = found.statistics
-    spreads, sure = scores_by_class(s), scores_by_class(s, sure=True)
     records, rows = [], []
-    for name, (n, phi, p, ones, _), spread, of_sure in zip(JOINT_CLASSES, s.by_joint.tolist(), spreads, sure, strict=True):
-        if not n:
+    for i, (name, sums) in enumerate(zip(JOINT_CLASSES, s.by_joint, strict=True)):
+        if not (n := int(sums["n"])):
             continue
-        for series, value, low, high in (
-            ("log φ, mean", phi / n, math.nan, math.nan), ("log p, mean", p / n, spread[0], spread[2]),
-            ("log p where φ = 1, median", of_sure[1] if ones >= _FEWEST else math.nan, math.nan, math.nan),
-        ):  # fmt: skip
-            records.append(
-                {"seen": name, "series": series, "value": value, "low": low, "high": high, "sure": ones / n, "rows": int(n)}
-            )
-        rows.append([name, f"{int(n):,}", nats(phi / n), nats(p / n), nats(spread[0], 1), nats(spread[2], 1), percent(ones / n),
-                     nats(of_sure[1], 1)])  # fmt: skip
-    head = ["joint count", "rows", "mean log φ", "mean log p", "lowest tenth", "highest tenth", "φ = 1", "median log p there"]
-    said = (
-        "A pair that was seen once, with a source seen once, has φ = 1 whatever it is. The model does not know counts: "
-        "it learnt every distinct pair alike."
-    )
-    once, often = s.by_joint[0], s.by_joint[4:].sum(axis=0)
-    if once[0] and often[0]:
-        said += (
-            f" Pairs seen once have a mean log φ of {nats(once[1] / once[0])} and a mean log p of {nats(once[2] / once[0])}; "
-            f"those seen ten times or more {nats(often[1] / often[0])} and {nats(often[2] / often[0])}. "
-            "The band has four rows of five; a tenth lie below it and a tenth above."
-        )
-    parts = [paragraph(said), chart("frequency"), table(head, rows, range(1, len(head)))]
-    specs = {"frequency": charts.frequency(records, JOINT_CLASSES)}
-    if s.grouped and s.best[:, 0].sum():
-        parts += [
-            paragraph(
-                "Log p of a row says little by itself, since long phrases are less likely. Here both scores are made to "
-                "sum to 1 over the targets that the table has for a source. A calibrated model lies on the dashed line; "
-                "where it is below, it is too sure of itself. On the right, how often the target of the greatest φ has "
-                "the greatest p too."
-            ),
-            chart("calibration"),
+        means = {key: float(sums[key] / n) for key in ("log_phi", "log_p", "sure")}
+        (low, _, high), (_, of_sure, _) = s.spread(i), s.spread(i, sure=True)
+        common = {"seen": name, "low": math.nan, "high": math.nan, "sure": means["sure"], "rows": n}
+        records += [
+            common | {"series": "log φ, mean", "value": means["log_phi"]},
+            common | {"series": "log p, mean", "value": means["log_p"], "low": low, "high": high},
+            common | {"series": "log p where φ = 1, median", "value": of_sure if sums["sure"] >= _FEWEST else math.nan},
         ]
-        specs["calibration"] = _shares(s)
-    return Section("frequency-and-calibration", "By frequency", parts, specs)
+        rows.append([name, number(n), nats(means["log_phi"]), nats(means["log_p"]), nats(low, 1), nats(high, 1),
+                     percent(means["sure"]), nats(of_sure, 1)])  # fmt: skip
+    ends = {"once": s.by_joint[:1], "often": s.by_joint[np.searchsorted(JOINT_EDGES, ENOUGH) :]}
+    facts: dict[str, Any] = {"rows": rows, "compared": s.grouped and bool(s.best["n"].any())}
+    for name, part in ends.items():
+        sums = total(part)
+        facts[name] = {key: sums[key] / sums["n"] for key in ("log_phi", "log_p")} if sums["n"] else None
+    specs = {"frequency": charts.frequency(records, JOINT_CLASSES)}
+    if facts["compared"]:
+        specs["calibration"] = _calibration(s)
+    return Section(facts, specs)
 
 
-def _shares(s: TableStatistics) -> Spec:
+def _calibration(s: TableStatistics) -> Spec:
     records = [
-        {"seen": name, "model": p / n, "table": phi / n, "rows": int(n)}
-        for name, bins in zip(SOURCE_CLASSES, s.shares.tolist(), strict=True)
-        for n, p, phi in bins
-        if n >= _FEWEST
+        {"seen": name, "rows": int(sums["n"])} | {whose: float(sums[whose] / sums["n"]) for whose in ("model", "table")}
+        for name, bins in zip(SOURCE_CLASSES, s.shares, strict=True)
+        for sums in bins[bins["n"] >= _FEWEST]
     ]
     best = [
-        {"seen": name, "who": who, "share": hits / n, "sources": int(n)}
-        for name, (n, same, chance) in zip(SOURCE_CLASSES, s.best.tolist(), strict=True)
-        for who, hits in (("model", same), ("chance", chance))
-        if n
+        {"seen": name, "who": who, "share": float(sums[key] / sums["n"]), "sources": int(sums["n"])}
+        for name, sums in zip(SOURCE_CLASSES, s.best, strict=True)
+        for who, key in (("model", "same"), ("chance", "chance"))
+        if sums["n"]
     ]
     return charts.shares(records, best, SOURCE_CLASSES)
 
 
-def by_length(found: Findings) -> Section:
+def length(s: TableStatistics, sides: Sides) -> Section:
     """(b) does the model favour short targets?"""
-    s, (given, predicted) = found.statistics, found.sides
-    sums = s.by_lengths.transpose(1, 0, 2) if found.model.checkpoint.inverse else s.by_lengths
+    by_lengths = s.by_lengths.T if sides[0] == "target" else s.by_lengths
     records = [
-        {"given": a, "predicted": b, "score": score, "value": float(total / sums[a, b, 0]), "rows": int(sums[a, b, 0])}
+        {"given": a, "predicted": b, "score": score, "value": float(sums[key] / sums["n"]), "rows": int(sums["n"])}
         for a in range(1, LONGEST + 1)
         for b in range(1, LONGEST + 1)
-        if sums[a, b, 0] >= _FEWEST
-        for score, total in (("phi", sums[a, b, 1]), ("p", sums[a, b, 2]))
+        for score, key in (("phi", "log_phi"), ("p", "log_p"))
+        if (sums := by_lengths[a, b])["n"] >= _FEWEST
     ]
     best = [
-        {"given": a, "whose": whose, "value": total / n, "sources": int(n)}
-        for a, (n, of_table, of_model) in enumerate(s.best_lengths.tolist())
-        for whose, total in (("table", of_table), ("model", of_model))
-        if n >= _FEWEST
+        {"given": a, "whose": whose, "value": float(sums[whose] / sums["n"]), "sources": int(sums["n"])}
+        for a, sums in enumerate(s.best_lengths)
+        for whose in ("table", "model")
+        if sums["n"] >= _FEWEST
     ]
-    n, of_table, of_model = s.best_lengths.sum(axis=0).tolist()
-    said = [
-        f"Every further word of a {predicted} costs the model probability, while φ counts a {predicted} as a whole: log "
-        "p falls with length even where log φ does not. The word penalty, tuned together with the feature, makes up for "
-        "what is the same for all."
+    sums = total(s.best_lengths)
+    facts = {"predicted": sides[1], "compared": int(sums["n"]), "drawn": bool(records)}
+    facts |= {whose: share(sums[whose], sums["n"]) for whose in ("table", "model")}
+    return Section(facts, {"length-bias": charts.lengths(records, best, *sides)} if records else {})
+
+
+def choose(s: TableStatistics) -> Chosen:
+    """Choose long frequent and long rare sources to show."""
+    frequent, rare = (diverse(items.ranked(), lambda source: source.src, SHOWN_SOURCES) for items in (s.frequent, s.rare))
+    return frequent, rare
+
+
+def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Proposal]]) -> Section:
+    """(b) the paper's tables 2 and 3; ``drawn``: phrases drawn from the model for each source."""
+    frequent, rare = chosen
+    known = [phrase.target in source.tgt for source in (*frequent, *rare) for phrase in drawn.get(source.src, ())]
+    return Section({
+        "frequent": [_entry(source, drawn.get(source.src, ())) for source in frequent],
+        "rare": [_entry(source, drawn.get(source.src, ())) for source in rare],
+        "long": LONG, "rare_count": RARE, "best": SHOWN_TARGETS, "likely": SHOWN_SAMPLES, "drawn": DRAWN,
+        "n_drawn": len(known), "n_known": sum(known),
+    })  # fmt: skip
+
+
+def _entry(source: Source, drawn: Sequence[Proposal]) -> tuple[Source, Records, Records, Records]:
+    """The source, its best targets by φ and by the model, and the likeliest drawn ones."""
+    joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in source.joint.tolist()]
+    by_phi = [
+        {"tgt": source.tgt[i], "figure": f"{math.exp(source.log_phi[i]):.3g}{joint[i]}", "known": True}
+        for i in _top(source.log_phi)
     ]
-    if n:
-        less = of_model / n - of_table / n
-        side = "shorter" if less < 0 else "longer"
-        said.append(
-            f"What counts is which target wins: over {int(n):,} sources with several, the model’s best has "
-            f"{of_model / n:.2f} words on average and the table’s {of_table / n:.2f}: {abs(less):.2f} {side}."
-        )
-    else:
-        best = []
-    parts = [paragraph(*said), chart("length-bias")] if records else [paragraph(*said)]
-    return Section(
-        "length", "By length", parts, {"length-bias": charts.lengths(records, best, given, predicted)} if records else {}
-    )
-
-
-def maps(found: Findings) -> Section:
-    """(c) what the model holds for alike."""
-    parts = [
-        paragraph(
-            "Near each other stands what the model holds for alike. Ctrl and the wheel (or a pinch) zooms, and labels "
-            "come as there is room for them; dragging moves. What the search finds is marked, and listed in the corner. "
-            "Distances between far groups mean nothing."
-        )
+    by_model = [{"tgt": source.tgt[i], "figure": nats(float(source.log_p[i])), "known": True} for i in _top(source.log_p)]
+    times = Counter(phrase.target for phrase in drawn)
+    likely = sorted({phrase.target: phrase.log_p for phrase in drawn}.items(), key=lambda item: (-item[1], item[0]))
+    sampled = [
+        {"tgt": tgt, "figure": f"{nats(log_p)} ({times[tgt]})", "known": tgt in source.tgt}
+        for tgt, log_p in likely[:SHOWN_SAMPLES]
     ]
-    specs = {}
-    for one in found.maps:
-        how = f"{one.method} by cosine distance" + ("; install openTSNE for a better one" if one.method == "PCA" else "")
-        parts += [f"<h3>{one.title}</h3>", paragraph(one.said, f"({how}.)", kind="note"), chart(one.name)]
-        specs[one.name] = charts.words_map(one.records, by_length=one.name == "phrases")
-    if not found.maps:
-        parts = [paragraph("There is too little to draw.", kind="note")]
-    return Section("maps", "Maps of words and phrases", parts, specs)
+    return source, by_phi, by_model, sampled
 
 
-def training(found: Findings) -> Section:
+def _top(values: Floats) -> list[int]:
+    """Places of the greatest values, the greatest first; of equal ones the first."""
+    places: list[int] = np.argsort(-values, kind="stable")[:SHOWN_TARGETS].tolist()
+    return places
+
+
+def disagreements(s: TableStatistics) -> Section:
+    """(d) where the two would decide differently."""
+    kinds = {"model_more": s.model_more, "table_more": s.table_more}
+    return Section({"enough": ENOUGH} | {name: _disagreements(items.ranked()) for name, items in kinds.items()})
+
+
+def _disagreements(items: Sequence[Disagreement]) -> list[list[str]]:
+    """The strongest ones, without those that say the same of nearly the same source."""
+    rows = []
+    for item in diverse(items, lambda item: item.row.src, SHOWN_ROWS):
+        row, target, other = item.row, item.target, item.other
+        joint = f"{number(row.joint)} of {number(row.src_count)}" if math.isfinite(row.joint) else "–"
+        rows.append([
+            readable(row.src), readable(row.tgt), joint, percent(target.phi), percent(target.p), nats(row.log_p),
+            readable(other.tgt), percent(other.phi), percent(other.p),
+        ])  # fmt: skip
+    return rows
+
+
+def maps(drawn: Sequence[Map]) -> Section:
+    """(c) what the model takes to be alike."""
+    return Section(drawn, {one.name: charts.words_map(one.records, by_length=one.name == "phrases") for one in drawn})
+
+
+def coverage(sides: Mapping[str, SideCoverage], rows: int, trained: Sequence[float]) -> Section:
+    """(e) words that the model does not know; ``trained``: their shares in training, source and target."""
+    cells, unknown, fits = [], [], True
+    for (name, side), of_training in zip(sides.items(), trained, strict=True):
+        known = f"{int(side.seen[FIRST_WORD:].sum()):,} of {len(side.vocabulary.words):,}"
+        cells.append([
+            name, number(side.words), number(side.unknown), percent(side.unknown_share), percent(of_training),
+            number(side.rows), percent(share(side.rows, rows)), known,
+        ])  # fmt: skip
+        ranked = sorted(side.unknown_words.items(), key=lambda item: (-item[1], item[0]))
+        unknown.append((name, len(ranked), ranked[:_COMMONEST]))
+        fits &= not side.words or side.unknown_share <= max(MOST_UNKNOWN, 2 * of_training)
+    return Section({"rows": cells, "unknown": unknown, "fits": fits})
+
+
+def training(run: Run | None) -> Section:
     """(e) how the model came to be."""
-    if found.run is None:
-        return Section("training", "Training", [paragraph("The model directory has no log of its training.", kind="note")])
-    best, last = found.run.best, found.run.points[-1]
-    said = f"{last.step:,} steps in {last.seconds / 3600:.2f} hours."
-    if best and best.loss is not None:
-        said += f" The lowest held-out loss, {nats(best.loss)} nats a pair" + (
-            f" (perplexity {best.perplexity:,.2f} a word)" if best.perplexity is not None else ""
-        ) + f", was that of step {best.step:,}: " + (
-            "the last one measured, so that more training would probably help." if best.step == last.step else
-            "later steps were no better."
-        )  # fmt: skip
-    return Section(
-        "training",
-        "Training",
-        [paragraph(said), chart("losses")],
-        {"losses": curves([found.run], width=FULL - 320, height=260)},
-    )
-
-
-def made(found: Findings) -> Section:
-    """How the page came to be."""
-    c = found.columns
-    read = f"log φ of score column {c.phi}" + (
-        "; the model’s scores were computed for this page" if found.sampled else f", the model’s score of column {c.log_p}"
-    )  # fmt: skip
-    s = found.statistics
-    of = f"{s.rows:,} of {found.rows:,} rows (all those of {s.sources:,} of {found.sources:,} sources)"
-    pairs = {
-        "command": f"<code>{text(found.command)}</code>",
-        "version": f"phrase-rescore {__version__}",
-        "table": f"{text(found.table)}: {of if found.sampled else f'{found.rows:,} rows of {found.sources:,} sources'}",
-        "columns": read,
-        "model": f"{text(found.model.directory)}: <span class=signature>{text(found.model.checkpoint.signature)}</span>",
-    }
-    if c.signature:
-        pairs["scores by"] = f"<span class=signature>{text(c.signature)}</span>"
-    return Section("made", "How this page was made", [definitions(pairs)])
+    if run is None:
+        return Section(None)
+    return Section({"best": run.best, "last": run.points[-1]}, {"losses": curves([run], width=FULL - 320, height=260)})

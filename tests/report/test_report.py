@@ -10,11 +10,10 @@ from conftest import SOURCE_WORDS, TARGET_WORDS
 from small_models import small_checkpoint
 
 from phrase_rescore.models.checkpoint import load
-from phrase_rescore.report.findings import diverse, spearman
-from phrase_rescore.report.page import readable, script_json, text
-from phrase_rescore.report.projection import LEVELS, label_levels, project
+from phrase_rescore.report.maps import LEVELS, label_levels, project
+from phrase_rescore.report.page import environment, readable
 from phrase_rescore.report.rows import find_columns, read_sources, sample_sources
-from phrase_rescore.report.statistics import Largest, TableStatistics
+from phrase_rescore.report.statistics import Largest, TableStatistics, diverse, spearman, total
 
 pytestmark = pytest.mark.slow
 
@@ -197,13 +196,15 @@ def test_blocks_do_not_matter(annotated, model):
     sources = {row.split(b" |||")[0] for row in table_rows()}
     assert (one.rows, one.sources) == (many.rows, many.sources) == (len(table_rows()), len(sources))
     assert (one.density == many.density).all()
-    np.testing.assert_allclose(one.by_lengths, many.by_lengths)
-    np.testing.assert_allclose(one.best, many.best)
-    np.testing.assert_allclose(one.shares, many.shares, atol=1e-9)
+    for table in ("by_joint", "by_lengths", "best", "best_lengths", "shares"):
+        sums, same = getattr(one, table), getattr(many, table)
+        assert sums.dtype.names == same.dtype.names
+        for name in sums.dtype.names:
+            np.testing.assert_allclose(sums[name], same[name], atol=1e-9)
     assert [largest.ranked() for largest in one.points] == [largest.ranked() for largest in many.points]
     assert [item.row for item in one.model_more.ranked()] == [item.row for item in many.model_more.ranked()]
     assert [source.src for source in one.rare.ranked()] == [source.src for source in many.rare.ranked()]
-    assert one.coverage[1].unknown_words == many.coverage[1].unknown_words
+    assert one.coverage["target"].unknown_words == many.coverage["target"].unknown_words
 
 
 def test_figures_are_those_of_the_rows(annotated, model):
@@ -213,18 +214,20 @@ def test_figures_are_those_of_the_rows(annotated, model):
     phi = np.array([float(row[2].split()[2]) for row in rows])
     p = np.array([float(row[2].split()[4]) for row in rows])
     src, joint = [row[0] for row in rows], np.array([int(row[4].split()[2]) for row in rows])
-    assert found.by_joint[0, 0] == (joint == 1).sum()
-    assert found.by_joint[:, 1].sum() == pytest.approx(np.log(phi).sum())
-    assert found.by_joint[:, 2].sum() == pytest.approx(np.log(p).sum(), rel=1e-5)
+    assert found.by_joint["n"][0] == (joint == 1).sum()
+    assert found.by_joint["sure"].sum() == (phi == 1).sum()
+    assert found.by_joint["log_phi"].sum() == pytest.approx(np.log(phi).sum())
+    assert found.by_joint["log_p"].sum() == pytest.approx(np.log(p).sum(), rel=1e-5)
     same = several = 0
     for source in set(src):
         own = np.array([s == source for s in src])
         if own.sum() > 1:
             several += 1
             same += phi[own][p[own].argmax()] == phi[own].max()
-    assert found.best[:, :2].sum(axis=0).tolist() == [several, same]
+    best = total(found.best)
+    assert (best["n"], best["same"]) == (several, same)
     unknown = sum(word not in TARGET_WORDS for row in rows for word in row[1].split(b" "))
-    assert found.coverage[1].unknown == unknown > 0
+    assert found.coverage["target"].unknown == unknown > 0
 
 
 def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
@@ -309,11 +312,14 @@ def test_maps_bring_like_vectors_together():
 
 
 def test_text_is_text():
-    assert text(b"&lt;b&gt; &apos;") == "&lt;b&gt; &#x27;"
+    shown = environment().from_string("{{ phrase|readable }} {{ data|tojson }}")
+    assert shown.render(phrase=b"&lt;b&gt; &apos;", data=1) == "&lt;b&gt; &#39; 1"
     assert readable(b"a\xff\xe2\x80\xae") == "a\\xff\\u202e"
-    dumped = script_json({"a": "</script><!--\u2028"})
-    assert "<" not in dumped
-    assert json.loads(dumped) == {"a": "</script><!--\u2028"}
+    data = {"b": "</script><!--\u2028", "a": "&"}
+    dumped = shown.render(phrase=b"", data=data).strip()
+    assert dumped.isascii()
+    assert not set("<>&") & set(dumped)
+    assert list(json.loads(dumped).items()) == list(data.items())
 
 
 def test_statistics_of_no_rows():
