@@ -29,7 +29,7 @@ class SetFiles:
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> SetFiles:
-        """From ``NAME REF[,REF] SYSTEM=OUT[,OUT] …``. Raises OptionError for anything else.
+        """Read ``NAME REF[,REF] SYSTEM=OUT[,OUT] …``. Raises OptionError for anything else.
 
         >>> SetFiles.parse(["dev", "dev.fr", "baseline=dev.out", "rnn=run1,run2"]).systems
         {'baseline': ('dev.out',), 'rnn': ('run1', 'run2')}
@@ -47,7 +47,7 @@ class SetFiles:
         for output in outputs:
             system, equals, paths = output.partition("=")
             if not (system and equals):
-                raise OptionError(f"{_quoted(output)} in set {_quoted(name)} is no SYSTEM=OUT; several references are REF,REF")
+                raise OptionError(f"{_quoted(output)} in set {_quoted(name)} is not SYSTEM=OUT; several references are REF,REF")
             system = printable(os.fsencode(system), 1000)
             if system in systems:
                 raise OptionError(
@@ -71,7 +71,7 @@ def _paths(text: str, word: str, name: str) -> tuple[str, ...]:
 
 
 def check_sets(sets: Sequence[SetFiles]) -> None:
-    """Raises OptionError for two sets of one name, and for standard input in two places."""
+    """Raise OptionError for two sets of one name, and for standard input in two places."""
     for name, n in Counter(files.name for files in sets).items():
         if n > 1:
             raise OptionError(f"two sets are called '{name}'; give every set a name of its own")
@@ -81,9 +81,9 @@ def check_sets(sets: Sequence[SetFiles]) -> None:
 
 
 def read_segments(path: str) -> Segments:
-    """The lines of a UTF-8 file (``-``: standard input), cut at ``\\n`` alone and without blanks at their ends.
+    """Read the lines of a UTF-8 file (``-``: standard input), cut at ``\\n`` alone and without blanks at their ends.
 
-    That is how the sacrebleu command reads. Raises InputError for an empty file and a line that is not UTF-8.
+    The sacrebleu command reads in this way. Raises InputError for an empty file and a line that is not UTF-8.
     """
     name = display_name(path)
     with open_input(path) as stream:
@@ -103,7 +103,7 @@ def read_segments(path: str) -> Segments:
 
 
 def check_length(path: str, segments: Segments, reference: str, expected: int) -> None:
-    """Raises InputError if a file has not as many lines as the reference of its set."""
+    """Raise InputError if a file has not as many lines as the reference of its set."""
     if len(segments) != expected:
         raise InputError(
             display_name(path),
@@ -114,14 +114,14 @@ def check_length(path: str, segments: Segments, reference: str, expected: int) -
 
 @dataclass(frozen=True)
 class Look:
-    """What a text looks like; None where nothing in it tells."""
+    """What a text looks like; None where nothing in it shows."""
 
     escaped: bool | None  # &apos; for ', as Moses needs it
     tokenized: bool | None  # a blank before the point that ends a line
 
 
 def look(segments: Segments) -> Look:
-    """Whether the text has Moses' escapes, and whether it is tokenized.
+    """Tell whether the text has Moses' escapes, and whether it is tokenized.
 
     >>> look(("c&apos; est tout .", "oui"))
     Look(escaped=True, tokenized=True)
@@ -134,7 +134,7 @@ def look(segments: Segments) -> Look:
 
 
 def mismatch(reference: Look, output: Look) -> str | None:
-    """Why two texts should not be compared as they are."""
+    """Say why two texts should not be compared as they are; None if they can be."""
     for field, yes, no in (("escaped", "has Moses' escapes", "has none"), ("tokenized", "is tokenized", "is not")):
         ours, theirs = getattr(output, field), getattr(reference, field)
         if None not in (ours, theirs) and ours != theirs:

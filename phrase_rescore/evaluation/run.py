@@ -1,7 +1,7 @@
 """BLEU, chrF and TER of systems on sets, by sacrebleu, and whether systems differ from a baseline.
 
 A system has one output on a set, or one for each of several tuning runs. Scores are the sacrebleu command's, and so is the
-p value of the paired bootstrap, which compares one output with one. ``randomization`` compares any number of runs.
+p value of the paired bootstrap, which compares one output with one. ``significance`` compares any number of runs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Settings:
 
     @property
     def tokenization(self) -> str:
-        """Tokens of Moses stay what they are; detokenized text is cut as WMT's BLEU cuts it."""
+        """BLEU's tokenization: tokens of Moses stay what they are; detokenized text is cut as WMT's BLEU cuts it."""
         return self.tokenize or (_UNSPACED.get(self.detokenize, "13a") if self.detokenize else "none")
 
     def text(self) -> str:
@@ -59,7 +59,7 @@ class Settings:
         return f"detokenized ({self.detokenize}), escapes undone, by sacremoses {version('sacremoses')}"
 
     def make_metrics(self, references: Sequence[Segments]) -> dict[str, Metric]:
-        """sacrebleu's metrics by the names it gives their scores. Each measures the same output but once."""
+        """Make sacrebleu's metrics, by the names it gives their scores. Each measures the same output only once."""
         made: dict[str, Callable[[], Metric]] = {
             # force: no message about points that stand apart; warnings are ours
             "bleu": lambda: BLEU(tokenize=self.tokenization, lowercase=self.lowercase, force=True, references=references),
@@ -90,13 +90,13 @@ class Cell:
 
     @property
     def deviation(self) -> float | None:
-        """The sample standard deviation over the runs; None of one."""
+        """The sample standard deviation over the runs; None of a single run."""
         return statistics.stdev(self.runs) if len(self.runs) > 1 else None
 
 
 @dataclass(frozen=True)
 class SetScores:
-    """``cells[system][metric]``; a system without output on this set is not among them."""
+    """The scores on a set, ``cells[system][metric]``; a system without output on this set is not among them."""
 
     files: SetFiles
     segments: int
@@ -106,6 +106,8 @@ class SetScores:
 
 @dataclass(frozen=True)
 class Evaluation:
+    """The scores of all systems on all sets."""
+
     settings: Settings
     baseline: str
     systems: tuple[str, ...]  # in the order in which they were named
@@ -116,14 +118,16 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Texts:
+    """The text of a set, as it is scored; a warning is (file, what about it)."""
+
     files: SetFiles
     references: tuple[Segments, ...]
     outputs: dict[str, tuple[Segments, ...]]
-    warnings: tuple[tuple[str, str], ...]
+    warnings: list[tuple[str, str]]
 
 
 def _detokenizer(language: str) -> Callable[[Segments], Segments]:
-    """As ``sacremoses -l LANGUAGE detokenize``: Moses' detokenizer.perl, escapes undone."""
+    """Return what detokenizes as ``sacremoses -l LANGUAGE detokenize``: Moses' detokenizer.perl, escapes undone."""
     from sacremoses import MosesDetokenizer
 
     detokenize = MosesDetokenizer(language).detokenize
@@ -131,47 +135,41 @@ def _detokenizer(language: str) -> Callable[[Segments], Segments]:
 
 
 def _read(files: SetFiles, settings: Settings) -> _Texts:
-    """Reads and checks the files of a set."""
+    """Read and check the files of a set."""
     first = files.references[0]
     paths = dict.fromkeys(chain(files.references, *files.systems.values()))
     texts = {path: read_segments(path) for path in paths}
     for path, segments in texts.items():
         check_length(path, segments, first, len(texts[first]))
-    warnings: tuple[tuple[str, str], ...] = ()
+    warnings = list[tuple[str, str]]()
     if settings.detokenize:
         detokenize = _detokenizer(settings.detokenize)
         texts = {path: detokenize(segments) for path, segments in texts.items()}
     else:
         looks = {path: look(segments) for path, segments in texts.items()}
-        warnings = tuple(_warnings(first, looks, settings))
+        warnings += _warnings(first, looks, settings)
     outputs = {system: tuple(texts[path] for path in paths) for system, paths in files.systems.items()}
     return _Texts(files, tuple(texts[path] for path in files.references), outputs, warnings)
 
 
 def _warnings(reference: str, looks: Mapping[str, Look], settings: Settings) -> Iterator[tuple[str, str]]:
-    """What makes scores of texts as they are other than they seem: (file, what about it)."""
+    """Yield what makes scores of texts as they are other than they seem: (file, what about it)."""
     its, tokenization = looks[reference], settings.tokenization
     for path, of_path in looks.items():
         if why := mismatch(its, of_path):
             yield path, f"{why} ({display_name(reference)}); --detokenize LANG makes both plain text"
     if its.escaped and "chrf" in settings.metrics:
-        yield (
-            reference,
-            "Moses' escapes stand in the text and chrF counts six characters for &apos;; --detokenize LANG undoes them",
-        )
-    if "bleu" not in settings.metrics:
-        return
-    if its.tokenized and tokenization in ("13a", "intl"):
-        yield (
-            reference,
-            f"tokenized text, which BLEU tokenizes again ({tokenization}); write --tokenize none or --detokenize LANG",
-        )
-    if its.tokenized is False and tokenization == "none":
-        yield reference, "no tokenized text, and BLEU takes what stands between blanks for words; write --tokenize 13a"
+        found = "Moses' escapes stand in the text and chrF counts six characters for &apos;"
+        yield reference, f"{found}; --detokenize LANG undoes them"
+    if "bleu" in settings.metrics and its.tokenized and tokenization in ("13a", "intl"):
+        found = f"tokenized text, which BLEU tokenizes again ({tokenization})"
+        yield reference, f"{found}; write --tokenize none or --detokenize LANG"
+    if "bleu" in settings.metrics and its.tokenized is False and tokenization == "none":
+        yield reference, "not tokenized, and BLEU takes what stands between blanks for words; write --tokenize 13a"
 
 
 def _by_message(warnings: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """A line for every message, after the names of its files."""
+    """Make a line of every message, after the names of its files."""
     files: dict[str, dict[str, None]] = {}
     for path, message in warnings:
         files.setdefault(message, {})[display_name(path)] = None
@@ -180,7 +178,7 @@ def _by_message(warnings: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """PairedTest takes its seed from the environment."""
+    """Give PairedTest its seed, which it takes from the environment."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:
@@ -195,7 +193,7 @@ def _sacrebleu_seed(seed: int) -> Iterator[None]:
 def _bootstrap(
     systems: Mapping[str, Segments], metrics: Mapping[str, Metric], settings: Settings
 ) -> dict[str, dict[str, float]]:
-    """p[system][metric] of one output against the first system's, as ``sacrebleu --paired-bs``."""
+    """Return p[system][metric] of one output against the first system's, as ``sacrebleu --paired-bs`` does."""
     if len(systems) < 2:
         return {}
     with _sacrebleu_seed(settings.seed):
@@ -206,6 +204,7 @@ def _bootstrap(
 
 
 def _statistics(metric: Metric, runs: Sequence[Segments]) -> Statistics:
+    """Return sufficient statistics, (runs, segments, width)."""
     return np.array([metric._extract_corpus_statistics(run, None) for run in runs], np.float64)
 
 
@@ -216,7 +215,7 @@ def _scorer(metric: Metric) -> Scorer:
 def _compare(
     cells: dict[str, dict[str, Cell]], texts: _Texts, metrics: Mapping[str, Metric], baseline: str, settings: Settings
 ) -> dict[str, dict[str, Cell]]:
-    """The cells with what there is to say against the baseline, which has outputs on this set."""
+    """Add to the cells what there is to say against the baseline, which has outputs on this set."""
     single = {system: runs[0] for system, runs in texts.outputs.items() if len(runs) == 1}
     pairs = {baseline: single[baseline], **single} if baseline in single else {}
     by_bootstrap = _bootstrap(pairs, metrics, settings)
@@ -238,6 +237,7 @@ def _compare(
 
 
 def _measure(texts: _Texts, baseline: str, settings: Settings, on_output: Callable[[], object]) -> SetScores:
+    """Score every output of a set, and compare the systems with the baseline."""
     metrics = settings.make_metrics(texts.references)
     cells: dict[str, dict[str, Cell]] = {}
     for system, runs in texts.outputs.items():
@@ -254,14 +254,14 @@ def _measure(texts: _Texts, baseline: str, settings: Settings, on_output: Callab
 
 
 def evaluate(sets: Sequence[SetFiles], settings: Settings, on_output: Callable[[], object] = lambda: None) -> Evaluation:
-    """Scores every system on every set. ``on_output`` is called for each output that has been scored.
+    """Score every system on every set. ``on_output`` is called for each output that has been scored.
 
     Raises OptionError for options that do not fit, InputError for files that are missing, empty, not UTF-8, or not as long
     as their reference. All files are read before anything is scored.
     """
     check_sets(sets)
     if settings.detokenize and not re.fullmatch("[a-z]{2,3}", settings.detokenize):
-        raise OptionError(f"'{settings.detokenize}' is no language code; write, say, --detokenize fr")
+        raise OptionError(f"'{settings.detokenize}' is not a language code; write, say, --detokenize fr")
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))
     baseline = settings.baseline or systems[0]
     if baseline not in systems:

@@ -25,7 +25,7 @@ _ROUNDING = 1e-9  # of a mean of scores, which are at most a few hundred
 
 
 def _differences(sums: Statistics, runs: int, scorers: Sequence[Scorer], widths: Sequence[int]) -> Statistics:
-    """Absolute differences of mean scores: (trials, metrics), from statistics (trials, all runs, widths)."""
+    """Return absolute differences of mean scores, (trials, metrics), from statistics (trials, all runs, widths)."""
     found = []
     for part, score in zip(np.split(sums, np.cumsum(widths)[:-1], axis=-1), scorers, strict=True):
         scores = np.array([[score(run) for run in trial] for trial in part.tolist()])
@@ -36,7 +36,7 @@ def _differences(sums: Statistics, runs: int, scorers: Sequence[Scorer], widths:
 def randomization_p_values(
     a: Sequence[Statistics], b: Sequence[Statistics], scorers: Sequence[Scorer], samples: int, seed: int
 ) -> list[float]:
-    """The p value, two-sided, of the difference between two systems under each metric.
+    """Return the two-sided p value of the difference between two systems under each metric.
 
     ``a`` and ``b`` have an array for each metric: (runs, segments, width) sufficient statistics, whose sum over the segments
     the metric's scorer turns into the score of a run. All metrics are measured on the same ``samples`` shuffles.

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from phrase_rescore.evaluation.run import Cell, Evaluation, SetScores
 
 FORMATS = ("text", "markdown", "json")
 _PLUS_MINUS = " ± "
 
-Column = tuple[str, str]  # the names of a set and of a metric
-Row = tuple[list[str], list[str]]  # what it is about, and a cell a column
+
+@dataclass(frozen=True)
+class _Table:
+    """Text to lay out: labels at the left of each row, then a cell for every metric on every set."""
+
+    head: list[str]  # of the labels
+    columns: list[tuple[str, str]]  # the names of a set and of a metric
+    rows: list[tuple[list[str], list[str]]]  # labels and cells
 
 
 def _score(cell: Cell) -> str:
-    deviation = cell.deviation
-    return f"{cell.mean:.2f}" + (f"{_PLUS_MINUS}{deviation:.2f}" if deviation is not None else "")
+    return f"{cell.mean:.2f}" + ("" if cell.deviation is None else f"{_PLUS_MINUS}{cell.deviation:.2f}")
 
 
 def _difference(cell: Cell) -> str:
-    if cell.difference is None:
-        return ""
-    text = f"{cell.difference:+.2f}"
-    return "0.00" if float(text) == 0 else text
+    text = "" if cell.difference is None else f"{cell.difference:+.2f}"
+    return "0.00" if text in ("+0.00", "-0.00") else text
 
 
 def _p(value: float | None) -> str:
@@ -37,39 +42,35 @@ _FIGURES: dict[str, Callable[[Cell], str]] = {
 }
 
 
-def _row(sets: Sequence[SetScores], metrics: Sequence[str], system: str, figure: Callable[[Cell], str]) -> list[str]:
-    """A cell a column, empty where the system has no output on the set."""
-    return [figure(of_set.cells[system][metric]) if system in of_set.cells else "" for of_set in sets for metric in metrics]
+def _tables(result: Evaluation) -> Iterator[_Table]:
+    """Yield the scores and, where there is anything to compare, what the systems are against the baseline."""
+    metrics, baseline = result.metrics, result.baseline
 
+    def columns(sets: Sequence[SetScores]) -> list[tuple[str, str]]:
+        return [(of_set.files.name, metric) for of_set in sets for metric in metrics]
 
-def _columns(sets: Sequence[SetScores], metrics: Sequence[str]) -> list[Column]:
-    return [(of_set.files.name, metric) for of_set in sets for metric in metrics]
+    def cells(sets: Sequence[SetScores], system: str, figure: Callable[[Cell], str]) -> list[str]:
+        """Return a cell a column, empty where the system has no output on the set."""
+        return [figure(of_set.cells[system][m]) if system in of_set.cells else "" for of_set in sets for m in metrics]
 
-
-def _scores(result: Evaluation) -> tuple[list[str], list[Column], list[Row]]:
-    rows = [([system], _row(result.sets, result.metrics, system, _score)) for system in result.systems]
-    return ["system"], _columns(result.sets, result.metrics), rows
-
-
-def _comparisons(result: Evaluation) -> tuple[list[str], list[Column], list[Row]] | None:
-    """The table of what the systems are against the baseline; None if there is nothing to compare."""
-    sets = [of_set for of_set in result.sets if result.baseline in of_set.cells and len(of_set.cells) > 1]
-    rows: list[Row] = []
+    rows = [([system], cells(result.sets, system, _score)) for system in result.systems]
+    yield _Table(["system"], columns(result.sets), rows)
+    sets = [of_set for of_set in result.sets if baseline in of_set.cells and len(of_set.cells) > 1]
+    rows = []
     for system in result.systems:
-        if system == result.baseline:
-            continue
-        found = {name: _row(sets, result.metrics, system, figure) for name, figure in _FIGURES.items()}
-        kept = [(name, cells) for name, cells in found.items() if any(cells)]
-        rows += [([system if number == 0 else "", name], cells) for number, (name, cells) in enumerate(kept)]
-    return ([f"against {result.baseline}", ""], _columns(sets, result.metrics), rows) if rows else None
+        found = {name: cells(sets, system, figure) for name, figure in _FIGURES.items() if system != baseline}
+        kept = [(name, figures) for name, figures in found.items() if any(figures)]
+        rows += [([system if number == 0 else "", name], figures) for number, (name, figures) in enumerate(kept)]
+    if rows:
+        yield _Table([f"against {baseline}", ""], columns(sets), rows)
 
 
 def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'s' * (n != 1)}"
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
-    """What the numbers are: (of what, what about it)."""
+    """Yield what the numbers are: a name, and what is to be said of it."""
     for of_set in result.sets:
         yield of_set.files.name, f"{_count(of_set.segments, 'segment')}, {_count(len(of_set.files.references), 'reference')}"
     for metric in result.metrics:
@@ -77,7 +78,8 @@ def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
         for signature, name in signatures.items():
             lower = "; lower is better" if metric == "TER" else ""
             yield metric if len(signatures) == 1 else f"{metric}, {name}", signature + lower
-    yield "text", result.settings.text()
+    settings = result.settings
+    yield "text", settings.text()
     several = [
         f"{system} {len(runs)} on {of_set.files.name}"
         for system in result.systems
@@ -87,47 +89,40 @@ def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
     if several:
         yield _PLUS_MINUS.strip(), f"mean and standard deviation of tuning runs: {', '.join(several)}"
     cells = [cell for of_set in result.sets for by_metric in of_set.cells.values() for cell in by_metric.values()]
-    settings = result.settings
     if any(cell.p_bootstrap is not None for cell in cells):
         yield "p bootstrap", f"sacrebleu's paired bootstrap, {settings.resamples:,} resamples, seed {settings.seed}"
     if any(cell.p_randomization is not None for cell in cells):
-        yield (
-            "p randomization",
-            f"approximate randomization (Clark et al. 2011), {settings.shuffles:,} shuffles, seed {settings.seed}",
-        )
+        shuffles = f"{settings.shuffles:,} shuffles, seed {settings.seed}"
+        yield "p randomization", f"approximate randomization (Clark et al. 2011), {shuffles}"
 
 
-def _justified(cells: Sequence[str], room: int) -> list[str]:
-    """Cells of a column (the first its head) with their points below each other."""
+def _justified(cells: Sequence[str]) -> list[str]:
+    """Justify the cells of a column (the first its head) so that their points stand below each other."""
     split = [cell.partition(_PLUS_MINUS) for cell in cells]
     tail = max(len(sign + deviation) for _, sign, deviation in split)
-    head = max(room - tail, max(len(mean) for mean, _, _ in split[1:]))
+    head = max(max(map(len, cells)) - tail, max(len(mean) for mean, _, _ in split[1:]))
     return [cells[0].rjust(head + tail)] + [mean.rjust(head) + (sign + dev).ljust(tail) for mean, sign, dev in split[1:]]
 
 
-def _grid(labels: list[str], columns: list[Column], rows: list[Row]) -> list[str]:
-    """Lines of a table: sets over their metrics, two blanks between metrics and four between sets."""
-    about = [[labels[number], *(row[0][number] for row in rows)] for number in range(len(labels))]
-    left = [cell.ljust(max(map(len, column))) for column in about for cell in column]
-    n = len(rows) + 1
-    labelled = ["  ".join(left[line::n]) for line in range(n)]
-    sets = dict.fromkeys(name for name, _ in columns)
-    groups = []
-    for name in sets:
-        cells = [[metric, *(row[1][at] for row in rows)] for at, (of, metric) in enumerate(columns) if of == name]
-        justified = [_justified(column, max(map(len, column))) for column in cells]
-        lines = ["  ".join(line) for line in zip(*justified, strict=True)]
+def _text_table(table: _Table) -> list[str]:
+    """Lay out sets over their metrics, two blanks between metrics and four between sets."""
+
+    def side_by_side(columns: Iterable[list[str]]) -> list[str]:
+        return ["  ".join(line) for line in zip(*columns, strict=True)]
+
+    labels = zip(table.head, *(row_labels for row_labels, _ in table.rows), strict=True)
+    left = side_by_side([label.ljust(max(map(len, column))) for label in column] for column in labels)
+    groups = [[" " * len(left[0]), *left]]
+    for name in dict.fromkeys(name for name, _ in table.columns):
+        at = [i for i, (of_set, _) in enumerate(table.columns) if of_set == name]
+        lines = side_by_side(_justified([table.columns[i][1], *(cells[i] for _, cells in table.rows)]) for i in at)
         width = max(len(name), len(lines[0]))
         groups.append([name.center(width), *(line.rjust(width) for line in lines)])
-    labelled.insert(0, " " * len(labelled[0]))
-    return ["    ".join(line).rstrip() for line in zip(labelled, *groups, strict=True)]
+    return ["    ".join(line).rstrip() for line in zip(*groups, strict=True)]
 
 
-def as_text(result: Evaluation) -> str:
-    """Tables for a terminal, and what the numbers are beneath."""
-    parts = [_grid(*_scores(result))]
-    if comparisons := _comparisons(result):
-        parts.append(_grid(*comparisons))
+def _as_text(result: Evaluation) -> str:
+    parts = [_text_table(table) for table in _tables(result)]
     notes = list(_notes(result))
     width = max(len(name) for name, _ in notes)
     parts.append([f"{name.ljust(width)}  {note}" for name, note in notes])
@@ -138,39 +133,53 @@ def _escaped(text: str) -> str:
     return text.replace("|", r"\|")
 
 
-def _markdown(labels: list[str], columns: list[Column], rows: list[Row]) -> list[str]:
-    table = [[*labels, *(f"{name} {metric}" for name, metric in columns)], *(about + cells for about, cells in rows)]
-    padded = [[_escaped(cell) for cell in line] for line in table]
-    widths = [max(3, *map(len, column)) for column in zip(*padded, strict=True)]
-    left = len(labels)
-    lines = [[cell.ljust(w) if at < left else cell.rjust(w) for at, (cell, w) in enumerate(zip(line, widths, strict=True))]
-             for line in padded]  # fmt: skip
-    rules = [":".ljust(w, "-") if at < left else ":".rjust(w, "-") for at, w in enumerate(widths)]
-    return [f"| {' | '.join(line)} |" for line in (lines[0], rules, *lines[1:])]
+def _markdown_table(table: _Table) -> list[str]:
+    head = [*table.head, *(f"{name} {metric}" for name, metric in table.columns)]
+    lines = [[_escaped(cell) for cell in line] for line in (head, *(labels + cells for labels, cells in table.rows))]
+    columns = []
+    for number, column in enumerate(zip(*lines, strict=True)):
+        width = max(3, *map(len, column))
+        if number < len(table.head):
+            columns.append([":".ljust(width, "-"), *(cell.ljust(width) for cell in column)])
+        else:
+            columns.append([":".rjust(width, "-"), *(cell.rjust(width) for cell in column)])
+    rule, first, *rest = (f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
+    return [first, rule, *rest]
 
 
-def as_markdown(result: Evaluation) -> str:
-    """The same as Markdown, the notes a list."""
-    parts = [_markdown(*_scores(result))]
-    if comparisons := _comparisons(result):
-        parts.append(_markdown(*comparisons))
+def _as_markdown(result: Evaluation) -> str:
     signed = {signature for of_set in result.sets for signature in of_set.signatures.values()}
     notes = []
     for name, note in _notes(result):
         signature, semicolon, rest = note.partition(";")
         notes.append(f"- {_escaped(name)}: " + (f"`{signature}`{semicolon}{rest}" if signature in signed else note))
-    return "\n\n".join("\n".join(part) for part in [*parts, notes]) + "\n"
+    parts = [*map(_markdown_table, _tables(result)), notes]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def _cell(cell: Cell, compared: bool) -> dict[str, object]:
-    found: dict[str, object] = {"mean": cell.mean, "standard_deviation": cell.deviation, "runs": cell.runs}
-    if compared:
-        found |= {"difference": cell.difference, "p_bootstrap": cell.p_bootstrap, "p_randomization": cell.p_randomization}
-    return found
+def _as_json(result: Evaluation) -> str:
+    """Give everything in full precision, null where there is nothing."""
 
+    def of_cell(cell: Cell, compared: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {"mean": cell.mean, "standard_deviation": cell.deviation, "runs": cell.runs}
+        if compared:
+            found |= {"difference": cell.difference, "p_bootstrap": cell.p_bootstrap, "p_randomization": cell.p_randomization}
+        return found
 
-def as_json(result: Evaluation) -> str:
-    """Everything, in full precision; null where there is nothing."""
+    def of_system(of_set: SetScores, system: str) -> dict[str, Any]:
+        compared = system != result.baseline and result.baseline in of_set.cells
+        scores = {metric: of_cell(cell, compared) for metric, cell in of_set.cells[system].items()}
+        return {"name": system, "outputs": of_set.files.systems[system], "scores": scores}
+
+    def of_set(of_set: SetScores) -> dict[str, Any]:
+        return {
+            "name": of_set.files.name,
+            "segments": of_set.segments,
+            "references": of_set.files.references,
+            "signatures": of_set.signatures,
+            "systems": [of_system(of_set, system) for system in of_set.cells],
+        }
+
     settings = result.settings
     whole = {
         "baseline": result.baseline,
@@ -178,30 +187,11 @@ def as_json(result: Evaluation) -> str:
         "resamples": settings.resamples,
         "shuffles": settings.shuffles,
         "seed": settings.seed,
-        "sets": [
-            {
-                "name": of_set.files.name,
-                "segments": of_set.segments,
-                "references": of_set.files.references,
-                "signatures": of_set.signatures,
-                "systems": [
-                    {
-                        "name": system,
-                        "outputs": of_set.files.systems[system],
-                        "scores": {
-                            metric: _cell(cell, compared=system != result.baseline and result.baseline in of_set.cells)
-                            for metric, cell in cells.items()
-                        },
-                    }
-                    for system, cells in of_set.cells.items()
-                ],
-            }
-            for of_set in result.sets
-        ],
+        "sets": list(map(of_set, result.sets)),
     }
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
 def report(result: Evaluation, form: str) -> str:
-    """The evaluation in one of FORMATS."""
-    return {"text": as_text, "markdown": as_markdown, "json": as_json}[form](result)
+    """Lay out an evaluation in one of FORMATS."""
+    return {"text": _as_text, "markdown": _as_markdown, "json": _as_json}[form](result)

@@ -344,13 +344,13 @@ USAGE = {
     ),
     "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
     "an empty set": (["--set"], "Error: Invalid value for '--set': a set without a name; a set is NAME REF SYSTEM=OUT"),
-    "no system": (["--set", "dev", "ref", "all"], "Error: Invalid value for '--set': 'all' in set 'dev' is no SYSTEM=OUT"),
+    "no system": (["--set", "dev", "ref", "all"], "Error: Invalid value for '--set': 'all' in set 'dev' is not SYSTEM=OUT"),
     "metric": (["--set", "dev", "ref", "a=all", "--metrics", "bleu,meteor"], "'meteor' is not one of bleu, chrf, ter"),
     "seed 0": (["--set", "dev", "ref", "a=all", "--seed", "0"], "0 is not in the range x>=1"),
     "samples 0": (["--set", "dev", "ref", "a=all", "--samples", "0"], "0 is not in the range x>=1"),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give every"),
     "baseline": (["--set", "d", "ref", "a=all", "--baseline", "b"], "error: no system is called 'b'; --baseline is one of: a"),
-    "language": (["--set", "d", "ref", "a=all", "--detokenize", "French"], "error: 'French' is no language code; write, say,"),
+    "language": (["--set", "d", "ref", "a=all", "--detokenize", "French"], "error: 'French' is not a language code; write"),
 }
 
 
@@ -384,7 +384,7 @@ WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {
     "13a of tokenized": (b"oui .\n", b"oui .\n", ["--tokenize", "13a"],
         ["ref: tokenized text, which BLEU tokenizes again (13a); write --tokenize none or --detokenize LANG"]),
     "none of plain": (PLAIN, PLAIN, [],
-        ["ref: no tokenized text, and BLEU takes what stands between blanks for words; write --tokenize 13a"]),
+        ["ref: not tokenized, and BLEU takes what stands between blanks for words; write --tokenize 13a"]),
     "none of plain, without BLEU": (PLAIN, PLAIN, ["--metrics", "chrf"], []),
     "13a of plain": (PLAIN, PLAIN, ["--tokenize", "13a"], []),
 }  # fmt: skip
