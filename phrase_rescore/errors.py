@@ -107,6 +107,15 @@ def printable(text: bytes | str, limit: int = 60) -> str:
     return line if len(line) <= limit and len(data) <= 4 * limit else f"{line[:limit]}…"
 
 
+def counted(n: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def shown(text: bytes | str, limit: int = 60) -> str:
     """Quote anybody's text for a message, ``printable`` and cut at ``limit`` characters.
 

@@ -22,7 +22,7 @@ from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import CONFIG, SIDES, load
-from phrase_rescore.moses.score_columns import MAX_COUNT, MIN_LOG_P, Format
+from phrase_rescore.moses.score_columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
 from phrase_rescore.runtime import use_threads
 
@@ -138,7 +138,7 @@ class Annotator:
     table: str  # name for messages
     models: tuple[Model, ...]
     n_scores: int  # columns that every row must have
-    format: Format
+    format: ColumnFormat
     compute: Compute = ONE_CORE
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:

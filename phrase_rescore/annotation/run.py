@@ -23,11 +23,9 @@ from phrase_rescore.files.blocks import Block, count_rows, read_blocks
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.phrase_table import TableRow, parse_row
-from phrase_rescore.moses.score_columns import Format, Scored, format_sidecar, looks_annotated, sidecar_path
+from phrase_rescore.moses.phrase_table import TableRow, parse_row, valid_rows
+from phrase_rescore.moses.score_columns import JUDGED_ROWS, ColumnFormat, Scored, format_sidecar, looks_annotated, sidecar_path
 from phrase_rescore.runtime import no_cycle_collection
-
-_JUDGED_ROWS = 1000  # rows looked at for columns that are ours already
 
 
 @dataclass(frozen=True)
@@ -97,15 +95,7 @@ class Summary:
         return [*lines, *(f"warning: {warning}" for warning in self.warnings), *signatures]
 
 
-def _valid_rows(block: Block, limit: int) -> Iterator[TableRow]:
-    for data in block.rows()[:limit]:
-        try:
-            yield parse_row(data)
-        except RowError:
-            continue
-
-
-def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list[TableRow], Iterator[Block]]:
+def _first_rows(blocks: Iterator[Block], table: str, form: ColumnFormat) -> tuple[list[TableRow], Iterator[Block]]:
     """The first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
 
     Raises InputError when the first row (with ``drop_bad_rows``: the first 100,000 rows) is bad, or there is none.
@@ -118,9 +108,7 @@ def _first_rows(blocks: Iterator[Block], table: str, form: Format) -> tuple[list
             except RowError as error:
                 raise error.at(table, 1) from None
         taken.append(block)
-        if rows := list(_valid_rows(block, _JUDGED_ROWS)):
-            return rows, chain(taken, blocks)
-        if rows := list(_valid_rows(block, len(block.data))):
+        if rows := list(islice(valid_rows(block.rows()), JUDGED_ROWS)):
             return rows, chain(taken, blocks)
         if block.first_row > FIT_ROWS:
             break
@@ -265,7 +253,7 @@ def expected_rows(value: str | None) -> int | None:
 
 def annotate(
     files: Files,
-    form: Format,
+    form: ColumnFormat,
     executor: Executor,
     jobs: int,
     compute: Compute = ONE_CORE,

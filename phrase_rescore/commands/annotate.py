@@ -126,7 +126,7 @@ def command(
     from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, workers
     from phrase_rescore.annotation.run import Files, annotate, expected_rows
     from phrase_rescore.commands.progress import byte_bar, say
-    from phrase_rescore.moses.score_columns import Format
+    from phrase_rescore.moses.score_columns import ColumnFormat
 
     cores = usable_cores()
     jobs = jobs or max(1, cores // threads)
@@ -138,7 +138,7 @@ def command(
             say(f"warning: {warning}")
     default_block = BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS
     prepare(threads)
-    form = Format(scale, digits, unknown_side, features, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
+    form = ColumnFormat(scale, digits, unknown_side, features, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
     bar = byte_bar((table,), quiet, os.path.basename(table))
 
     def on_block(statistics: Statistics) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from phrase_rescore.data.word_table import WordTable
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.streams import open_plain
-from phrase_rescore.moses.fields import words
+from phrase_rescore.moses.phrase_table import words
 
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist

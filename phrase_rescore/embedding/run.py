@@ -17,9 +17,9 @@ from phrase_rescore.files.blocks import batches
 from phrase_rescore.files.streams import display_name
 from phrase_rescore.inference.phrase_vectors import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.moses.fields import words
 from phrase_rescore.moses.lines import PhraseReader, parsed_lines
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
+from phrase_rescore.moses.phrase_table import words
 
 QUERIES = 1024  # at most, of one pass over all vectors
 _MEMORY = 1 << 28  # bytes that sorting takes

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from typing import Literal
 
 import numpy as np
 
-from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.streams import open_input
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
-from phrase_rescore.moses.fields import SEPARATOR, split_fields
-from phrase_rescore.moses.phrase_table import TableRow, parse_row
-from phrase_rescore.moses.score_columns import Format, OwnColumn, looks_annotated, read_columns, read_sidecar, sidecar_path
+from phrase_rescore.moses.phrase_table import SEPARATOR, split_fields
+from phrase_rescore.moses.score_columns import (
+    ColumnFormat,
+    OwnColumn,
+    looks_annotated,
+    read_columns,
+    read_first_rows,
+    read_sidecar,
+    sidecar_path,
+)
 
-_JUDGED_ROWS = 1000  # looked at for columns that are ours
 _COUNTS = b"0 0 0"  # of target, source and pair: what was never extracted
 
 
@@ -64,31 +67,20 @@ class RowLayout:
 
     def rows(self, pairs: Sequence[tuple[bytes, bytes]], log_p: Sequence[float], unknown: Mapping[str, int]) -> list[bytes]:
         """A row, with its newline, for every pair (source, target), its natural log p and its sides' unknown words."""
-        form = Format(digits=self.digits, features=("score",))
+        form = ColumnFormat(digits=self.digits, features=("score",))
         scores = form.columns(np.array(log_p, dtype=np.float64), [0] * len(pairs))
         return [self._row(src, tgt, score.strip(), unknown) for (src, tgt), score in zip(pairs, scores, strict=True)]
 
     def _row(self, src: bytes, tgt: bytes, score: bytes, unknown: Mapping[str, int]) -> bytes:
         def value(column: Column) -> bytes:
             if isinstance(column, Count):
-                return Format(digits=self.digits).count(sum(unknown[side] for side in column.sides))
+                return ColumnFormat(digits=self.digits).count(sum(unknown[side] for side in column.sides))
             return score if column is SCORE else column
 
         alignment = monotone(src.count(b" ") + 1, tgt.count(b" ") + 1)
         fields = (src, tgt, b" ".join(map(value, self.columns)), alignment, _COUNTS)[: self.n_fields]
         empty = (b" " + SEPARATOR) * (self.n_fields - len(fields))  # neighbouring empty fields share a blank
         return (b" " + SEPARATOR + b" ").join(fields) + empty + b"\n"
-
-
-def _first_rows(table: str) -> list[TableRow]:
-    found = list[TableRow]()
-    with open_input(table) as stream:
-        for row in islice(read_rows(stream), _JUDGED_ROWS):
-            try:
-                found.append(parse_row(row.removesuffix(b"\n")))
-            except RowError as error:
-                raise error.at(table, len(found) + 1) from None
-    return found
 
 
 def _of_sidecar(sidecar: list[OwnColumn], table: str, checkpoint: Checkpoint) -> dict[int, Column]:
@@ -115,7 +107,7 @@ def layout_like(table: str, fill: Sequence[bytes], checkpoint: Checkpoint, digit
     """
     if table == "-":
         raise OptionError("--like needs a table that can be read twice; name a file")
-    n_scores, rows = len(read_columns(table)), _first_rows(table)
+    n_scores, rows = len(read_columns(table)), list(read_first_rows(table))
     count = Count((checkpoint.sides[1],))
     if (sidecar := read_sidecar(table)) is not None:
         own = _of_sidecar(sidecar, table, checkpoint)

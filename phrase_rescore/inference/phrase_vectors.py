@@ -17,7 +17,7 @@ from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.models.encoder_decoder import for_scoring
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.fields import words
+from phrase_rescore.moses.phrase_table import words
 from phrase_rescore.runtime import set_tf32
 
 BATCH = 2048  # phrases that share their prefixes

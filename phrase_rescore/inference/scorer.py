@@ -20,7 +20,7 @@ from phrase_rescore.inference.decoder import ReadyModel
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import with_eos
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.fields import words
+from phrase_rescore.moses.phrase_table import words
 
 BATCH = 2048  # pairs that share: more share more, but their states leave the cache
 GPU_BATCH = 16384  # a GPU needs many rows to be busy

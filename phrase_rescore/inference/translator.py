@@ -20,8 +20,7 @@ from phrase_rescore.inference.decoder import ReadyModel
 from phrase_rescore.inference.sampling import sample, streams
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.fields import SEPARATOR, words
-from phrase_rescore.moses.phrase_table import phrase_words
+from phrase_rescore.moses.phrase_table import SEPARATOR, phrase_words, words
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10

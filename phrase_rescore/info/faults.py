@@ -1,4 +1,4 @@
-"""Rows that some Moses program mishandles, and which program does what with them.
+"""Some rows are mishandled by some Moses program: which rows, and which program does what with them.
 
 Names of programs: ``PhraseDictionaryMemory`` is the decoder's text table (``TM/RuleTable/LoaderStandard.cpp``), ``moses2`` the
 other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` makes CompactPT's tables
@@ -9,6 +9,7 @@ other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +18,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.moses.fields import BLANKS, BLANKS_AND_CR, SEPARATOR, split_fields, words
-from phrase_rescore.moses.phrase_table import NUMBER
+from phrase_rescore.moses.phrase_table import (
+    BLANKS,
+    BLANKS_AND_CR,
+    NUMBER,
+    SEPARATOR,
+    WORD,
+    is_non_terminal,
+    split_fields,
+    words,
+)
 
 Effects = dict[str, str]  # programs -> what they do
 
@@ -41,7 +50,7 @@ class Fault:
     effects: Effects
 
 
-# The facts are those of the Moses source of February 2025; the file that shows one stands behind it.
+# The facts are those of the Moses source of February 2025; the comment after one names the file that shows it
 FAULTS: dict[str, Fault] = {
     "blank": Fault("blank rows", {_of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED}),
     "few_fields": Fault("rows of fewer than three fields", {  # util/tokenize_piece.hh
@@ -119,7 +128,7 @@ FAULTS: dict[str, Fault] = {
     }),
 }  # fmt: skip
 
-KNOWN_PROPERTIES = frozenset(  # moses/PP/Factory.cpp:61-69
+_KNOWN_PROPERTIES = frozenset(  # moses/PP/Factory.cpp:61-69
     b"Counts SourceLabels TargetConstituentBoundariesLeft TargetConstituentBoundariesRightAdjacent "
     b"TargetPreferences Tree SpanLength NonTermContext Orientation".split()
 )
@@ -127,7 +136,6 @@ _NUMBER = re.compile(NUMBER)
 _INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
 _NAN = re.compile(rb"[+-]?nan", re.IGNORECASE)
 _POINTS = re.compile(rb"[ \t]*+(?:\d++-\d++(?:[ \t]++|\Z))*+")
-_NON_TERMINAL = re.compile(rb"(?<![^ ])\[[^ ]*\](?![^ ])")
 _GLUED = re.compile(rb"(?<! )%b|%b(?! |\Z)" % (re.escape(SEPARATOR), re.escape(SEPARATOR)))
 
 
@@ -137,17 +145,17 @@ class Examined(NamedTuple):
     src: bytes  # words between single blanks; empty if there is none
     tgt: bytes
     key: bytes  # the bytes that it is sorted by, ``source ||| target |||``
-    values: list[float] | None  # its scores, if they are numbers and as many as they should be
+    scores: bytes  # between single blanks; empty unless they are numbers, and as many as they should be
     faults: list[str]  # keys of FAULTS
 
 
 def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
-    """Looks at one row (without its newline), of a table whose first row has ``n_scores`` scores and ``n_fields`` fields.
+    """Examine one row, without its newline, of a table whose first row has ``n_scores`` scores and ``n_fields`` fields.
 
     What the value of a number makes of a row is left to ``value_faults``.
     """
     if not row.strip(BLANKS_AND_CR):
-        return Examined(b"", b"", b"", None, ["blank"])
+        return Examined(b"", b"", b"", b"", ["blank"])
     faults = ["nul_bytes"] if b"\0" in row else []
     if row.endswith(b"\r"):
         faults.append("carriage_returns")
@@ -156,27 +164,44 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
     if len(fields) != n_fields:
         faults.append("n_fields")
     if len(fields) < 3:
-        return Examined(b"", b"", b"", None, [*faults, "few_fields"])
-    src, tgt = b" ".join(words(fields[0])), b" ".join(words(fields[1]))
+        return Examined(b"", b"", b"", b"", [*faults, "few_fields"])
+    src, tgt, scores = map(words, fields[:3])
     faults += _phrase_faults(src, tgt)
-    faults += _layout_faults(row, fields, src)
-    scores = words(fields[2])
-    are_numbers = all(map(_NUMBER.fullmatch, scores))
-    if not are_numbers:
+    faults += _layout_faults(row, fields, b" ".join(src))
+    if not (are_numbers := all(map(_NUMBER.fullmatch, scores))):
         faults += _number_faults(scores)
     if len(scores) != n_scores:
         faults.append("n_scores")
     faults += _tail_faults(fields)
-    values = list(map(float, scores)) if are_numbers and len(scores) == n_scores else None
-    return Examined(src, tgt, SEPARATOR.join((fields[0], fields[1], b"")), values, faults)
+    read = b" ".join(scores) if are_numbers and len(scores) == n_scores else b""
+    return Examined(b" ".join(src), b" ".join(tgt), SEPARATOR.join((*fields[:2], b"")), read, faults)
 
 
-def _phrase_faults(src: bytes, tgt: bytes) -> Iterator[str]:
+@functools.lru_cache
+def harmless_tail(n_fields: int) -> re.Pattern[bytes]:
+    """Make the expression of nearly all tails, as ``plain_row`` cuts them, in which there is no fault."""
+    if n_fields < 4:
+        return re.compile(rb"(?!)")  # a row without an alignment has a fault
+    listed, known = rb"(?: ++%b)*+" % WORD, b"|".join(sorted(_KNOWN_PROPERTIES))
+    alignment, sparse = rb"(?: ++\d++-\d++)++", rb"(?: ++%b ++%b)*+" % (WORD, WORD)
+    properties = rb"(?: ++\{\{(?:%b)(?: [^ \t\r\n\0|{}]++)*+\}\})*+" % known
+    following = [alignment, listed, sparse, properties, *[listed] * n_fields][: n_fields - 3]
+    return re.compile(b"".join(rb" ++%b%b" % (re.escape(SEPARATOR), field) for field in following) + rb" *+\n")
+
+
+@functools.lru_cache(maxsize=10_000)
+def tail_faults(tail: bytes, n_scores: int, n_fields: int) -> tuple[str, ...]:
+    """Examine what follows the scores of a plain row."""
+    row = SEPARATOR.join((b"x ", b" x ", b" 1" * n_scores)) + tail.removesuffix(b"\n")
+    return tuple(examine(row, n_scores, n_fields).faults)
+
+
+def _phrase_faults(src: list[bytes], tgt: list[bytes]) -> Iterator[str]:
     if not src or not tgt:
         yield "empty_phrase"
-    if _NON_TERMINAL.search(src) or _NON_TERMINAL.search(tgt):
+    if any(map(is_non_terminal, src + tgt)):
         yield "non_terminals"
-    if SEPARATOR[:1] in src or SEPARATOR[:1] in tgt:
+    if any(SEPARATOR[:1] in word for word in src + tgt):
         yield "bars"
 
 
@@ -208,7 +233,7 @@ def _number_faults(scores: list[bytes]) -> Iterator[str]:
 
 
 def _tail_faults(fields: list[bytes]) -> Iterator[str]:
-    """Of what comes behind the scores: alignment, counts, sparse scores, properties."""
+    """Name the faults of what follows the scores: alignment, counts, sparse scores, properties."""
     if len(fields) < 4:
         yield "no_alignment"
         return
@@ -223,15 +248,15 @@ def _tail_faults(fields: list[bytes]) -> Iterator[str]:
 
 
 def _are_known(properties: bytes) -> bool:
-    """Whether Moses knows all keys; cut as in ``moses/TargetPhrase.cpp:363-392``."""
+    """Tell whether Moses knows all keys; they are cut as in ``moses/TargetPhrase.cpp:363-392``."""
     for item in properties.split(b"{{")[1:]:
-        if item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] not in KNOWN_PROPERTIES:
+        if item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] not in _KNOWN_PROPERTIES:
             return False
     return True
 
 
 def value_faults(values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
-    """Which rows of scores (rows, n_scores) are mishandled for what their numbers are, as 32-bit floats hold them."""
+    """Find the rows of scores (rows, n_scores) that are mishandled for what their numbers are, as 32-bit floats hold them."""
     with np.errstate(over="ignore", under="ignore"):
         held = values.astype(np.float32)
     masks = {"overflow": np.isinf(held), "negative": held < 0, "zero": held == 0}

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
-from phrase_rescore.moses.fields import BLANKS_AND_CR
-from phrase_rescore.moses.phrase_table import NUMBER
+from phrase_rescore.moses.phrase_table import BLANKS_AND_CR, NUMBER
 from phrase_rescore.moses.score_columns import Column
 
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")

@@ -1,25 +1,22 @@
-"""Phrase pairs from files: phrase tables, extract files and two-column TSV, told apart by their content."""
+"""Phrase pairs are read from phrase tables, extract files and two-column TSV, which are told apart by their content."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, RowError, shown
+from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
-from phrase_rescore.moses.fields import SEPARATOR, split_fields, words
-from phrase_rescore.moses.phrase_table import NUMBER, parse_row, phrase_words
-from phrase_rescore.moses.table_blocks import parse_block
+from phrase_rescore.moses.phrase_table import NUMBER, SEPARATOR, phrase_words, split_fields, valid_rows, words
+from phrase_rescore.moses.table_blocks import BadRow, parse_block
 
 Phrase = list[bytes]
 RowReader = Callable[[bytes], tuple[Phrase, Phrase]]
-BadRow = tuple[int, bytes, RowError]  # its number from 1, the row, what is wrong with it
 
 
 class PairBlock(NamedTuple):
@@ -38,7 +35,7 @@ _COUNTS = re.compile(rb"[ \t]*+(?:" + NUMBER + rb"[ \t]++){2}(" + NUMBER + rb")(
 _SNIFFED_ROWS = 100
 _BLOCK_ROWS = 4096
 
-# Files that stand beside the right one in a Moses model folder, and what to pass instead.
+# Files that stand beside the right one in a Moses model folder, and what to pass instead
 _REFUSED_NAMES = (
     (re.compile(r"\bhalf\.(f2e|e2f)\b|\.half\b"), "a half table", "pass the consolidated phrase-table.gz"),
     (re.compile(r"extract.*\.o(\.|$)"), "a reordering extract file", "pass extract.sorted.gz"),
@@ -46,23 +43,13 @@ _REFUSED_NAMES = (
 )
 
 
-def _table_reader() -> RowReader:
-    n_scores: int | None = None
-
-    def pair(row: bytes) -> tuple[Phrase, Phrase]:
-        nonlocal n_scores
-        parsed = parse_row(row, n_scores)
-        n_scores = parsed.n_scores
-        return parsed.src, parsed.tgt
-
-    return pair
-
-
 def _extract_pair(row: bytes) -> tuple[Phrase, Phrase]:
-    """``source ||| target ||| alignment [||| …]``, one line an occurrence (``phrase-extract/extract-main.cpp``)."""
+    """Parse ``source ||| target ||| alignment [||| …]``, one row an occurrence (``phrase-extract/extract-main.cpp``)."""
     fields = split_fields(row)
     if len(fields) < 3:
-        raise RowError(f"{len(fields)} fields in {shown(row)}", "an extract row is 'source ||| target ||| 0-0 1-1 …'")
+        raise RowError(
+            f"{counted(len(fields), 'field')} in {shown(row)}", "an extract row is 'source ||| target ||| 0-0 1-1 …'"
+        )
     if not all(_POINT.fullmatch(point) for point in words(fields[2].rstrip(b"\r"))):
         raise RowError(f"alignment {shown(fields[2].strip())}", "points are such as 0-0")
     return phrase_words(fields[0], "source"), phrase_words(fields[1], "target")
@@ -71,20 +58,16 @@ def _extract_pair(row: bytes) -> tuple[Phrase, Phrase]:
 def _tsv_pair(row: bytes) -> tuple[Phrase, Phrase]:
     columns = row.removesuffix(b"\r").split(b"\t")
     if len(columns) != 2:
-        raise RowError(f"{len(columns)} column{'s' * (len(columns) != 1)} in {shown(row)}", "write source, tab, target")
+        raise RowError(f"{counted(len(columns), 'column')} in {shown(row)}", "write source, tab, target")
     return phrase_words(columns[0], "source"), phrase_words(columns[1], "target")
 
 
-# What makes a reader of one file's rows
-READERS: dict[str, Callable[[], RowReader]] = {
-    "table": _table_reader,
-    "extract": lambda: _extract_pair,
-    "tsv": lambda: _tsv_pair,
-}
+_ROW_READERS: dict[str, RowReader] = {"extract": _extract_pair, "tsv": _tsv_pair}
+FORMATS = ("table", *_ROW_READERS)
 
 
 def row_format(row: bytes) -> str | None:
-    """What a row looks like: table, extract, tsv, half (a half table), or None."""
+    """Tell what a row looks like: table, extract, tsv, half (a half table), or None."""
     fields = split_fields(row.rstrip(b"\r\n"))
     if len(fields) < 3:
         return "tsv" if SEPARATOR not in row and row.count(b"\t") == 1 else None
@@ -96,14 +79,15 @@ def row_format(row: bytes) -> str | None:
 
 
 def detect_format(path: str, first_rows: list[bytes]) -> str:
-    """The format that most of the first rows have.
+    """Choose the format that most of the first rows have.
 
     Raises InputError when none fits, or when they are those of a half table.
     """
     votes = [form for form in map(row_format, first_rows) if form]
     if not votes:
-        found = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
-        raise InputError(path, f"{found} begins no phrase table, extract file or two-column TSV", "say which by --format", 1)
+        row = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
+        found = f"{row} does not look like a phrase table, extract file or two-column TSV"
+        raise InputError(path, found, "say which by --format", 1)
     best = max(sorted(set(votes)), key=votes.count)
     if best == "half":
         raise InputError(path, "looks like a half table (alignment before the scores)", "pass the consolidated phrase-table.gz")
@@ -111,53 +95,48 @@ def detect_format(path: str, first_rows: list[bytes]) -> str:
 
 
 def refuse_by_name(path: str) -> None:
-    """Raises InputError for names that Moses gives to files whose pairs are turned round, incomplete or no pairs."""
+    """Refuse the names that Moses gives to files whose pairs are inverted or incomplete, or that hold none.
+
+    Raises InputError.
+    """
     for pattern, what, hint in _REFUSED_NAMES:
         if pattern.search(os.path.basename(path)):
             raise InputError(path, f"is by its name {what}", hint)
 
 
-def _joint_count(row: bytes) -> float:
-    """The third number of a table row's fifth field, ``n_target n_source n_joint``."""
-    fields = split_fields(row, 5)
-    counts = _COUNTS.match(fields[4]) if len(fields) > 4 else None
-    if counts is None:
+def _joint_count(counts: bytes, row: bytes) -> float:
+    """Read the third number of a table row's fifth field, ``n_target n_source n_joint``."""
+    found = _COUNTS.match(counts)
+    if found is None:
         raise RowError(f"no joint count in {shown(row)}", "--min-count needs the counts, '||| n_target n_source n_joint'")
-    return float(counts[1])
+    return float(found[1])
 
 
-def _first_n_scores(rows: list[bytes]) -> int | None:
-    """The number of scores of the first row that can be used."""
-    for row in rows:
-        with contextlib.suppress(RowError):
-            return parse_row(row).n_scores
-    return None
-
-
-def _table_block_reader(counts: bool, factors: Factors) -> BlockReader:
+def _table_reader(counts: bool, factors: Factors) -> BlockReader:
+    """Make the reader of a phrase table, whose first valid row says how many scores every row has."""
     n_scores: int | None = None
 
     def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
         nonlocal n_scores
-        n_scores = n_scores or _first_n_scores(block.rows())
+        if n_scores is None and (row := next(valid_rows(block.rows()), None)):
+            n_scores = row.n_scores
         table = parse_block(block, n_scores or 1, factors=(factors,))  # without any good row, all are bad whatever the number
         if not counts:
             return PairBlock(table.src, table.tgt), table.bad
-        rows, kept, found, bad = block.rows(), [], [], table.bad
-        for i, line in enumerate(table.lines):
-            row = rows[line - block.first_row]
+        kept, found, bad = list[int](), list[float](), table.bad
+        for i, field in enumerate(table.counts()):
             try:
-                found.append(_joint_count(row))
+                found.append(_joint_count(field, table.row(i)))
                 kept.append(i)
             except RowError as error:
-                bad.append((line, row, error))
+                bad.append((table.lines[i], table.row(i), error))
         return PairBlock([table.src[i] for i in kept], [table.tgt[i] for i in kept], found), sorted(bad, key=lambda b: b[0])
 
     return read
 
 
-def _block_reader(reader: RowReader, counts: bool, factors: Factors) -> BlockReader:
-    """Row by row; every row is one occurrence."""
+def _occurrence_reader(reader: RowReader, counts: bool, factors: Factors) -> BlockReader:
+    """Make the reader of a file that has a row for every occurrence of a pair."""
 
     def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
         src, tgt, bad = [], [], []
@@ -184,13 +163,14 @@ def read_pair_blocks(
     counts: bool = False,
     factors: Factors = WHOLE,
 ) -> Iterator[PairBlock]:
-    """The pairs of a file some thousands at a time, as columns.
+    """Read the pairs of a file some thousands at a time, as columns.
 
-    ``form`` is a key of READERS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and
-    error for a row that cannot be used, which is then left out; without it such a row raises InputError.
-    With ``counts`` also how often each was extracted: a table's joint count (a row without one is a bad row), and 1 for
-    every row of an extract file or TSV. Of words with factors, phrases have the one chosen for their side, and a word
-    without it makes a bad row. The error of a bad row comes before any pair of its block.
+    ``form`` is one of FORMATS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and
+    error for a row that cannot be used, which is then left out. Without it, such a row raises InputError. The error of a bad
+    row comes before any pair of its block.
+    ``counts`` adds how often each pair was extracted: a table's joint count (a row without one is a bad row), and 1 for
+    every row of an extract file or TSV. Phrases of words with factors have the factor chosen for their side, and a word
+    without it makes a bad row.
     """
     refuse_by_name(path)
     name = display_name(path)
@@ -198,10 +178,7 @@ def read_pair_blocks(
         blocks = read_blocks(stream, _BLOCK_ROWS)
         first = list(islice(blocks, 1))
         form = form or detect_format(name, first[0].rows()[:_SNIFFED_ROWS] if first else [])
-        if form == "table":
-            read = _table_block_reader(counts, factors)
-        else:
-            read = _block_reader(READERS[form](), counts, factors)
+        read = _table_reader(counts, factors) if form == "table" else _occurrence_reader(_ROW_READERS[form], counts, factors)
         for block in chain(first, blocks):
             pairs, bad = read(block)
             for line, row, error in bad:

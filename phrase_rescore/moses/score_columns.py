@@ -1,19 +1,18 @@
-"""The score columns of a phrase table: ours, how they are written and what the sidecar says of them, and those it had."""
+"""The score columns of a phrase table: those that models add, what the sidecar says of them, and those that it has."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input, open_plain
-from phrase_rescore.moses.fields import BLANKS_AND_CR, words
 from phrase_rescore.moses.phrase_table import TableRow, parse_row
 
 if TYPE_CHECKING:
@@ -21,20 +20,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
-FIRST_ROWS = 10_000  # that tell what a table's columns are
+JUDGED_ROWS = 1000  # whose last columns show whether a model added them
+RANGE_ROWS = 10_000  # that tell what a table's columns are
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3
 MAX_COUNT = 88  # exp(89) overflows a 32-bit float
 
 
 @dataclass(frozen=True)
-class Format:
-    """How columns are written and which rows are taken."""
+class ColumnFormat:
+    """Which columns a model adds to a table, how they are written, and which rows are taken."""
 
     scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
     digits: int = 7  # significant
     unknown_side: str = "output"  # output, input, both: whose unknown words are counted
-    features: tuple[str, ...] = FEATURES  # what every model adds, in this order
+    features: tuple[str, ...] = FEATURES  # that every model adds, in this order
     replace: int = 0  # last score columns to drop first
     fix_blanks: bool = False
     drop_bad_rows: bool = False
@@ -42,19 +42,21 @@ class Format:
     gzip_level: str | None = None  # None: plain bytes
 
     def count(self, n: int) -> bytes:
-        """The column of a number of unknown words.
+        """Write the column of a number of unknown words.
 
-        >>> Format().count(0), Format().count(2), Format(scale="log").count(2)
+        >>> ColumnFormat().count(0), ColumnFormat().count(2), ColumnFormat(scale="log").count(2)
         (b'1', b'7.389056', b'2')
         """
         return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
 
     def columns(self, log_p: NDArray[np.float64], unknown: Sequence[int]) -> list[bytes]:
-        """A model's columns of every row, each with the blank before it, from natural log-probabilities (n,).
+        """Write a model's columns of every row, each with the blank before it, from natural log-probabilities (n,).
 
         >>> import numpy as np
-        >>> Format().columns(np.array([-3.25, -1000.0]), [0, 1]), Format(scale="log").columns(np.array([-3.25]), [2])
-        ([b' 0.03877421 1', b' 1.2e-38 2.718282'], [b' -3.25 2'])
+        >>> ColumnFormat().columns(np.array([-3.25, -1000.0]), [0, 1])
+        [b' 0.03877421 1', b' 1.2e-38 2.718282']
+        >>> ColumnFormat(scale="log").columns(np.array([-3.25]), [2])
+        [b' -3.25 2']
         """
         import numpy as np  # here, so that the help of commands that know FEATURES need not wait for it
 
@@ -67,33 +69,14 @@ class Format:
         return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
 
 
-def looks_annotated(rows: Sequence[TableRow]) -> bool:
-    """Whether the last two columns of all rows are a probability and exp(a count), or their logarithms."""
-    pairs = [tuple(map(float, words(row.fields[2].strip())[-2:])) for row in rows if row.n_scores > 2]
-
-    def is_count(x: float) -> bool:
-        n = round(math.log(x)) if 1 <= x < 1e39 else -1
-        return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is none of ours
-
-    as_exp = all(0 < p <= 1 and is_count(n) for p, n in pairs)
-    as_log = all(p <= 0 and n >= 0 and n.is_integer() for p, n in pairs)
-    telling = rows[0].n_scores > 4 or any(n not in (0.0, 1.0) for _, n in pairs)  # four plain scores may all be 1
-    return len(pairs) == len(rows) > 0 and (as_exp or as_log) and telling
-
-
 @dataclass(frozen=True)
 class OwnColumn:
-    """What the sidecar of ``annotate`` says of a column."""
+    """A column that a model added, as the sidecar of ``annotate`` tells of it."""
 
     column: int  # from 1
     feature: str
     model: str  # its signature
     unit: str
-
-
-def sidecar_path(table: str) -> str:
-    """Where annotate says what it added to a table."""
-    return f"{table}.columns.json"
 
 
 class Scored(NamedTuple):
@@ -103,25 +86,30 @@ class Scored(NamedTuple):
     sides: tuple[str, str]
 
 
-def format_sidecar(form: Format, n_scores: int, models: Sequence[Scored]) -> str:
-    """The sidecar of a table whose rows had ``n_scores`` scores before: what the columns added mean, as JSON."""
-    exp, columns = form.scale == "exp", list[dict[str, Any]]()
+def sidecar_path(table: str) -> str:
+    """Name the file where annotate says what it added to a table."""
+    return f"{table}.columns.json"
+
+
+def format_sidecar(form: ColumnFormat, n_scores: int, models: Sequence[Scored]) -> str:
+    """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added."""
+    of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
+    columns = list[OwnColumn]()
     for model in models:
         read, predicted = model.sides
         side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
-        log_p = f"natural log p({predicted} | {read}), EOS included"
+        meanings = {
+            "score": ("log_prob", f"{of_p}natural log p({predicted} | {read}), EOS included"),
+            "count": ("unknown_words", f"{of_n}number of {side} words unknown to the model"),
+        }
         for feature in form.features:
-            if feature == "score":
-                name, unit = "log_prob", f"probability: exp of the {log_p}" if exp else log_p
-            else:
-                name, unit = "unknown_words", f"{'exp of the ' if exp else ''}number of {side} words unknown to the model"
-            number = n_scores - form.replace + len(columns) + 1
-            columns.append({"column": number, "feature": name, "model": model.signature, "unit": unit})
-    return json.dumps({"format_version": 1, "columns": columns}, indent=2) + "\n"
+            name, unit = meanings[feature]
+            columns.append(OwnColumn(n_scores - form.replace + len(columns) + 1, name, model.signature, unit))
+    return json.dumps({"format_version": 1, "columns": list(map(asdict, columns))}, indent=2) + "\n"
 
 
 def read_sidecar(table: str) -> list[OwnColumn] | None:
-    """The columns of ours by ``TABLE.columns.json``; None if there is no such file.
+    """Read the columns that models added from ``TABLE.columns.json``; None if there is no such file.
 
     Raises InputError for a file that is damaged or of another format.
     """
@@ -133,13 +121,48 @@ def read_sidecar(table: str) -> list[OwnColumn] | None:
             sidecar = json.load(stream)
         if sidecar["format_version"] != 1:
             raise ValueError
-        columns = [
+        return [
             OwnColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
             for column in sidecar["columns"]
         ]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise InputError(path, "is no list of columns that annotate wrote", "remove it, or annotate the table again") from None
-    return columns
+        raise InputError(
+            path, "is not a list of columns that annotate wrote", "remove it, or annotate the table again"
+        ) from None
+
+
+def read_first_rows(table: str, limit: int = JUDGED_ROWS) -> Iterator[TableRow]:
+    """Read the first ``limit`` rows of a table (``-``: standard input).
+
+    Raises InputError for an empty table, and for a row that is not valid or has another number of scores than the first one.
+    """
+    name, n_scores = display_name(table), None
+    with open_input(table) as stream:
+        for line, data in enumerate(islice(read_rows(stream), limit), 1):
+            try:
+                row = parse_row(data.removesuffix(b"\n"), n_scores)
+            except RowError as error:
+                raise error.at(name, line) from None
+            n_scores = row.n_scores
+            yield row
+    if n_scores is None:
+        raise InputError(name, "is empty", "pass a phrase table")
+
+
+def looks_annotated(rows: Sequence[TableRow]) -> bool:
+    """Tell whether the last two columns of all rows are a probability and exp(a count), or their logarithms."""
+    if not rows or any(row.n_scores < 3 for row in rows):
+        return False
+    pairs = [tuple(map(float, row.scores[-2:])) for row in rows]
+
+    def is_count(x: float) -> bool:
+        n = round(math.log(x)) if 1 <= x < 1e39 else -1
+        return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
+
+    as_exp = all(0 < p <= 1 and is_count(n) for p, n in pairs)
+    as_log = all(p <= 0 and n >= 0 and n.is_integer() for p, n in pairs)
+    telling = rows[0].n_scores > 4 or any(n not in (0.0, 1.0) for _, n in pairs)  # four plain scores may all be 1
+    return (as_exp or as_log) and telling
 
 
 class Column(NamedTuple):
@@ -150,7 +173,7 @@ class Column(NamedTuple):
     feature: str  # its name in the sidecar, empty where that names none
 
     def is_count(self, added: bool) -> bool:
-        """Whether the column is exp of a count, and no probability: it is never below 1.
+        """Tell whether the column is exp of a count, which is never below 1, and not a probability.
 
         Where every value is 1, a column that was ``added`` is a count that is always 0, any other one a probability.
         """
@@ -159,50 +182,37 @@ class Column(NamedTuple):
         return self.low >= 1 and (added or self.high > 1)
 
 
-def _features(table: str, n_columns: int) -> dict[int, str]:
-    """The features that the sidecar names, by number of the column from 1; none without one."""
-    features = {column.column: column.feature for column in read_sidecar(table) or ()}
-    if beyond := [number for number in features if not 1 <= number <= n_columns]:
-        found = f"column {beyond[0]} of a table that has {n_columns}"
-        raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
-    return features
-
-
 def read_columns(table: str) -> list[Column]:
-    """The score columns of a table, by its first 10,000 rows (``-``: standard input).
+    """Read what the score columns of a table are from its first 10,000 rows (``-``: standard input) and its sidecar.
 
-    Raises InputError for an empty table, a row that is not valid or has another number of scores than the first one, a
-    negative score (Moses takes the logarithm of every column; ``PhraseDictionaryMemory`` drops the phrase pair without a
-    message) and a sidecar that does not fit.
+    Raises InputError as ``read_first_rows``, and for a negative score and a sidecar that does not fit. Moses takes the
+    logarithm of every column: ``PhraseDictionaryMemory`` drops a phrase pair with a negative score without a message.
     """
-    name = display_name(table)
     low, high = list[float](), list[float]()
-    with open_input(table) as stream:
-        for line, row in enumerate(islice(read_rows(stream), FIRST_ROWS), 1):
-            try:
-                parsed = parse_row(row.removesuffix(b"\n"), len(low) or None)
-                scores = words(parsed.fields[2].rstrip(BLANKS_AND_CR))
-                values = [float(score) for score in scores]
-                if min(values) < 0:
-                    raise RowError(
-                        f"score {shown(scores[values.index(min(values))])} is negative",
-                        "Moses takes the logarithm of every column and would lose the pair without a message; "
-                        "annotate without --scale log",
-                    )
-            except RowError as error:
-                raise error.at(name, line) from None
-            low = [*map(min, low or values, values)]
-            high = [*map(max, high or values, values)]
-    if not low:
-        raise InputError(name, "is empty", "pass a phrase table")
-    features = _features(table, len(low))
+    for line, row in enumerate(read_first_rows(table, RANGE_ROWS), 1):
+        values = list(map(float, row.scores))
+        if min(values) < 0:
+            raise InputError(
+                display_name(table),
+                f"score {shown(row.scores[values.index(min(values))])} is negative",
+                "Moses takes the logarithm of every column and would lose the pair without a message; "
+                "annotate without --scale log",
+                line,
+            )
+        low, high = [*map(min, low or values, values)], [*map(max, high or values, values)]
+    features = {column.column: column.feature for column in read_sidecar(table) or ()}
+    if beyond := [number for number in features if not 1 <= number <= len(low)]:
+        found = f"column {beyond[0]} of a table that has {len(low)}"
+        raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
     return [Column(*ends, features.get(number, "")) for number, ends in enumerate(zip(low, high, strict=True), 1)]
 
 
 def check_loadable(table: str) -> None:
-    """Raises InputError for a compressed table that Moses would take for a plain one.
+    """Refuse a compressed table that Moses would take for a plain one.
 
-    It decides by the name whether a file is gzip (``moses/InputFileStream.cpp``), and knows nothing else.
+    Moses decides by the name whether a file is gzip (``moses/InputFileStream.cpp``), and knows no other compression.
+
+    Raises InputError.
     """
     if not os.path.isfile(table):
         return

@@ -1,16 +1,15 @@
-"""A block of phrase-table rows taken all at once: the same rows and bytes as row by row, in a fraction of the time.
+"""Phrase tables a block of rows at a time: the same rows and bytes as row by row, in a fraction of the time.
 
-Where every row of a block is laid out as Moses writes it, with single blanks and a digit before every point, a few operations
-on the block's bytes find, check and cut its fields. Any other block goes through ``parse_row`` and ``with_scores``, row by row.
+One expression, ``plain_row``, cuts and checks the rows that are laid out as Moses writes them. Every other row goes through
+``parse_row``.
 """
 
 from __future__ import annotations
 
-import functools
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,182 +17,110 @@ from numpy.typing import NDArray
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, have_factor
-from phrase_rescore.moses.fields import SEPARATOR
-from phrase_rescore.moses.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
+from phrase_rescore.moses.phrase_table import (
+    cut_after_scores,
+    has_irregular_blanks,
+    parse_row,
+    plain_row,
+    split_fields,
+    with_single_blanks,
+    without_last,
+)
 
-_BLANK, _TAB, _NEWLINE, _BAR = b" \t\n" + SEPARATOR[:1]
-_STEP = len(SEPARATOR) + 1  # from a separator, past the blank behind it, to the field's first byte
-Positions = NDArray[np.int64]
+BadRow = tuple[int, bytes, RowError]  # its number from 1, the row, what is wrong with it
 
-_NON_TERMINAL = re.compile(rb"(?<![^ \n])\[[^ \n]*\](?![^ \n])")
+
+class CutRow(NamedTuple):
+    """A row as the groups of ``plain_row`` give it."""
+
+    head: bytes  # up to its last score; empty if the row is not plain
+    src: bytes  # words between single blanks
+    tgt: bytes
+    scores: bytes  # between single blanks
+    tail: bytes  # what follows them, with the newline
+    other: bytes = b""  # the whole row, without its newline, if it is not plain
+
+
+def cut_rows(data: bytes, n_scores: int) -> list[tuple[bytes, ...]]:
+    """Cut a block of rows, each as CutRow says. A newline is added to a last row that lacks one."""
+    return plain_row(n_scores).findall(data if data.endswith(b"\n") else data + b"\n")
 
 
 @dataclass
 class TableBlock:
-    """The valid rows of a block."""
+    """The valid rows of a block, as columns of one length."""
 
     lines: Sequence[int]  # their numbers, from 1
+    heads: Sequence[bytes]  # their bytes up to the last score
     src: Sequence[bytes]  # their source phrases, words between single blanks
     tgt: Sequence[bytes]
-    write: Callable[[int, Sequence[bytes]], bytes]  # (drop, append): the rows as ``with_scores`` makes them, with newlines
+    scores: Sequence[bytes]  # between single blanks
+    tails: Sequence[bytes]  # their bytes after the scores, with the newline
     irregular_blanks: int = 0  # rows with tabs or doubled blanks among their scores
-    bad: list[tuple[int, bytes, RowError]] = field(default_factory=list)  # number, row and what is wrong with it
-
-
-def _by_byte(values: dict[bytes, int]) -> bytes:
-    """For ``bytes.translate``: the value of every byte, 0 for those that are not listed."""
-    table = bytearray(256)
-    for listed, value in values.items():
-        for byte in listed:
-            table[byte] = value
-    return bytes(table)
-
-
-_DIGITS = b"0123456789"
-_DIGIT, _POINT, _EXPONENT, _SIGN, _GAP = 1, 2, 4, 8, 16
-_KIND = _by_byte({_DIGITS: _DIGIT, b".": _POINT, b"eE": _EXPONENT, b"+-": _SIGN, b" \n": _GAP})
-_NEXT = _by_byte({  # the kinds that may follow each
-    _DIGITS: _DIGIT | _POINT | _EXPONENT | _GAP, b".": _DIGIT | _EXPONENT | _GAP, b"eE": _DIGIT | _SIGN, b"+-": _DIGIT,
-    b" \n": _DIGIT | _SIGN,
-})  # fmt: skip
-
-
-@functools.lru_cache(maxsize=10_000)
-def _in_order(marks: bytes, n_scores: int) -> bool:
-    """Whether ``marks``, a row's scores without their digits, may be those of ``n_scores`` numbers."""
-    number = rb"[+-]?\.?(?:[eE][+-]?)?"
-    return re.fullmatch(number + rb"(?: " + number + rb"){%d}" % (n_scores - 1), marks) is not None
-
-
-def _are_scores(text: bytes, n_scores: int) -> bool:
-    """Whether each line is ``n_scores`` numbers (``phrase_table.NUMBER``) between single blanks; False too for ``.5``.
-
-    By what stands beside what, digits begin every number and end every exponent. That a number has no second point or
-    exponent, and no point in its exponent, shows without the digits.
-    """
-    padded = b"\n" + text + b"\n"
-    kinds, following = (np.frombuffer(padded.translate(table), np.uint8) for table in (_KIND, _NEXT))
-    if not (following[:-1] & kinds[1:]).all():
-        return False
-    return all(_in_order(marks, n_scores) for marks in set(text.translate(None, _DIGITS).split(b"\n")))
-
-
-def _has_non_terminal(phrases: Sequence[bytes]) -> bool:
-    return _NON_TERMINAL.search(b"\n".join(phrases)) is not None
-
-
-def cut(data: bytes, starts: Positions, ends: Positions) -> list[bytes]:
-    """``data[start:end]`` of every start and end."""
-    return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-@dataclass(frozen=True)
-class PlainRows:
-    """Valid rows that are plainly laid out, and where in their bytes every field begins and ends."""
-
-    data: bytes
-    starts: Positions  # of rows, (rows,)
-    ends: Positions  # of rows, without their newlines, (rows,)
-    separators: Positions  # where ``|||`` stands, also those that overlap in ``||||``, of all rows
-    first_separator: Positions  # the index in ``separators`` of every row's first, (rows,)
-    n_separators: Positions  # (rows,), 2 or more
-    score_starts: Positions  # (rows,)
-    score_ends: Positions
-    src: list[bytes]  # words between single blanks
-    tgt: list[bytes]
-    scores: list[bytes]
-
-    def field(self, number: int) -> tuple[Positions, Positions, Positions]:
-        """The rows (from 0) that have a field of this number (from 0; 3 or more), where it begins and where it ends."""
-        having = np.flatnonzero(self.n_separators >= number)
-        before = self.first_separator[having] + number - 1
-        behind = np.append(self.separators, 0)[before + 1]
-        ends = np.where(self.n_separators[having] > number, behind, self.ends[having])
-        return having, self.separators[before] + len(SEPARATOR), ends
+    bad: list[BadRow] = field(default_factory=list)
 
     def write(self, drop: int, append: Sequence[bytes]) -> bytes:
-        """The rows as ``with_scores`` makes them, with newlines."""
-        kept_ends = self.score_ends
-        if drop:
-            kept_ends = self.score_starts + np.array([len(kept.rsplit(b" ", drop)[0]) for kept in self.scores])
-        between = cut(self.data, np.append(0, self.score_ends[:-1]), kept_ends)  # a row's end and the next one's beginning
-        return b"".join((*chain.from_iterable(zip(between, append, strict=True)), self.data[self.score_ends[-1] :]))
+        """Join the rows, with newlines, as ``with_scores`` makes them."""
+        heads = [without_last(head, drop) for head in self.heads] if drop else self.heads
+        return b"".join(chain.from_iterable(zip(heads, append, self.tails, strict=True)))
+
+    def row(self, i: int) -> bytes:
+        """The bytes of a row, without its newline."""
+        return (self.heads[i] + self.tails[i]).removesuffix(b"\n")
+
+    def counts(self) -> list[bytes]:
+        """Cut the counts, ``n_target n_source n_joint``, out of every row; empty where a row has none."""
+        fields = [split_fields(tail.removesuffix(b"\n"), 3) for tail in self.tails]
+        return [found[2] if len(found) > 2 else b"" for found in fields]
 
 
-def plain_rows(data: bytes, n_scores: int) -> PlainRows | None:
-    """The rows of a block, with or without fields after the scores; None unless all are valid and plainly laid out."""
-    chars = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(chars == _NEWLINE)
-    if not data.endswith(b"\n"):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    bars, blanks = chars == _BAR, chars == _BLANK
-    separators = np.flatnonzero(bars[:-2] & bars[1:-1] & bars[2:])
-    first = np.searchsorted(separators, starts)
-    found = np.diff(first, append=len(separators))
-    if found.min() < 2:
-        return None
-    tgt_starts, score_starts = separators[first] + _STEP, separators[first + 1] + _STEP
-    src_ends, tgt_ends = separators[first] - 1, separators[first + 1] - 1
-    score_ends = np.where(found > 2, np.append(separators, 0)[first + 2] - 1, ends)
-    if not ((starts < src_ends) & (tgt_starts < tgt_ends) & (score_starts < score_ends)).all():
-        return None
-    around = (src_ends, tgt_starts - 1, tgt_ends, score_starts - 1, score_ends[found > 2])
-    if not all(blanks[places].all() for places in around) or blanks[starts].any():
-        return None
-    odd = np.flatnonzero((blanks[:-1] & blanks[1:]) | (chars[:-1] == _TAB))  # doubled blanks, tabs: no harm after the scores
-    if len(odd) and (odd < score_ends[np.searchsorted(starts, odd, "right") - 1]).any():
-        return None
-    src, tgt = cut(data, starts, src_ends), cut(data, tgt_starts, tgt_ends)
-    scores = cut(data, score_starts, score_ends)
-    if not _are_scores(b"\n".join(scores), n_scores) or (b"]" in data and (_has_non_terminal(src) or _has_non_terminal(tgt))):
-        return None
-    return PlainRows(data, starts, ends, separators, first, found, score_starts, score_ends, src, tgt, scores)
+def score_values(scores: Sequence[bytes], n_scores: int) -> NDArray[np.float64]:
+    """Read the scores of rows, ``n_scores`` with single blanks between them, as numbers (rows, n_scores)."""
+    return np.fromstring(b" ".join(scores), np.float64, sep=" ").reshape(len(scores), n_scores)
 
 
-def _at_once(block: Block, n_scores: int, factors: Collection[Factors]) -> TableBlock | None:
-    rows = plain_rows(block.data, n_scores)
-    if rows is None:
-        return None
-    if not all(have_factor(rows.src, of_src) and have_factor(rows.tgt, of_tgt) for of_src, of_tgt in factors):
-        return None
-    return TableBlock(range(block.first_row, block.first_row + len(rows.src)), rows.src, rows.tgt, rows.write)
-
-
-def _by_rows(block: Block, n_scores: int, factors: Collection[Factors], fix_blanks: bool) -> TableBlock:
-    rows = block.rows()
-    kept, src, tgt, fields = [], [], [], []
-    bad, irregular = [], 0
-    for line, row in enumerate(rows, block.first_row):
-        try:
-            parsed = parse_row(row, n_scores)
-            phrases = b" ".join(parsed.src), b" ".join(parsed.tgt)
-            for of_src, of_tgt in factors:
-                check_factor(phrases[0], of_src, "source")
-                check_factor(phrases[1], of_tgt, "target")
-        except RowError as error:
-            bad.append((line, row, error))
-            continue
-        if has_irregular_blanks(parsed.fields[2]):
-            irregular += 1
-            if fix_blanks:
-                parsed.fields[2] = with_single_blanks(parsed.fields[2])
-        kept.append(line)
-        src.append(phrases[0])
-        tgt.append(phrases[1])
-        fields.append(parsed.fields)
-    last_as_it_was = bool(kept) and kept[-1] == block.first_row + len(rows) - 1 and not block.data.endswith(b"\n")
-
-    def write(drop: int, append: Sequence[bytes]) -> bytes:
-        written = [with_scores(row, drop, columns) + b"\n" for row, columns in zip(fields, append, strict=True)]
-        return b"".join(written)[: -1 if last_as_it_was else None]
-
-    return TableBlock(kept, src, tgt, write, irregular, bad)
+def _cut_any(row: bytes, n_scores: int, fix_blanks: bool) -> tuple[CutRow, bool]:
+    """Cut a row that is not plain, and tell whether the blanks among its scores are irregular. Raises RowError."""
+    src, tgt, scores, fields = parse_row(row, n_scores)
+    irregular = has_irregular_blanks(fields[2])
+    if irregular and fix_blanks:
+        fields[2] = with_single_blanks(fields[2])
+    head, tail = cut_after_scores(fields)
+    return CutRow(head, b" ".join(src), b" ".join(tgt), b" ".join(scores), tail + b"\n"), irregular
 
 
 def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: Collection[Factors] = (WHOLE,)) -> TableBlock:
-    """Splits and checks the rows of a block; every row must have ``n_scores`` scores, and its words all of ``factors``.
+    """Cut and check the rows of a block; every row must have ``n_scores`` scores, and its words all of ``factors``.
 
     ``fix_blanks`` writes single blanks between scores. Bad rows are returned, not raised.
     """
-    return _at_once(block, n_scores, factors) or _by_rows(block, n_scores, factors, fix_blanks)
+    found = cut_rows(block.data, n_scores)
+    heads, src, tgt, scores, tails, _ = zip(*found, strict=True)
+    table = TableBlock(range(block.first_row, block.first_row + len(found)), heads, src, tgt, scores, tails)
+    if not all(heads) or not all(have_factor(src, of_src) and have_factor(tgt, of_tgt) for of_src, of_tgt in factors):
+        table = _look_closer(found, block.first_row, n_scores, fix_blanks, factors)
+    if not block.data.endswith(b"\n") and table.lines and table.lines[-1] == block.first_row + len(found) - 1:
+        table.tails = [*table.tails[:-1], table.tails[-1].removesuffix(b"\n")]
+    return table
+
+
+def _look_closer(
+    found: list[tuple[bytes, ...]], first_row: int, n_scores: int, fix_blanks: bool, factors: Collection[Factors]
+) -> TableBlock:
+    """Check those rows of a block that are not plain, and the factors of all."""
+    lines, rows, bad, n_irregular = list[int](), list[CutRow](), list[BadRow](), 0
+    for line, cut in enumerate(found, first_row):
+        plain = CutRow(*cut)
+        try:
+            row, irregular = (plain, False) if plain.head else _cut_any(plain.other, n_scores, fix_blanks)
+            for of_src, of_tgt in factors:
+                check_factor(row.src, of_src, "source")
+                check_factor(row.tgt, of_tgt, "target")
+        except RowError as error:
+            bad.append((line, plain.other or (plain.head + plain.tail).removesuffix(b"\n"), error))
+            continue
+        n_irregular += irregular
+        lines.append(line)
+        rows.append(row)
+    heads, src, tgt, scores, tails, _ = zip(*rows, strict=True) if rows else [()] * 6
+    return TableBlock(lines, heads, src, tgt, scores, tails, n_irregular, bad)

@@ -10,23 +10,20 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sketch import hashes
-from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.blocks import Block, read_blocks, read_rows
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.moses.fields import BLANKS_AND_CR, split_fields, words
-from phrase_rescore.moses.phrase_table import TableRow, parse_row
-from phrase_rescore.moses.score_columns import MIN_P, OwnColumn, looks_annotated, read_sidecar
-from phrase_rescore.moses.table_blocks import cut, plain_rows
+from phrase_rescore.moses.score_columns import MIN_P, OwnColumn, looks_annotated, read_first_rows, read_sidecar
+from phrase_rescore.moses.table_blocks import parse_block, score_values
 
 BLOCK_ROWS = 16384
-_JUDGED_ROWS = 1000  # rows looked at for columns that are ours
 Floats = NDArray[np.float64]
 
 
@@ -85,15 +82,7 @@ def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ScoreCo
     Raises InputError for an empty table, a first row that is not valid and a sidecar that does not fit, OptionError for a
     column that the table does not have.
     """
-    name, rows = display_name(table), list[TableRow]()
-    with open_input(table) as stream:
-        for line, row in enumerate(islice(read_rows(stream), _JUDGED_ROWS), 1):
-            try:
-                rows.append(parse_row(row.removesuffix(b"\n"), rows[0].n_scores if rows else None))
-            except RowError as error:
-                raise error.at(name, line) from None
-    if not rows:
-        raise InputError(name, "is empty", "pass a phrase table")
+    name, rows = display_name(table), list(read_first_rows(table))
     n_scores = rows[0].n_scores
     phi = phi or (1 if checkpoint.inverse else 3)
     if phi > n_scores:
@@ -104,7 +93,7 @@ def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ScoreCo
         return _by_sidecar(found, own, checkpoint.signature, name) if own else found
     if not looks_annotated(rows):
         return found
-    last_but_one = [float(words(row.fields[2].rstrip(BLANKS_AND_CR))[-2]) for row in rows]
+    last_but_one = [float(row.scores[-2]) for row in rows]
     return replace(found, log_p=n_scores - 1, log_scale=max(last_but_one) <= 0)
 
 
@@ -119,25 +108,11 @@ def _by_sidecar(found: ScoreColumns, own: list[OwnColumn], signature: str, table
 
 def _rows_of(block: Block, columns: ScoreColumns, table: str) -> Rows:
     """Raises InputError for a bad row."""
-    if (rows := plain_rows(block.data, columns.n_scores)) is not None:
-        having, starts, ends = rows.field(4)
-        listed = [b""] * len(rows.src)
-        for i, field in zip(having.tolist(), cut(rows.data, starts, ends), strict=True):
-            listed[i] = field
-        values = np.fromstring(b" ".join(rows.scores), np.float64, sep=" ").reshape(len(rows.src), columns.n_scores)
-        return _with_numbers(rows.src, rows.tgt, values, listed, columns)
-    src, tgt, scores, counts = [], [], list[list[float]](), []
-    for line, row in enumerate(block.rows(), block.first_row):
-        try:
-            parsed = parse_row(row, columns.n_scores)
-        except RowError as error:
-            raise error.at(table, line) from None
-        src.append(b" ".join(parsed.src))
-        tgt.append(b" ".join(parsed.tgt))
-        scores.append([float(score) for score in words(parsed.fields[2].rstrip(BLANKS_AND_CR))])
-        rest = split_fields(parsed.fields[3], 2) if len(parsed.fields) > 3 else []
-        counts.append(rest[1] if len(rest) > 1 else b"")
-    return _with_numbers(src, tgt, np.array(scores), counts, columns)
+    rows = parse_block(block, columns.n_scores)
+    for line, _, error in rows.bad:
+        raise error.at(table, line)
+    values = score_values(rows.scores, columns.n_scores)
+    return _with_numbers(list(rows.src), list(rows.tgt), values, rows.counts(), columns)
 
 
 def _with_numbers(src: list[bytes], tgt: list[bytes], scores: Floats, counts: list[bytes], columns: ScoreColumns) -> Rows:

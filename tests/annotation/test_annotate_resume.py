@@ -22,7 +22,7 @@ from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import resumable
 from phrase_rescore.models.checkpoint import load, save
-from phrase_rescore.moses.score_columns import Format
+from phrase_rescore.moses.score_columns import ColumnFormat
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ class Stopped(Exception):
 def interrupted(table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
     """Annotates ``rows`` rows in blocks of ten, then stops; returns OUT."""
 
-    def interrupt(rows: int, out: str = "out.gz", form: Format = Format()) -> Path:  # noqa: B008
+    def interrupt(rows: int, out: str = "out.gz", form: ColumnFormat = ColumnFormat()) -> Path:  # noqa: B008
         def stop(statistics: Statistics) -> None:
             if statistics.rows >= rows:
                 raise Stopped
@@ -174,7 +174,7 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: 
         if statistics.rows >= 40:
             raise Stopped
 
-    form = Format(drop_bad_rows=True)
+    form = ColumnFormat(drop_bad_rows=True)
     with pytest.raises(Stopped), workers(1) as executor:
         annotate(Files(str(table), (str(factored),), str(out)), form, executor, 1, block_rows=10, on_block=stop)
     command = ("annotate", table, "-m", factored, "--block-size", 10, "--on-bad-row", "drop", "-o")
@@ -187,10 +187,10 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: 
 
 
 def test_a_journal_names_no_file_that_this_run_does_not_write(
-    run: Run, table: Path, model_dir: str, interrupted: Callable[[int, str, Format], Path]
+    run: Run, table: Path, model_dir: str, interrupted: Callable[[int, str, ColumnFormat], Path]
 ) -> None:
     table.write_bytes(b"no row\n".join((b"".join(ROWS[:7]), b"".join(ROWS[7:]))))
-    out = interrupted(29, "out.gz", Format(drop_bad_rows=True))  # of three blocks
+    out = interrupted(29, "out.gz", ColumnFormat(drop_bad_rows=True))  # of three blocks
     command = ("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--on-bad-row", "drop", "--resume")
     before = names(out.parent)
     done = run(*command, "--dropped", table.parent / "other")
@@ -270,7 +270,7 @@ def test_a_bad_row_late_in_the_table_loses_nothing(
     table.write_bytes(b"".join(ROWS[:50]) + b"bad\n")
     out = table.parent / "out.gz"
     with pytest.raises(Exception, match="1 field in 'bad'") as raised, workers(1) as executor:
-        annotate(Files(str(table), (model_dir,), str(out)), Format(), executor, 1, block_rows=10)
+        annotate(Files(str(table), (model_dir,), str(out)), ColumnFormat(), executor, 1, block_rows=10)
     assert "50 rows are kept in" in raised.value.__notes__[0]
     table.write_bytes(b"".join(ROWS))
     assert run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume").status == 0
@@ -296,4 +296,4 @@ def test_a_dead_worker_is_noticed(table: Path) -> None:
 def test_options_error_before_reading(table: Path, model_dir: str) -> None:
     files = Files(str(table), (model_dir,), str(table.parent / "none" / "out"))
     with workers(1) as executor, pytest.raises(OptionError, match="cannot write"):
-        annotate(files, Format(), executor, 1)
+        annotate(files, ColumnFormat(), executor, 1)

@@ -27,7 +27,7 @@ from phrase_rescore.annotation.annotator import scorer_of
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
 from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.models.checkpoint import save
-from phrase_rescore.moses.score_columns import Format
+from phrase_rescore.moses.score_columns import ColumnFormat
 from phrase_rescore.runtime import prepare, usable_cores
 
 
@@ -56,7 +56,7 @@ def main() -> None:
             alone.append(len(rows) / (time.perf_counter() - start))
             start = time.perf_counter()
             with ThreadPoolExecutor(jobs) as executor:
-                annotate(Files(source, (model,), out), Format(), executor, jobs)
+                annotate(Files(source, (model,), out), ColumnFormat(), executor, jobs)
             whole.append(len(rows) / (time.perf_counter() - start))
         del scorer
         start = time.perf_counter()

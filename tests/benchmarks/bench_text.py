@@ -30,7 +30,7 @@ from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.streams import open_input
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import save
-from phrase_rescore.moses.score_columns import Format
+from phrase_rescore.moses.score_columns import ColumnFormat
 from phrase_rescore.moses.table_blocks import parse_block
 from phrase_rescore.runtime import prepare
 
@@ -48,7 +48,7 @@ def whole(folder: str, gzip_level: str, jobs: int) -> float:
     try:
         with ThreadPoolExecutor(jobs) as executor:
             files = Files(f"{folder}/table.gz", (f"{folder}/model",), f"{folder}/out.gz")
-            summary = annotate(files, Format(), executor, jobs, gzip_level=gzip_level)
+            summary = annotate(files, ColumnFormat(), executor, jobs, gzip_level=gzip_level)
     finally:
         os.sched_setaffinity(0, cores)
     return summary.statistics.rows / summary.seconds
@@ -69,7 +69,7 @@ def stages(folder: str, scorer: Scorer) -> dict[str, float]:
     for block in blocks:
         parsed = stage("split, check", lambda block=block: parse_block(block, 4))
         stage("words to ids", lambda p=parsed: scorer.encode_phrases(p.src, p.tgt))
-        columns = stage("format", lambda p=parsed: Format().columns(np.full(len(p.src), -3.25), [0] * len(p.src)))
+        columns = stage("format", lambda p=parsed: ColumnFormat().columns(np.full(len(p.src), -3.25), [0] * len(p.src)))
         out = stage("join", lambda p=parsed, c=columns: p.write(0, c))
         for level in ("6", "fast"):
             stage(f"gzip {level}", lambda out=out, level=level: gzip_member(out, level))

@@ -24,7 +24,7 @@ from inputs import paper_model, table
 
 from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.models.checkpoint import save
-from phrase_rescore.moses.score_columns import Format
+from phrase_rescore.moses.score_columns import ColumnFormat
 from phrase_rescore.runtime import prepare, usable_cores
 
 GROWTH = 1.05  # most of what the first pass needed
@@ -55,7 +55,7 @@ def _forget_peak() -> None:
 def run_once(files: Files, jobs: int) -> Pass:
     _forget_peak()
     with ThreadPoolExecutor(jobs) as executor:
-        summary = annotate(files, Format(), executor, jobs)
+        summary = annotate(files, ColumnFormat(), executor, jobs)
     with open(files.out, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     descriptors = len(os.listdir("/proc/self/fd"))

@@ -121,7 +121,7 @@ def circle(folder: Path) -> Path:
 
 
 EMPTY = {
-    "train": "an empty file begins no phrase table, extract file or two-column TSV; say which by --format",
+    "train": "an empty file does not look like a phrase table, extract file or two-column TSV; say which by --format",
     "train --vocab-corpus": "has no word in it; pass tokenized text",
     "train --source-vocab": "is empty; name the words of the shortlist, one a line",
     "info": "is empty; info reads phrase tables and model directories",
@@ -134,9 +134,9 @@ IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"
 NO_TEXT = r"'\x89PNG\r' is not UTF-8; convert the file with iconv -t UTF-8"
 OTHER = {
-    "train": r"'\x89PNG' begins no phrase table, extract file or two-column TSV; say which by --format",
+    "train": r"'\x89PNG' does not look like a phrase table, extract file or two-column TSV; say which by --format",
     "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
-    "info": r"'\x89PNG\r' begins no phrase table; info reads phrase tables and model directories",
+    "info": r"'\x89PNG\r' does not look like a phrase table; info reads phrase tables and model directories",
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
     "curves": r"'\x89PNG' is no JSON; name a model directory, or a log like its train.log.jsonl",
 }  # fmt: skip

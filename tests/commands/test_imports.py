@@ -17,14 +17,14 @@ def test_only_commands_and_cli_know_the_terminal():
     assert talkers == {"commands", "cli"}
 
 
-def test_only_fields_knows_the_separator():
+def test_only_the_phrase_table_knows_the_separator():
     knowing = {
         module
         for _, module, tree in modules()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in (b"|||", b" ||| ", "|||")
     }
-    assert knowing == {"moses.fields"}
+    assert knowing == {"moses.phrase_table"}
 
 
 def test_commands_import_nothing_heavy_at_their_top():

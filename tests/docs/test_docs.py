@@ -35,8 +35,7 @@ from phrase_rescore.cli import COMMANDS, cli
 from phrase_rescore.errors import InputError, RescoreError
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
-from phrase_rescore.moses.fields import words
-from phrase_rescore.moses.phrase_table import parse_row
+from phrase_rescore.moses.phrase_table import parse_row, words
 from phrase_rescore.training.config import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,7 +22,7 @@ from phrase_rescore.commands.evaluate import command as evaluate_command
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.run import METRICS, TOKENIZATIONS, Cell, Settings, evaluate
 from phrase_rescore.evaluation.tables import FORMATS
-from phrase_rescore.moses.fields import split_fields
+from phrase_rescore.moses.phrase_table import split_fields
 
 # fmt: off
 WORDS = ["le", "la", "les", "un", "une", "de", "d&apos;", "l&apos;", "chat", "Chien", "maison", "petite", "a", ",", "dort"]

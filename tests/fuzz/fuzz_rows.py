@@ -9,6 +9,7 @@ import io
 import math
 import re
 import sys
+from unittest import mock
 
 import atheris
 
@@ -18,15 +19,21 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.files.blocks import Block
     from phrase_rescore.moses import table_blocks
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
-    from phrase_rescore.moses.pair_readers import READERS, read_pair_blocks
+    from phrase_rescore.moses.pair_readers import FORMATS, read_pair_blocks
     from phrase_rescore.moses.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
 
 from harness import fuzz
 
 FACTORS: tuple[Factors, ...] = (WHOLE, (0, None), (None, 1), (1, 0))
-FORMS = (None, *READERS)
+FORMS = (None, *FORMATS)
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", *(b"%c\x2a\x4d\x18" % n for n in range(0x50, 0x60)))
 COLUMNS = b" 0.25 2.718282"
+
+
+def none_plain(n_scores: int) -> re.Pattern[bytes]:
+    return re.compile(rb"()()()()()([^\n]*+)\n")
+
+
 SEEDS = [
     b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n" * 2,
     b"a ||| b ||| 1 ||| ||| 1 1 1\r\nc ||| d ||| 2\n",
@@ -82,11 +89,12 @@ def check_row(row: bytes, n_scores: int) -> None:
 
 
 def check_block(data: bytes, n_scores: int, factors: Factors, fix_blanks: bool) -> None:
-    """All rows at once are the rows one by one."""
+    """Rows cut by one expression are the rows parsed one by one."""
     block = Block(3, 41, data)
     at_once = table_blocks.parse_block(block, n_scores, fix_blanks, (factors,))
-    by_rows = table_blocks._by_rows(block, n_scores, (factors,), fix_blanks)
-    for name in ("lines", "src", "tgt"):
+    with mock.patch.object(table_blocks, "plain_row", none_plain):
+        by_rows = table_blocks.parse_block(block, n_scores, fix_blanks, (factors,))
+    for name in ("lines", "src", "tgt", "scores", "heads", "tails"):
         assert list(getattr(at_once, name)) == list(getattr(by_rows, name)), name
     assert at_once.irregular_blanks == by_rows.irregular_blanks
     assert [(line, row, told(e)) for line, row, e in at_once.bad] == [(line, row, str(e)) for line, row, e in by_rows.bad]

@@ -19,7 +19,7 @@ from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.commands import annotate as annotate_command
 from phrase_rescore.inference import scorer
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.moses.score_columns import Format
+from phrase_rescore.moses.score_columns import ColumnFormat
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_processes_do_as_threads_do(model_dir: str, table: Path, tmp_path: Path,
     for name, executor in (("threads", ThreadPoolExecutor(2)), ("processes", processes)):
         with executor:
             out = tmp_path / f"{name}.gz"
-            annotate(Files(str(table), (model_dir,), str(out)), Format(), executor, workers, block_rows=10)
+            annotate(Files(str(table), (model_dir,), str(out)), ColumnFormat(), executor, workers, block_rows=10)
         outputs.append(out.read_bytes())
     assert outputs[0] == outputs[1]
 

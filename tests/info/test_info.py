@@ -206,7 +206,7 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
 def test_a_sidecar_that_is_none(run: Run, table: Path, text: str) -> None:
     Path(f"{table}.columns.json").write_text(text)
     assert run("info", table) == Result(
-        1, b"", f"phrase-rescore: error: {table}.columns.json: is no list of columns that annotate wrote; "
+        1, b"", f"phrase-rescore: error: {table}.columns.json: is not a list of columns that annotate wrote; "
         "remove it, or annotate the table again\n",
     )  # fmt: skip
 
@@ -215,7 +215,7 @@ def test_a_sidecar_that_is_none(run: Run, table: Path, text: str) -> None:
     ("data", "found"),
     [
         (b"", "is empty"),
-        (b"[feature]\nPhraseDictionaryMemory\n", "'[feature]' begins no phrase table"),
+        (b"[feature]\nPhraseDictionaryMemory\n", "'[feature]' does not look like a phrase table"),
         (b"a b\tc\n", "looks like two-column TSV"),
         (b"the\t17\nhouse\t3\n", "looks like a vocabulary file"),
         (b"a ||| b ||| 0-0 1-1\n", "looks like an extract file (alignment where a table has scores)"),

@@ -1,4 +1,4 @@
-"""Surveys of tables: plain blocks against rows one by one, parts against the whole, faults against what Moses programs do."""
+"""Surveys of tables: plain rows against examined ones, parts against the whole, faults against what Moses programs do."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from moses_readers import ALL_READERS, Reading, Refused, field_count
 
 from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.errors import InputError
-from phrase_rescore.files.blocks import Block
 from phrase_rescore.info import survey
-from phrase_rescore.info.faults import FAULTS, examine
+from phrase_rescore.info.faults import FAULTS, examine, tail_faults
 from phrase_rescore.info.statistics import Survey, Tally
 from phrase_rescore.info.survey import Surveyor, TableSurvey, survey_table
+from phrase_rescore.moses import table_blocks
 
 GOOD = b"a b ||| c ||| 0.5 1e-05 ||| 0-0 1-0 ||| 3 2 1 ||| |||"
 
@@ -114,26 +114,25 @@ ROWS = st.one_of(st.lists(PLAIN, min_size=1, max_size=12), st.lists(ANY, min_siz
 SURVEYOR = Surveyor(2, 7)
 
 
-@given(ROWS, st.integers(1, 8), st.booleans())
-def test_a_block_at_once_is_its_rows_one_by_one(rows: list[bytes], n_fields: int, newline: bool) -> None:
+def by_rows(surveyor: Surveyor, first_row: int, data: bytes) -> Survey:
+    """The survey of rows each of which is examined."""
+    with mock.patch.object(table_blocks, "plain_row", return_value=re.compile(rb"()()()()()([^\n]*+)\n")):
+        return surveyor(0, first_row, data)
+
+
+@given(ROWS, st.integers(1, 3), st.integers(1, 8), st.booleans())
+def test_plain_rows_are_surveyed_as_if_they_were_examined(
+    rows: list[bytes], n_scores: int, n_fields: int, newline: bool
+) -> None:
     data = b"\n".join(rows) + b"\n" * (newline or not rows[-1])
-    surveyor = Surveyor(2, n_fields)
-    at_once = surveyor._at_once(41, data)
-    if at_once is not None:
-        assert comparable(at_once) == comparable(surveyor._by_rows(41, Block(0, 41, data).rows()))
-
-
-@given(ROWS, st.integers(1, 3), st.integers(1, 8))
-def test_rows_told_by_a_pattern_are_those_examined(rows: list[bytes], n_scores: int, n_fields: int) -> None:
     surveyor = Surveyor(n_scores, n_fields)
-    found = comparable(surveyor._by_rows(41, rows))
-    with mock.patch.object(survey, "_plain_row", return_value=re.compile(rb"(?!)")):
-        assert found == comparable(surveyor._by_rows(41, rows))
+    assert comparable(surveyor(0, 41, data)) == comparable(by_rows(surveyor, 41, data))
 
 
-@given(st.lists(PLAIN.filter(lambda row: b"[" not in row), min_size=1))
-def test_plain_rows_are_taken_at_once(rows: list[bytes]) -> None:
-    assert SURVEYOR._at_once(1, table_of(rows)) is not None
+@given(st.lists(PLAIN, min_size=1))
+def test_plain_rows_are_not_examined(rows: list[bytes]) -> None:
+    with mock.patch.object(survey, "examine", side_effect=AssertionError("examined")):
+        assert SURVEYOR(0, 1, table_of(rows)).rows == len(rows)
 
 
 @given(ROWS, st.lists(st.integers(0, 12), max_size=3))
@@ -144,7 +143,7 @@ def test_parts_add_up_to_the_whole_in_whatever_order(rows: list[bytes], cuts: li
     def surveys() -> list[Survey]:
         return [SURVEYOR(0, first_row, data) for first_row, data in pieces]
 
-    expected = comparable(SURVEYOR._by_rows(1, rows))
+    expected = comparable(by_rows(SURVEYOR, 1, table_of(rows)))
     first, *others = surveys()
     for other in others:
         first += other
@@ -159,9 +158,15 @@ def test_parts_add_up_to_the_whole_in_whatever_order(rows: list[bytes], cuts: li
 def test_most_rows_beside_an_odd_one_need_no_closer_look() -> None:
     rows = [b"w%05d ||| x ||| 1 1 ||| 0-0 ||| 1 1 1 ||| |||" % i for i in range(500)]
     rows[123] += b"\r"
-    with mock.patch.object(survey, "examine", side_effect=examine) as looked_at:
-        assert SURVEYOR(0, 1, table_of(rows)).faults == {"carriage_returns": Tally(1, 124)}
-    looked_at.assert_called_once_with(rows[123], 2, 7)
+    rows[321] = rows[321].replace(b" 1 1 ", b" 1  1 ", 1)
+    with (
+        mock.patch.object(survey, "examine", side_effect=examine) as whole,
+        mock.patch.object(survey, "tail_faults", side_effect=tail_faults) as tail,
+    ):
+        found = SURVEYOR(0, 1, table_of(rows)).faults
+    assert found == {"carriage_returns": Tally(1, 124), "score_blanks": Tally(1, 322)}
+    whole.assert_called_once_with(rows[321], 2, 7)
+    tail.assert_called_once_with(b" ||| 0-0 ||| 1 1 1 ||| |||\r\n", 2, 7)
 
 
 @pytest.mark.parametrize(("row", "kinds"), [(row, kinds) for _, row, kinds in FAULTY], ids=[name for name, _, _ in FAULTY])
@@ -335,12 +340,14 @@ def test_no_bytes_make_it_stumble(tmp_path_factory: pytest.TempPathFactory, data
 
 
 def test_the_shared_table_in_numbers(shared_data: Path) -> None:
-    with mock.patch.object(Surveyor, "_by_rows", autospec=True, side_effect=Surveyor._by_rows) as by_rows:
+    with (
+        mock.patch.object(survey, "examine", side_effect=AssertionError("examined")),
+        mock.patch.object(survey, "tail_faults", side_effect=AssertionError("examined")),
+    ):
         found = survey_table(str(shared_data / "phrase-table.20k.gz"))
-    survey = found.survey
-    assert all(not call.args[2] for call in by_rows.call_args_list), "all at once"
-    assert (survey.rows, survey.pairs, survey.sources, survey.faults) == (20000, 20000, 12557, {})
-    assert (survey.src.sample.distinct, survey.tgt.sample.distinct) == (12557, 17196)
-    assert (survey.src.words.total(), len(survey.src.words)) == (71765, 3952)
-    assert (found.n_scores, found.n_fields, found.looks_annotated, survey.unsorted_pairs) == (4, 7, False, None)
-    assert survey.scores.least == pytest.approx([1.75568e-05, 1.50473e-21, 8.54701e-04, 4.85058e-23], rel=1e-5)
+    s = found.survey
+    assert (s.rows, s.pairs, s.sources, s.faults) == (20000, 20000, 12557, {})
+    assert (s.src.sample.distinct, s.tgt.sample.distinct) == (12557, 17196)
+    assert (s.src.words.total(), len(s.src.words)) == (71765, 3952)
+    assert (found.n_scores, found.n_fields, found.looks_annotated, s.unsorted_pairs) == (4, 7, False, None)
+    assert s.scores.least == pytest.approx([1.75568e-05, 1.50473e-21, 8.54701e-04, 4.85058e-23], rel=1e-5)

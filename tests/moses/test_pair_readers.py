@@ -131,7 +131,7 @@ def test_files_of_no_known_format(tmp_path: Path, data: bytes, found: str) -> No
     path = written(tmp_path, data)
     with pytest.raises(InputError) as caught:
         list(read_pairs(path))
-    what = "begins no phrase table, extract file or two-column TSV"
+    what = "does not look like a phrase table, extract file or two-column TSV"
     assert str(caught.value) == f"{path}:1: {found} {what}; say which by --format"
 
 
@@ -232,7 +232,7 @@ def test_blocks_of_a_table_that_begins_badly(tmp_path: Path) -> None:
 
 def test_blocks_of_a_file_without_rows(tmp_path: Path) -> None:
     assert list(read_pair_blocks(written(tmp_path, b""), "table")) == []
-    with pytest.raises(InputError, match="an empty file begins no phrase table"):
+    with pytest.raises(InputError, match="an empty file does not look like a phrase table"):
         list(read_pair_blocks(written(tmp_path, b"")))
     with pytest.raises(InputError, match="a half table"):
         list(read_pair_blocks(written(tmp_path, EXTRACT, "half.f2e.gz")))

@@ -1,4 +1,4 @@
-"""Rows of a phrase table: which are valid, what is found wrong, and that appending then dropping is the identity."""
+"""Rows of a phrase table: how they are cut, which are valid, what is found wrong; appending then dropping is the identity."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from phrase_rescore.moses.phrase_table import (
     has_irregular_blanks,
     parse_row,
     phrase_words,
+    split_fields,
+    valid_rows,
     with_scores,
     with_single_blanks,
+    words,
 )
 
 ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
@@ -215,3 +218,93 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
         strip(str(table), str(tmp_path / "out"), 2, executor, 1)
     assert str(caught.value) == f"{table}:2: 2 scores, of which 2 cannot go; at least one must stay"
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+# Fields
+
+# What str.split, bytes.split or str.splitlines would cut at, and Moses does not
+NO_SEPARATORS = [b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x85", b"\xa0", b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\r"]
+
+numbers_and_blanks = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"1", b"0.5"])).map(b"".join)
+blanky = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"a", b"0.5", b"\x0b", b"\xc2\xa0"])).map(b"".join)
+
+
+@given(st.lists(st.sampled_from([b"|", b"||", b"|||", b" ", b"a", b"\xff", b"\t"])).map(b"".join))
+def test_fields_joined_are_the_row(row: bytes) -> None:
+    assert b"|||".join(split_fields(row)) == row
+    assert b"|||".join(split_fields(row, 3)) == row
+    assert len(split_fields(row, 3)) <= 4
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        (b"a ||| b ||| 0.5 ||| ||| 1 1 1", [b"a ", b" b ", b" 0.5 ", b" ", b" 1 1 1"]),
+        (b"a ||| b ||| 0.5 ||| 0-0 ||| 1 1 1 ||| |||", [b"a ", b" b ", b" 0.5 ", b" 0-0 ", b" 1 1 1 ", b" ", b""]),
+        (b"a ||| b ||| 0.5 |||  |||  |||", [b"a ", b" b ", b" 0.5 ", b"  ", b"  ", b""]),
+        (b"a|||b|||0.5", [b"a", b"b", b"0.5"]),
+        (b"a || b ||| c", [b"a || b ", b" c"]),
+        (b"||||", [b"", b"|"]),
+        (b"", [b""]),
+    ],
+)
+def test_empty_fields_share_a_blank(row: bytes, fields: list[bytes]) -> None:
+    assert split_fields(row) == fields
+
+
+def test_limit_leaves_the_rest_whole() -> None:
+    assert split_fields(b"a|||b|||1|||0-0|||x", 3) == [b"a", b"b", b"1", b"0-0|||x"]
+    assert split_fields(b"a|||b|||1", 3) == [b"a", b"b", b"1"]
+
+
+@pytest.mark.parametrize("byte", NO_SEPARATORS)
+def test_only_ascii_blanks_separate_words(byte: bytes) -> None:
+    assert words(b" a" + byte + b"b c\t" + byte + b" ") == [b"a" + byte + b"b", b"c", byte]
+
+
+@given(blanky)
+def test_words_are_what_stands_between_blanks(field: bytes) -> None:
+    assert words(field) == re.findall(rb"[^ \t]+", field)
+
+
+def field_with(field: bytes, drop: int, append: bytes) -> bytes:
+    """The score field of a row once its last columns are others."""
+    return split_fields(with_scores([b"a ", b" b ", field, b" 0-0"], drop, append), 3)[2]
+
+
+@given(numbers_and_blanks, st.sampled_from([b"", b" 1", b" 0.5 1e-5"]))
+def test_appending_changes_nothing_else(field: bytes, append: bytes) -> None:
+    body = re.sub(rb"[ \t\r]+\Z", b"", field)
+    assert field_with(field, 0, append) == body + append + field[len(body) :]
+
+
+@given(
+    st.lists(st.sampled_from([b"0.5", b"1", b".5"]), min_size=1, max_size=4),
+    st.sampled_from([b"", b" ", b"\t ", b"  "]),
+    st.sampled_from([b" ", b"\t", b"  ", b" \t"]),
+    st.sampled_from([b"", b" ", b"\r", b" \r", b"\t\r\r"]),
+    st.lists(st.sampled_from([b"0.1", b"1e-5", b"7.389056"]), max_size=3),
+)
+def test_dropping_undoes_appending(kept: list[bytes], start: bytes, blank: bytes, end: bytes, added: list[bytes]) -> None:
+    field = start + blank.join(kept) + end
+    longer = field_with(field, 0, b"".join(b" " + word for word in added))
+    assert field_with(longer, len(added), b"") == field
+    assert field_with(longer, len(added), b" 9") == start + blank.join(kept) + b" 9" + end
+
+
+@pytest.mark.parametrize(
+    ("field", "drop", "append", "expected"),
+    [
+        (b" 0.5 0.25 ", 1, b"", b" 0.5 "),
+        (b" 0.5\t0.25\t1 ", 2, b" 7 1", b" 0.5 7 1 "),
+        (b" 0.5  0.25\r", 1, b" 1", b" 0.5 1\r"),
+        (b"0.5", 0, b" 1", b"0.5 1"),
+    ],
+)
+def test_replaced_tails(field: bytes, drop: int, append: bytes, expected: bytes) -> None:
+    assert field_with(field, drop, append) == expected
+
+
+def test_valid_rows_leave_out_the_others() -> None:
+    rows = [b"a ||| b ||| 1", b"", b"[X] ||| b ||| 1", b"c ||| d ||| 1 2\r"]
+    assert list(valid_rows(rows)) == [parse_row(rows[0]), parse_row(rows[3])]

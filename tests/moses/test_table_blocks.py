@@ -1,4 +1,4 @@
-"""Blocks taken at once against the same rows one by one, and that plain blocks do take the quick way."""
+"""Rows cut by one expression against the same rows parsed one by one; only rows that are not plain are parsed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from phrase_rescore.errors import RowError
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.moses import table_blocks
 from phrase_rescore.moses.factors import WHOLE, Factors
-from phrase_rescore.moses.phrase_table import NUMBER, has_irregular_blanks, parse_row, with_scores, with_single_blanks
-from phrase_rescore.moses.table_blocks import _are_scores, parse_block
+from phrase_rescore.moses.phrase_table import (
+    has_irregular_blanks,
+    parse_row,
+    plain_row,
+    split_fields,
+    with_scores,
+    with_single_blanks,
+)
+from phrase_rescore.moses.table_blocks import CutRow, parse_block, score_values
+
+NONE_PLAIN = re.compile(rb"()()()()()([^\n]*+)\n")
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
 ODD = [
@@ -88,39 +97,81 @@ ANY_BLOCK = st.one_of(
 def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, factors: Factors, fix: bool) -> None:
     block = Block(0, 1, data)
     found = parse_block(block, n_scores, fix, (factors,))
-    expected = table_blocks._by_rows(block, n_scores, (factors,), fix)
-    assert [list(found.lines), list(found.src), list(found.tgt)] == [expected.lines, expected.src, expected.tgt]
+    with mock.patch.object(table_blocks, "plain_row", return_value=NONE_PLAIN):
+        expected = parse_block(block, n_scores, fix, (factors,))
+    for name in ("lines", "src", "tgt", "scores", "heads", "tails"):
+        assert list(getattr(found, name)) == list(getattr(expected, name)), name
     assert [(line, row, str(error)) for line, row, error in found.bad] == [
         (line, row, str(error)) for line, row, error in expected.bad
     ]
     assert found.irregular_blanks == expected.irregular_blanks
+    assert found.counts() == expected.counts()
     append = [b" 0.25 %d" % line for line in found.lines]
     assert [found.write(drop, append) for drop in range(n_scores)] == [expected.write(drop, append) for drop in range(n_scores)]
 
 
+@given(ANY_BLOCK, st.integers(1, 3))
+def test_plain_rows_are_valid_rows(data: bytes, n_scores: int) -> None:
+    data = data + b"\n"
+    rows = [CutRow(*row) for row in plain_row(n_scores).findall(data)]
+    assert b"".join(row.head + row.tail if row.head else row.other + b"\n" for row in rows) == data
+    for row in rows:
+        if row.head:
+            parsed = parse_row((row.head + row.tail)[:-1], n_scores)
+            columns = (parsed.src, row.src), (parsed.tgt, row.tgt), (parsed.scores, row.scores)
+            assert all(b" ".join(words) == column for words, column in columns)
+            assert not has_irregular_blanks(parsed.fields[2])
+
+
 @given(
-    st.lists(st.sampled_from([b"0", b"17", b".", b"e", b"E", b"+", b"-", b" ", b"\n", b"\r", b"x"]), max_size=12),
-    st.integers(1, 3),
+    st.lists(
+        st.sampled_from([b"0", b"17", b".", b"e", b"E", b"+", b"-", b" ", b"\r", b"x", b"0.5", b"1e-5", b".5"]), max_size=12
+    )
 )
-def test_scores_checked_at_once_are_numbers(pieces: list[bytes], n_scores: int) -> None:
-    text = b"".join(pieces)
-    number = NUMBER + rb"(?: " + NUMBER + rb"){%d}" % (n_scores - 1)
-    right = all(re.fullmatch(number, line) for line in text.split(b"\n"))
-    without_whole_part = re.search(rb"(?<!\d)\.", text)
-    assert _are_scores(text, n_scores) == (right and not without_whole_part)
+def test_scores_are_numbers_in_both_ways(pieces: list[bytes]) -> None:
+    scores = b"".join(pieces)
+    row = CutRow(*plain_row(2).findall(b"a ||| b ||| " + scores + b" ||| 0-0\n")[0])
+    try:
+        parsed = parse_row(b"a ||| b ||| " + scores + b" ||| 0-0", 2)
+    except RowError:
+        assert not row.head
+        return
+    assert bool(row.head) == (b" ".join(parsed.scores) == scores)
+    assert score_values([b" ".join(parsed.scores)], 2).tolist() == [[float(score) for score in parsed.scores]]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [b"a b ||| c ||| 1 0.5 ||| 0-0 ||| 1 1 1 ||| |||", b"a b ||| c d ||| 1e-05 +5. |||  ||| 2 2\t1"],
-        [b"a ||| b ||| 1 1", b"c ||| d ||| 0.5 2"],
-        [b"a] [ ||| [ b] ||| 1 1 ||| x"],
-    ],
-)
-def test_plain_blocks_take_the_quick_way(rows: list[bytes]) -> None:
-    with mock.patch.object(table_blocks, "_by_rows", side_effect=AssertionError("row by row")):
+PLAIN_ROWS = [
+    [b"a b ||| c ||| 1 0.5 ||| 0-0 ||| 1 1 1 ||| |||", b"a b ||| c d ||| 1e-05 +5. |||  ||| 2 2\t1"],
+    [b"a ||| b ||| 1 1", b"c ||| d ||| .5 2"],
+    [b"a|b|c d|e ||| f|g ||| 1 1 ||| x]\r"],
+]
+
+
+@pytest.mark.parametrize("rows", PLAIN_ROWS)
+def test_plain_rows_are_not_parsed_one_by_one(rows: list[bytes]) -> None:
+    with mock.patch.object(table_blocks, "parse_row", side_effect=AssertionError("row by row")):
         block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
     for drop in (0, 1):
         expected = [with_scores(parse_row(row).fields, drop, b" 0.25 1") + b"\n" for row in rows]
         assert block.write(drop, [b" 0.25 1"] * len(rows)) == b"".join(expected)
+
+
+@pytest.mark.parametrize("odd", [b"a] [ ||| [ b] ||| 1 1 ||| x", b"a  b ||| c ||| 1\t1", b"a ||| b ||| 1"])
+def test_one_odd_row_is_parsed_and_no_other(odd: bytes) -> None:
+    rows = [b"w%d ||| x ||| 1 1 ||| 0-0" % i for i in range(100)]
+    rows[41] = odd
+    with mock.patch.object(table_blocks, "parse_row", side_effect=parse_row) as parsed:
+        block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
+    parsed.assert_called_once_with(odd, 2)
+    assert len(block.lines) + len(block.bad) == 100
+
+
+def test_counts_are_the_fifth_field() -> None:
+    rows = [
+        b"a ||| b ||| 1 ||| 0-0 ||| 3 2 1",
+        b"a ||| b ||| 1 ||| ||| 1 1 1 ||| |||",
+        b"a ||| b ||| 1 ||| 0-0",
+        b"a|||b|||1|||||||||x",
+    ]
+    counts = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 1).counts()
+    assert counts == [(*split_fields(row), b"", b"")[4] for row in rows] == [b" 3 2 1", b" 1 1 1 ", b"", b""]
