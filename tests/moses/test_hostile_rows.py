@@ -69,7 +69,7 @@ ROWS = {
         Hostile(GOOD.replace(b"das haus", b"das ||| haus"), score("haus"), "no_numbers"),
         Hostile(b"||| " + GOOD, "the source phrase is empty; every row needs both phrases", "empty_phrase"),
     ],
-    "a `|||` too many behind the scores": [Hostile(GOOD + b" |||", fault="n_fields")],
+    "a `|||` too many after the scores": [Hostile(GOOD + b" |||", fault="n_fields")],
     "`||||`": [Hostile(GOOD.replace(b"house |||", b"house ||||"), fault="bars")],
     "`inf`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "infinite") for odd in (b"inf", b"-Infinity", b"INF")],
     "`nan`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "nan") for odd in (b"nan", b"-NaN")],
