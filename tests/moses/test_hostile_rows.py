@@ -47,7 +47,7 @@ ROWS = {
         Hostile(GOOD.replace(b"0-0", b"0-0\0"), fault="nul_bytes"),
     ],
     "NUL in a score": [Hostile(GOOD.replace(b"0.25", b"0.25\0"), score(r"0.25\x00"), "nul_bytes")],
-    "bytes that are no UTF-8": [Hostile(GOOD.replace(b"house", odd)) for odd in (b"\xff\xfe", b"\xc3", b"\xed\xa0\x80")],
+    "bytes that are not UTF-8": [Hostile(GOOD.replace(b"house", odd)) for odd in (b"\xff\xfe", b"\xc3", b"\xed\xa0\x80")],
     "U+2028, U+2029, U+0085, U+00A0, U+FEFF, VT, FF, FS in a phrase": [
         Hostile(GOOD.replace(b"house", b"ho" + odd.encode() + b"use"))
         for odd in ("\u2028", "\u2029", "\u0085", "\u00a0", "\ufeff", "\v", "\f", "\x1c")
@@ -237,7 +237,7 @@ def test_line_numbers_and_bytes_are_right_where_blocks_are_cut_by_bytes(run: Run
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("drop", ["fail", "drop"])
 def test_a_row_without_end_is_no_row(run: Run, model_dir: str, tmp_path: Path, drop: str) -> None:
-    """It is an error of the file, whatever is done with bad rows: what stands there is no text."""
+    """It is an error of the file, whatever is done with bad rows: what stands there is not text."""
     table, out = tmp_path / "table", tmp_path / "out"
     for row, wrong in ((b"x" * 2990, False), (b"x" * 3000, True), (b"\0" * 10**6, True)):
         table.write_bytes(lines_of(GOOD, GOOD + row[len(GOOD) :]))
