@@ -1,7 +1,7 @@
 """The documentation is executed: generated parts are current, commands run, tables and messages are what the code has.
 
-Every ```sh block of README.md and docs/*.md in which a phrase-rescore command stands is run, and so is every example
-in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
+Every ```sh block of README.md, CONTRIBUTING.md and docs/*.md in which a phrase-rescore command stands is run, and so is every
+example in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
 one, extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, moses.ini, references and
 outputs of two sets, a link to docs/ and, unless they train them, the MODELS. Every ``train`` gets TINY appended, so that it
 takes a moment.
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "phrase_rescore"
 DOCS = ROOT / "docs"
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
-PAGES = sorted(path for path in (ROOT / "README.md", *DOCS.glob("*.md")) if path.exists())
+PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")))
 PAIRS = 300
 MODELS = ("phrase-rescore-model", "model-500", "model-1000", "forward", "inverse")
 SETS = {
