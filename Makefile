@@ -23,7 +23,7 @@ lint: $(VENV)/installed
 	$(BIN)/lint-imports --cache-dir $(BUILD)/import_linter
 
 check: lint
-	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile -m 'not slow' $(if $(ROOM),tests/$(ROOM))
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile -m 'not slow' --hypothesis-profile quick $(if $(ROOM),tests/$(ROOM))
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(if $(ROOM),tests/$(ROOM))

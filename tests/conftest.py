@@ -21,6 +21,7 @@ from phrase_rescore.models.checkpoint import Checkpoint, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 
 settings.register_profile("untimed", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)  # make check
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent

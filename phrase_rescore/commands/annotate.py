@@ -1,4 +1,4 @@
-"""``phrase-rescore annotate``: options to one library call."""
+"""Turn the options of ``phrase-rescore annotate`` into library calls."""
 
 from __future__ import annotations
 
@@ -139,21 +139,16 @@ def command(
     default_block = BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS
     prepare(threads)
     form = ColumnFormat(scale, digits, unknown_side, features, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
-    bar = byte_bar((table,), quiet, os.path.basename(table))
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar, workers(jobs) as executor:
 
-    def on_block(statistics: Statistics) -> None:
-        bar.set_postfix_str(f"{statistics.rows:,} rows", refresh=False)
+        def on_block(statistics: Statistics) -> None:
+            bar.set_postfix_str(f"{statistics.rows:,} rows", refresh=False)
 
-    try:
-        with workers(jobs) as executor:
-            summary = annotate(
-                Files(table, model_dirs, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
-                expect_rows=expected_rows(expect_rows), resume=resume, block_rows=block_size or default_block,
-                gzip_level=gzip_level, on_read=bar.update, on_block=on_block,
-                warn=lambda message: say(f"warning: {message}"),
-            )  # fmt: skip
-    finally:
-        bar.close()
+        summary = annotate(
+            Files(table, model_dirs, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
+            expect_rows=expected_rows(expect_rows), resume=resume, block_rows=block_size or default_block,
+            gzip_level=gzip_level, on_read=bar.update, on_block=on_block, warn=lambda message: say(f"warning: {message}"),
+        )  # fmt: skip
     if not quiet:
         for line in summary.lines():
             say(line)

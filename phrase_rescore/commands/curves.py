@@ -1,4 +1,4 @@
-"""``phrase-rescore curves``: options to library calls."""
+"""Turn the options of ``phrase-rescore curves`` into library calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``phrase-rescore embed``: options to one library call."""
+"""Turn the options of ``phrase-rescore embed`` into library calls."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _write(
     import os
     import tempfile
 
-    from phrase_rescore.commands.progress import byte_bar, say, vector_bar
+    from phrase_rescore.commands.progress import byte_bar, count_bar, say
     from phrase_rescore.embedding import run
     from phrase_rescore.embedding.vector_files import check_output, format_of
     from phrase_rescore.files.blocks import read_rows
@@ -108,7 +108,7 @@ def _write(
         encoder = _encoder(checkpoint, device)
         stream = standard_input()
         at_once = 1 if stream.isatty() else BATCH
-        with vector_bar(None, quiet) as bar:
+        with count_bar("embedding", "phrases", quiet) as bar:
             vectors = run.vectors_of_lines(read_rows(stream), encoder, _STDIN, at_once)
             written = run.write_phrases(vectors, encoder.width, None, out, form, bar.update)
     else:
@@ -117,7 +117,7 @@ def _write(
         with contextlib.ExitStack() as stack:
             with byte_bar((table,), quiet, os.path.basename(table)) as bar:
                 phrases = stack.enter_context(run.phrases_of_table(table, checkpoint, scratch, usable_cores(), bar.update))
-            bar = stack.enter_context(vector_bar(len(phrases), quiet))
+            bar = stack.enter_context(count_bar("embedding", "phrases", quiet, len(phrases)))
             vectors = run.vectors_of_table(phrases, encoder)
             written = run.write_phrases(vectors, encoder.width, len(phrases), out, form, bar.update)
     if out != "-" and not quiet:
@@ -125,7 +125,7 @@ def _write(
 
 
 def _encoder(checkpoint: Any, device: str) -> Any:
-    """The model's PhraseEncoder, with a warning where it was never taught what an unknown word is."""
+    """Return the model's PhraseEncoder. Warn if no word was unknown in its training."""
     from phrase_rescore.commands.progress import say
     from phrase_rescore.inference.phrase_vectors import PhraseEncoder
     from phrase_rescore.models.checkpoint import SIDES
@@ -138,9 +138,7 @@ def _encoder(checkpoint: Any, device: str) -> Any:
 
 
 def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -> None:
-    import sys
-
-    from phrase_rescore.commands.progress import say
+    from phrase_rescore.commands.progress import say, write_out
     from phrase_rescore.embedding import run
     from phrase_rescore.embedding.nearest import PhraseIndex
     from phrase_rescore.files.blocks import read_rows
@@ -159,6 +157,4 @@ def _answer(model_dir: str, side: Any, among: str | None, n: int, device: str) -
     else:
         index, encoder = PhraseIndex(among), _encoder(checkpoint, device)
         answers = run.neighbours_of_phrases(read_rows(stream), encoder, index, n, _STDIN, at_once)
-    for lines in answers:
-        sys.stdout.buffer.writelines(lines)
-        sys.stdout.buffer.flush()
+    write_out(answers)

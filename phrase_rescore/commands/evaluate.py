@@ -1,4 +1,4 @@
-"""``phrase-rescore evaluate``: options to one library call."""
+"""Turn the options of ``phrase-rescore evaluate`` into library calls."""
 
 from __future__ import annotations
 
@@ -113,16 +113,14 @@ def command(
     ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it is about these two outputs,
     not about another tuning. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
     """
-    from phrase_rescore.commands.progress import output_bar, say
+    from phrase_rescore.commands.progress import count_bar, say
     from phrase_rescore.evaluation.run import Settings, evaluate
     from phrase_rescore.evaluation.tables import report
 
     settings = Settings(metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed)
-    bar = output_bar(sum(len(runs) for files in sets for runs in files.systems.values()), quiet)
-    try:
+    outputs = sum(len(runs) for files in sets for runs in files.systems.values())
+    with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
         result = evaluate(sets, settings, bar.update)
-    finally:
-        bar.close()
     for warning in result.warnings:
         say(f"warning: {warning}")
     click.echo(report(result, form), nl=False)

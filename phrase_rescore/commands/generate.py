@@ -1,8 +1,9 @@
-"""``phrase-rescore generate``: options to one library call."""
+"""Turn the options of ``phrase-rescore generate`` into library calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -104,9 +105,7 @@ def command(
     Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Proposals
     are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
-    import sys
-
-    from phrase_rescore.commands.progress import byte_bar, phrase_bar, say
+    from phrase_rescore.commands.progress import byte_bar, count_bar, say, write_out
     from phrase_rescore.generation.rows import layout_like
     from phrase_rescore.generation.run import Generation, JsonWriter, RowWriter, Search, TsvWriter
     from phrase_rescore.inference.translator import Proposer
@@ -114,11 +113,7 @@ def command(
     from phrase_rescore.moses.lines import PhraseReader, Prepare, as_written
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
-    for contradicts, message in _contradictions(
-        form, table, only_new, like, fill, from_table, from_vectors, tokenize, lowercase, flush, search
-    ):
-        if contradicts:
-            raise OptionError(message)
+    _check(SimpleNamespace(**click.get_current_context().params))
     prepare(usable_cores())
     checkpoint = load(model_dir)
     read, predicted = checkpoint.sides
@@ -141,11 +136,12 @@ def command(
     proposer = Proposer(checkpoint, resolve_device(device))
     reader = PhraseReader(read, checkpoint.factors[read == "target"], prepare_line)
     sources, streamed = _sources(reader, checkpoint.model.config.hidden, from_table, from_vectors, search["seed"], flush, quiet)
-    with byte_bar((table,) if table else (), quiet or not table, "table") as table_bar, phrase_bar(quiet) as bar:
+    with (
+        byte_bar((table,) if table else (), quiet or not table, "table") as table_bar,
+        count_bar("generating", "phrases", quiet, scale=False) as bar,
+    ):
         generation = Generation(proposer, settings, writer, table, only_new, table_bar.update, bar.update)
-        for lines in generation.run(sources):
-            sys.stdout.buffer.writelines(lines)
-            sys.stdout.buffer.flush()
+        write_out(generation.run(sources))
     if not quiet and not streamed:
         for line in generation.report():
             say(line)
@@ -160,7 +156,7 @@ def _sources(
     flush: bool,
     quiet: bool,
 ) -> tuple[Iterator[Sources], bool]:
-    """Where sources come from, and whether every line is answered at once."""
+    """Return the sources, and whether every line is answered at once."""
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import display_name, standard_input
@@ -181,31 +177,30 @@ def _sources(
     return sources_of_lines(read_rows(lines), reader, display_name("-"), at_once), at_once == 1
 
 
-def _contradictions(
-    form: str, table: str | None, only_new: bool, like: str | None, fill: tuple[bytes, ...] | None,
-    from_table: tuple[int, str] | None, from_vectors: str | None, tokenize: str | None, lowercase: bool, flush: bool,
-    search: dict[str, Any],
-) -> list[tuple[bool, str]]:  # fmt: skip
-    """Whether options contradict each other, and what is said then."""
-    moses, random = form == "moses", search["random"]
-    asks_table, no_lines = moses or table is not None, bool(from_table or from_vectors)
-    sharpened = search["temperature"] is not None or search["top_k"] is not None
-    stdin_twice = table == "-" and (from_table is None or from_table[1] == "-")
-    return [
-        (random and bool(search["beam"]), "--beam finds the most probable proposals, --random draws them; give one of the two"),
+def _check(asked: SimpleNamespace) -> None:
+    """Raise OptionError if the options that were given contradict each other."""
+    moses, random = asked.form == "moses", asked.random
+    asks_table, no_lines = moses or asked.table is not None, bool(asked.from_table or asked.from_vectors)
+    sharpened = asked.temperature is not None or asked.top_k is not None
+    stdin_twice = asked.table == "-" and (asked.from_table is None or asked.from_table[1] == "-")
+    contradictions = [
+        (random and asked.beam, "--beam finds the most probable proposals, --random draws them; give one of the two"),
         (sharpened and not random, "--temperature and --top-k are for proposals drawn at random; add --random"),
-        (moses and (like is None or fill is None),
+        (moses and (asked.like is None or asked.fill is None),
          "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES for its other columns"),
-        (not moses and (like is not None or fill is not None),
+        (not moses and (asked.like is not None or asked.fill is not None),
          "--like and --fill are for rows of a phrase table; add --format moses"),
-        (moses and search["unk"], "--unk with --format moses: Moses would take UNK, which stands for many words, for one"),
-        (only_new and table is None, "--only-new needs --table TABLE, to see what is new"),
-        (bool(from_table and from_vectors), "--from-table and --from-vectors: give one of the two"),
-        (from_vectors is not None and asks_table,
+        (moses and asked.unk, "--unk with --format moses: Moses would take UNK, which stands for many words, for one"),
+        (asked.only_new and asked.table is None, "--only-new needs --table TABLE, to see what is new"),
+        (asked.from_table and asked.from_vectors, "--from-table and --from-vectors: give one of the two"),
+        (asked.from_vectors is not None and asks_table,
          "--from-vectors has no phrases to look for in a table; leave out --table and --format moses"),
-        (no_lines and (tokenize is not None or flush),
+        (no_lines and (asked.tokenize is not None or asked.flush),
          "--tokenize and --flush are for lines of standard input; leave out --from-table and --from-vectors"),
-        (flush and asks_table, "--flush answers at once, but --table and --format moses need all phrases first"),
-        (lowercase and not tokenize, "--lowercase is for typed text; name the language with --tokenize LANG"),
+        (asked.flush and asks_table, "--flush answers at once, but --table and --format moses need all phrases first"),
+        (asked.lowercase and not asked.tokenize, "--lowercase is for typed text; name the language with --tokenize LANG"),
         (stdin_twice, "--table -: phrases are read from standard input; name a file"),
     ]  # fmt: skip
+    for contradicts, message in contradictions:
+        if contradicts:
+            raise OptionError(message)

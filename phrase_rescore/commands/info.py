@@ -1,4 +1,4 @@
-"""``phrase-rescore info``: options to one library call."""
+"""Turn the options of ``phrase-rescore info`` into library calls."""
 
 from __future__ import annotations
 
@@ -58,11 +58,8 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
 
         model = ModelDirectory.read(model_dir)
     keep_freed_memory()
-    bar = byte_bar((path,), quiet, os.path.basename(path))
-    try:
+    with byte_bar((path,), quiet, os.path.basename(path)) as bar:
         found = survey_table(path, bar.update, lambda survey: bar.set_postfix_str(f"{survey.rows:,} rows", refresh=False))
-    finally:
-        bar.close()
     if model_dir is not None:
         vocabularies = (model.checkpoint.src_vocab, model.checkpoint.tgt_vocab)
         counts = (found.survey.src.words, found.survey.tgt.words)
@@ -71,4 +68,4 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
         )  # fmt: skip
     show(table.report(found, own, known), table.as_object(found, own, known))
     if strict and (kinds := table.problems(found)):
-        raise RescoreError(f"{found.table}: problems of {len(kinds)} kind{'s' * (len(kinds) != 1)} (--strict)")
+        raise RescoreError(f"{found.table}: problems of {len(kinds)} {'kind' if len(kinds) == 1 else 'kinds'} (--strict)")

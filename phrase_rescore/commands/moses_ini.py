@@ -1,4 +1,4 @@
-"""``phrase-rescore moses-ini``: options to library calls."""
+"""Turn the options of ``phrase-rescore moses-ini`` into library calls."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def command(
         check_loadable(table)
     columns = read_columns(table)
     if len(columns) < old.n_columns:
-        found = f"{len(columns)} score column{'s' * (len(columns) != 1)}, where {old} has num-features={old.n_columns}"
+        found = (
+            f"{len(columns)} score {'column' if len(columns) == 1 else 'columns'}, where {old} has num-features={old.n_columns}"
+        )
         raise InputError(display_name(table), found, "pass the table that annotate wrote")
     added = columns[old.n_columns :]
     values = new_weights(weights, added)

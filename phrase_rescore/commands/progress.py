@@ -1,8 +1,9 @@
-"""Progress on standard error: bars on a terminal, lines where somebody will read a log."""
+"""Write what commands say: progress and lines on standard error, results on standard output."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -12,40 +13,32 @@ from phrase_rescore.files.streams import input_size
 
 
 def say(message: str) -> None:
-    """A line on standard error, above any bar."""
+    """Write a line on standard error, above any bar."""
     with tqdm.external_write_mode(file=sys.stderr):
         click.echo(f"phrase-rescore: {message}", err=True)
 
 
+def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
+    """Write blocks of lines to standard output, each as soon as it is there."""
+    for lines in blocks:
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+
+
 def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> tqdm[Any]:
-    """A bar over the bytes of files on disk; update it with bytes read. Only on a terminal."""
+    """Return a bar over the bytes of files on disk, to be updated with bytes read. It is shown only on a terminal."""
     sizes = [input_size(path) for path in paths]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
     return tqdm(total=total, unit="B", unit_scale=True, desc=what, disable=True if quiet else None, leave=False)
 
 
-def pair_bar(quiet: bool) -> tqdm[Any]:
-    """A count of pairs as they are prepared: each goes by twice. Only on a terminal."""
-    return tqdm(unit=" pairs", unit_scale=True, desc="preparing", disable=True if quiet else None, leave=False)
-
-
-def vector_bar(total: int | None, quiet: bool) -> tqdm[Any]:
-    """A bar, or without a total a count, of phrases whose vectors are made. Only on a terminal."""
-    return tqdm(total=total, unit=" phrases", unit_scale=True, desc="embedding", disable=True if quiet else None, leave=False)
-
-
-def output_bar(outputs: int, quiet: bool) -> tqdm[Any]:
-    """A bar over the outputs that are scored. Only on a terminal."""
-    return tqdm(total=outputs, unit=" outputs", desc="scoring", disable=True if quiet else None, leave=False)
-
-
-def phrase_bar(quiet: bool) -> tqdm[Any]:
-    """A count of phrases that are done. Only on a terminal."""
-    return tqdm(unit=" phrases", desc="generating", disable=True if quiet else None, leave=False)
+def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale: bool = True) -> tqdm[Any]:
+    """Return a bar, or without a total a count, of things done. It is shown only on a terminal. ``scale`` writes 12k."""
+    return tqdm(total=total, unit=f" {unit}", unit_scale=scale, desc=what, disable=True if quiet else None, leave=False)
 
 
 class TrainingBar:
-    """Share of the run done, loss per pair, pairs/s, time left."""
+    """A bar of a training: share of the run done, loss per pair in nats, pairs/s, time left."""
 
     def __init__(self, quiet: bool) -> None:
         form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"

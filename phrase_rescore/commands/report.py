@@ -1,4 +1,4 @@
-"""``phrase-rescore report``: options to one library call."""
+"""Turn the options of ``phrase-rescore report`` into library calls."""
 
 from __future__ import annotations
 
@@ -50,14 +50,9 @@ def command(
     line += ["--figures", figures] if figures else []
     line += ["--phi-column", str(phi_column)] if phi_column else []
     line += ["--sample", str(sample)] if sample != 50_000 else []
-    bar = byte_bar((table,), quiet, os.path.basename(table))
-    try:
-        found = report(
-            Options(table, model_dir, out, figures, phi_column, sample, shlex.join(line)), bar.update,
-            lambda what: bar.set_postfix_str(what, refresh=True),
-        )  # fmt: skip
-    finally:
-        bar.close()
+    options = Options(table, model_dir, out, figures, phi_column, sample, shlex.join(line))
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        found = report(options, bar.update, lambda what: bar.set_postfix_str(what, refresh=True))
     for warning in found.warnings:
         say(f"warning: {warning}")
     if not quiet:

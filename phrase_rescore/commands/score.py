@@ -1,4 +1,4 @@
-"""``phrase-rescore score``: options to one library call."""
+"""Turn the options of ``phrase-rescore score`` into library calls."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from phrase_rescore.errors import OptionError
 def command(
     model_dir: str, per_word: bool, flush: bool, tokenize: tuple[str, str] | None, lowercase: bool, digits: int, device: str
 ) -> None:
-    """Score phrase pairs from standard input, a pair a line: 'source ||| target', or source, tab, target. Whatever follows,
-    as in the rows of a phrase table, is ignored.
+    """Score phrase pairs from standard input, a pair a line: 'source ||| target', as in the rows of a phrase table, whose
+    other fields are ignored; or source, tab, target.
 
     For every line, write a line with natural log p(target | source), tab, the number of target words that the model does
     not know. An inverse model gives log p(source | target) and counts source words.
@@ -36,9 +36,7 @@ def command(
 
     Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
     """
-    import sys
-
-    from phrase_rescore.commands.progress import say
+    from phrase_rescore.commands.progress import say, write_out
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
     from phrase_rescore.inference.scorer import BATCH, Scorer
@@ -62,6 +60,4 @@ def command(
     scorer = LineScorer(Scorer(checkpoint, resolve_device(device)), sides, per_word, digits)
     lines_in = standard_input()
     at_once = 1 if flush or lines_in.isatty() else BATCH
-    for lines in score_lines(read_rows(lines_in), scorer, "<stdin>", at_once):
-        sys.stdout.buffer.writelines(lines)
-        sys.stdout.buffer.flush()
+    write_out(score_lines(read_rows(lines_in), scorer, "<stdin>", at_once))

@@ -1,4 +1,4 @@
-"""``phrase-rescore strip``: options to one library call."""
+"""Turn the options of ``phrase-rescore strip`` into library calls."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ def command(table: str, columns: int, out: str, quiet: bool) -> None:
     from phrase_rescore.annotation.strip import strip
     from phrase_rescore.commands.progress import byte_bar, say
 
-    bar = byte_bar((table,), quiet, os.path.basename(table))
-    try:
-        with workers(1) as executor:
-            rows = strip(table, out, columns, executor, 1, bar.update)
-    finally:
-        bar.close()
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar, workers(1) as executor:
+        rows = strip(table, out, columns, executor, 1, bar.update)
     if not quiet:
         say(f"{rows:,} rows without their last {columns} columns")

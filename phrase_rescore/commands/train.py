@@ -1,4 +1,4 @@
-"""``phrase-rescore train``: options to one library call."""
+"""Turn the options of ``phrase-rescore train`` into library calls."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def command(
     Every distinct pair counts once, whatever its scores or counts. Training ends with the held-out negative log-likelihood
     per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
     """
-    from phrase_rescore.commands.progress import TrainingBar, byte_bar, pair_bar, say
+    from phrase_rescore.commands.progress import TrainingBar, byte_bar, count_bar, say
     from phrase_rescore.training.config import Observer
     from phrase_rescore.training.run import train_model
 
@@ -192,7 +192,7 @@ def command(
         drop_bad_rows=on_bad_row == "drop",
         **{name: value for name, value in chosen.items() if value is not None},
     )
-    reading, preparing = byte_bar(inputs, quiet, "reading"), pair_bar(quiet)
+    reading, preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", "pairs", quiet)
     bar: TrainingBar | None = None
 
     def on_step(step: int, done: float, loss: float, pairs: int) -> None:

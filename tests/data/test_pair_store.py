@@ -76,6 +76,7 @@ def assert_holds(store: PairStore, pairs: DistinctPairs, held_out: int, size: in
     assert (n.source_unk, n.target_unk) == (unknown_share(train.src), unknown_share(train.tgt))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.tuples(PHRASE, PHRASE)), st.integers(1, 8))
 def test_holds_what_would_be_in_memory(pairs: list[tuple[list[bytes], list[bytes]]], size: int) -> None:
@@ -103,6 +104,7 @@ def test_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: 
     assert os.listdir(tmp_path) == ["store"]
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.sampled_from([0, 1, 199, 200, 201, 1000, 3000]),
@@ -144,6 +146,7 @@ def test_arrays_are_mapped_not_read(tmp_path: Path) -> None:
     assert np.array_equal(store.train.src.take(rows).ids, expected.ids)
 
 
+@pytest.mark.slow
 def test_real_pairs(tmp_path: Path, shared_data: Path) -> None:
     path = str(shared_data / "phrase-table.20k.gz")
     with sorted_pairs(read_pair_blocks(path), str(tmp_path), 200_000, 2) as pairs:

@@ -98,6 +98,7 @@ def test_scores_and_signatures_are_the_command_s(
         assert report["sets"][0]["signatures"][score["name"]] == score["signature"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [12345, 7])
 def test_p_of_the_bootstrap_is_the_command_s(run: Run, files: dict[str, str], seed: int) -> None:
     paths = [files[name] for name in ("base", "better", "run1")]

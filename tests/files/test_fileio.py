@@ -100,6 +100,7 @@ def test_last_member_cut_off_anywhere_is_an_error(tmp_path: Path, codec: Codec) 
         assert caught.value.path == str(path), end
 
 
+@pytest.mark.slow
 @codecs
 def test_long_file_cut_off_is_an_error_after_its_good_part(tmp_path: Path, codec: Codec) -> None:
     data = random.Random(2).randbytes(3_000_000)

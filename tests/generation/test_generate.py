@@ -64,6 +64,7 @@ def test_lines_are_read_a_few_at_a_time(run: Run, model_dir: str) -> None:
     assert [row[0] for row in columns(done.out)] == sources
 
 
+@pytest.mark.slow
 def test_random_proposals_depend_on_seed_and_phrase_alone(run: Run, model_dir: str) -> None:
     def drawn(seed: int, lines: list[bytes]) -> set[tuple[bytes, bytes]]:
         args = ("generate", "-m", model_dir, "-n", 5, "--random", "--top-k", 4, "--seed", seed)
@@ -151,6 +152,7 @@ def vectors_of(model_dir: str, sources: list[bytes]) -> np.ndarray:
     return checkpoint.model.encoder(phrases).numpy()
 
 
+@pytest.mark.slow
 def test_phrase_vectors_give_what_their_sources_give(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
     np.save(tmp_path / "c.npy", vectors_of(model_dir, SOURCES))
     done = run("generate", "-m", model_dir, "-n", 6, "--from-vectors", tmp_path / "c.npy")

@@ -62,6 +62,7 @@ def test_all_targets_are_found_if_all_are_asked_for() -> None:
     assert {p.target for p in found} == {p.target for p in enumerated(checkpoint, SOURCES[0], 2)}
 
 
+@pytest.mark.slow
 def test_how_often_a_beam_of_ten_finds_the_best(capsys: pytest.CaptureFixture[str]) -> None:
     """Of models far flatter than trained ones: a beam of 1 is often wrong, one of 10 hardly ever."""
     sources, right, first_ten = sources_like(100), Counter[int](), 0
@@ -93,6 +94,7 @@ def test_log_p_is_that_of_the_scorer() -> None:
         assert sum(p.unknown for proposals in found for p in proposals) == sum(t.split().count(b"UNK") for _, t in pairs) > 0
 
 
+@pytest.mark.slow
 def test_sources_together_are_sources_alone() -> None:
     proposer, sources = Proposer(small_checkpoint()), sources_like(40)
     together = proposer.n_best([*sources, *sources[:3]], n=5)
@@ -158,6 +160,7 @@ def probabilities(
     return {target: p for target, p in found.items() if p > 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("temperature", "top_k"), [(1.0, None), (0.5, None), (3.0, 4)])
 def test_samples_come_as_often_as_they_are_probable(temperature: float, top_k: int | None) -> None:
     """χ² of 20,000 samples; targets that should come less than 10 times are taken together."""

@@ -160,6 +160,7 @@ def test_the_rest_has_the_gradients_that_it_has_with_nothing_frozen(groups):
             assert torch.equal(part.grad, free.grad), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
 @pytest.mark.parametrize("groups", CHOICES, ids=",".join)
 def test_frozen_weights_stay_to_the_bit_while_the_others_move(groups, optimizer):

@@ -20,6 +20,8 @@ import pytest
 from conftest import Run
 from moses_harness import Decoded, decode, found_decoder, found_scripts, ini_text, read_nbest, run_program
 
+pytestmark = pytest.mark.slow
+
 TINY = ["--max-steps", "30", "--hidden", "8", "--rank", "8", "--threads", "1", "--shortlist", "20", "--held-out", "0", "-q"]
 WORDS = 30  # s0 to s29; of the words they are translated to, 20 are known to the model
 ARPA = """\\data\\

@@ -8,6 +8,8 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.report.curves import Chart, curves, draw
 from phrase_rescore.training.log import read_run, read_runs
 
+pytestmark = pytest.mark.slow
+
 RECORDS = [
     {"step": 100, "seconds": 36.0, "train_loss": 22.5, "held_out": {"loss": 20.0, "perplexity": 90.0}},
     {"step": 200, "seconds": 72.0, "train_loss": 18.0, "held_out": {"loss": 12.25, "perplexity": 9.5}},

@@ -15,6 +15,8 @@ from phrase_rescore.errors import RescoreError
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.state import TrainingState
 
+pytestmark = pytest.mark.slow
+
 TINY = ("--hidden", 8, "--embedding", 4, "--maxout", 4, "--rank", 4, "--threads", 1)
 
 
