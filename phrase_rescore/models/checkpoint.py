@@ -4,7 +4,7 @@ phrase-rescore-model/
     config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
     model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
     source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
-    train.log.jsonl                      what was measured on the way (not part of the model)
+    train.log.jsonl                      what was measured in training (not part of the model)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import safetensors
 import torch
@@ -30,26 +30,23 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, printable
 from phrase_rescore.files.atomic import replace_directory
-from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.models.kinds import KINDS, Kind, Network, Sizes, kind_of
 from phrase_rescore.moses.factors import WHOLE, Factors
 
 FORMAT_VERSION = 1
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-SAFETENSORS_DTYPES = {"float32": "F32", "bfloat16": "BF16"}
+DTYPES = {"float32": (torch.float32, "F32"), "bfloat16": (torch.bfloat16, "BF16")}  # for torch, and for safetensors
 SIDES = ("source", "target")
 CONFIG, SOURCE_VOCAB, TARGET_VOCAB, LOG = "config.json", "source.vocab", "target.vocab", "train.log.jsonl"
-
-# What this version can build; any other value in a config is an error and not a guess.
-STRUCTURE: dict[str, Any] = {
-    "kind": "rnn-encoder-decoder",
-    "encoder": {"cell": "cho-gru-reset-before", "layers": 1, "direction": "forward", "source_order": "forward"},
-    "decoder": {"cell": "cho-gru-reset-after", "layers": 1},
-}
 
 _WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
 _DEPTH = 32  # of the JSON in a config; ours has 4
 _LAST_FACTOR = 999  # a pattern is made of the number; Moses has 4 factors
 _MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
+
+_DAMAGED = "the model is damaged"
+_DAMAGED_FILE = "the model is damaged, train or copy it again"
+_OTHER_VERSION = "take the version that made the model, or train it again"
+_TWO_MODELS = "files of two models?"
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Checkpoint:
     ``unk_shares``: UNK's share of the training words, source and target.
     """
 
-    model: RNNEncoderDecoder
+    model: Network
     src_vocab: Vocabulary
     tgt_vocab: Vocabulary
     unk_shares: tuple[float, float]
@@ -77,36 +74,47 @@ class Checkpoint:
 
     @property
     def vocabs(self) -> tuple[Vocabulary, Vocabulary]:
-        """Of the side that the model reads and of the one that it predicts."""
+        """The vocabularies of the side that the model reads and of the one that it predicts."""
         return (self.tgt_vocab, self.src_vocab) if self.inverse else (self.src_vocab, self.tgt_vocab)
 
+    @property
+    def read_factor(self) -> int | None:
+        """The factor that the model knows of words of the side that it reads."""
+        return self.factors[SIDES.index(self.sides[0])]
+
     def for_model(self, pairs: EncodedPairs) -> EncodedPairs:
-        """Pairs as the network takes them, read side first."""
+        """Return pairs as the network takes them, the side that it reads first."""
         return pairs.turned_round if self.inverse else pairs
 
 
 def _signature(checkpoint: Checkpoint) -> str:
-    """One line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version."""
+    """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version."""
     digest = hashlib.blake2b(digest_size=8)
     for name, weight in sorted(checkpoint.model.named_weights(), key=lambda item: item[0]):
         digest.update(name.encode())
         digest.update(weight.detach().cpu().contiguous().numpy().tobytes())
     for vocabulary in (checkpoint.src_vocab, checkpoint.tgt_vocab):
         digest.update(b"\0" + b"\n".join(vocabulary.words))
-    c = checkpoint.model.config
     given, predicted = checkpoint.sides
-    factors = "".join(
-        f"|{side}-factor:{factor}" for side, factor in zip(SIDES, checkpoint.factors, strict=True) if factor is not None
-    )
-    return (
-        f"{STRUCTURE['kind']}|p({predicted}|{given}){factors}|hidden:{c.hidden}|embedding:{c.embedding}|maxout:{c.maxout}|rank:{c.rank}"
-        f"|words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}|model:{digest.hexdigest()}"
-        f"|version:{__version__}"
-    )
+    known = zip(SIDES, checkpoint.factors, strict=True)
+    sizes = asdict(checkpoint.model.config).items()
+    parts = [
+        kind_of(checkpoint.model).name,
+        f"p({predicted}|{given})",
+        *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
+        *(f"{name}:{size}" for name, size in sizes if not name.endswith("_vocabulary")),
+        f"words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}",
+        f"model:{digest.hexdigest()}",
+        f"version:{__version__}",
+    ]
+    return "|".join(parts)
+
+
+# ---- Writing
 
 
 def _shards(tensors: dict[str, Tensor], shard_size: int | None) -> list[dict[str, Tensor]]:
-    """Cuts tensors, in order, into groups of at most ``shard_size`` bytes; a larger tensor has a shard of its own."""
+    """Cut tensors, in order, into groups of at most ``shard_size`` bytes. A larger tensor has a shard of its own."""
     shards: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in tensors.items():
@@ -119,9 +127,9 @@ def _shards(tensors: dict[str, Tensor], shard_size: int | None) -> list[dict[str
 
 
 def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
-    """Writes the model's files into an existing directory. The same model gives the same bytes."""
+    """Write the model's files into an existing directory. The same model gives the same bytes."""
     tensors = {
-        name: weight.detach().to("cpu", DTYPES[dtype]).clone(memory_format=torch.contiguous_format)
+        name: weight.detach().to("cpu", DTYPES[dtype][0]).clone(memory_format=torch.contiguous_format)
         for name, weight in checkpoint.model.named_weights()
     }
     shards = _shards(tensors, shard_size)
@@ -130,15 +138,14 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
         save_file(shard, os.path.join(directory, name))
     Path(directory, SOURCE_VOCAB).write_bytes(format_vocabulary(checkpoint.src_vocab))
     Path(directory, TARGET_VOCAB).write_bytes(format_vocabulary(checkpoint.tgt_vocab))
-    source, target = checkpoint.unk_shares
     config = {
         "format_version": FORMAT_VERSION,
         "made_by": f"phrase-rescore {__version__}",
-        **STRUCTURE,
+        **kind_of(checkpoint.model).entries,
         "inverse": checkpoint.inverse,
         "factors": dict(zip(SIDES, checkpoint.factors, strict=True)),
         "sizes": asdict(checkpoint.model.config),
-        "unk_share": {"source": source, "target": target},
+        "unk_share": dict(zip(SIDES, checkpoint.unk_shares, strict=True)),
         "weights": {"dtype": dtype, "files": files, "parameters": checkpoint.model.config.parameters()},
         "training": checkpoint.training,
     }
@@ -146,188 +153,20 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
     Path(directory, CONFIG).write_text(text, encoding="utf-8", newline="\n")
 
 
-def _told(value: Any) -> str:
-    """A value of a config as JSON, for a message."""
-    return printable(json.dumps(value), limit=200)
-
-
-def _check_regular(path: str) -> None:
-    """Raises ModelError for a named pipe or a device, from which one might read for ever."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ModelError(f"{path} is no regular file; the model is damaged, train or copy it again")
-
-
-def _is_deep(value: Any) -> bool:
-    """Whether a JSON value is nested so deeply that walking through it may exhaust Python's stack."""
-    level = [value]
-    for _ in range(_DEPTH):
-        values = (inner.values() if isinstance(inner, dict) else inner for inner in level if isinstance(inner, dict | list))
-        level = list(chain.from_iterable(values))
-    return bool(level)
-
-
-def _read_config(directory: str) -> dict[str, Any]:
-    path = os.path.join(directory, CONFIG)
-    if os.path.isfile(directory):
-        raise ModelError(f"{directory}: a file, and no model directory; name the directory that 'phrase-rescore train' made")
-    if not os.path.isdir(directory):
-        raise ModelError(f"{directory}: no such model directory; make one with 'phrase-rescore train TABLE -m {directory}'")
-    _check_regular(path)
-    try:
-        config = json.loads(Path(path).read_bytes())
-        if _is_deep(config):
-            raise ValueError(f"nested more than {_DEPTH} deep")
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}; is {directory} a model directory?") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: no JSON ({error}); the model is damaged, train or copy it again") from None
-    version = config.get("format_version") if isinstance(config, dict) else None
-    if not _is_whole(version) or version != FORMAT_VERSION:
-        what = f"format_version {_told(version)}, and this version of phrase-rescore reads {FORMAT_VERSION}"
-        raise ModelError(f"{path}: {what}; take the version that made the model, or train it again")
-    for key, known in STRUCTURE.items():
-        if config.get(key) != known:
-            found = _told(config.get(key))
-            what = f"{key} {found}, and this version of phrase-rescore knows {json.dumps(known)}"
-            raise ModelError(f"{path}: {what}; take the version that made the model, or train it again")
-    return cast(dict[str, Any], config)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _sizes(config: dict[str, Any], path: str) -> ModelConfig:
-    try:
-        sizes = ModelConfig(**config["sizes"])
-    except (KeyError, TypeError):
-        raise ModelError(f"{path}: 'sizes' is incomplete or has unknown entries; the model is damaged") from None
-    for name, value in asdict(sizes).items():
-        if not _is_whole(value) or value < 1:
-            raise ModelError(f"{path}: sizes.{name} is {_told(value)}, not a whole number from 1; the model is damaged")
-    if sizes.parameters() > _MOST_PARAMETERS:
-        raise ModelError(f"{path}: 'sizes' are those of more numbers than any file can hold; the model is damaged")
-    return sizes
-
-
-def _direction_and_factors(config: dict[str, Any], path: str) -> tuple[bool, Factors]:
-    inverse, factors = config.get("inverse"), config.get("factors")
-    if not isinstance(inverse, bool):
-        raise ModelError(f"{path}: inverse {_told(inverse)} is neither true nor false; the model is damaged")
-    if not isinstance(factors, dict) or sorted(factors) != sorted(SIDES):
-        raise ModelError(f"{path}: factors {_told(factors)} have no source and target; the model is damaged")
-    for factor in factors.values():
-        if factor is not None and (not _is_whole(factor) or not 0 <= factor <= _LAST_FACTOR):
-            found = f"factor {_told(factor)} is no whole number from 0 to {_LAST_FACTOR}"
-            raise ModelError(f"{path}: {found}; the model is damaged")
-    return inverse, (factors["source"], factors["target"])
-
-
-def _unk_shares(config: dict[str, Any], path: str) -> tuple[float, float]:
-    shares = config.get("unk_share")
-    found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
-    if not all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1 for share in found):
-        raise ModelError(f"{path}: 'unk_share' is missing or no pair of numbers from 0 to 1; the model is damaged")
-    return float(found[0]), float(found[1])
-
-
-def _read_vocabularies(directory: str) -> tuple[Vocabulary, Vocabulary]:
-    paths = [os.path.join(directory, name) for name in (SOURCE_VOCAB, TARGET_VOCAB)]
-    try:
-        for path in paths:
-            _check_regular(path)
-        return read_vocabulary(paths[0]), read_vocabulary(paths[1])
-    except InputError as error:
-        where = error.path if error.line is None else f"{error.path}:{error.line}"
-        raise ModelError(f"{where}: {error.found}; the model is damaged, train or copy it again") from None
-
-
-def _weight_files(config: dict[str, Any], directory: str) -> tuple[list[str], str]:
-    """The paths of the safetensors files, and what they call the type of their numbers."""
-    path, weights = os.path.join(directory, CONFIG), config.get("weights")
-    if not isinstance(weights, dict):
-        raise ModelError(f"{path}: 'weights' is missing or no object; the model is damaged")
-    dtype, files = weights.get("dtype"), weights.get("files")
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ModelError(f"{path}: weights.dtype {_told(dtype)} is none of {', '.join(DTYPES)}; the model is damaged")
-    if not isinstance(files, list) or not all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files):
-        raise ModelError(f"{path}: weights.files {_told(files)} are no names of .safetensors files; the model is damaged")
-    return [os.path.join(directory, name) for name in dict.fromkeys(files)], SAFETENSORS_DTYPES[dtype]
-
-
-def _load_weights(config: dict[str, Any], directory: str, sizes: ModelConfig) -> RNNEncoderDecoder:
-    """The model with the weights of its files. Their headers are compared with its sizes before anything is allocated."""
-    paths, dtype = _weight_files(config, directory)
-    with torch.device("meta"):
-        expected = {name: list(weight.shape) for name, weight in RNNEncoderDecoder(sizes).named_weights()}
-    with contextlib.ExitStack() as stack:
-        shards: dict[str, Any] = {}  # tensor name: the open file that has it
-        for path in paths:
-            _check_regular(path)
-            try:
-                shard = stack.enter_context(safetensors.safe_open(path, framework="pt"))
-            except (OSError, safetensors.SafetensorError) as error:
-                reason = printable(str(error), limit=200)
-                raise ModelError(f"{path}: {reason}; the model is damaged, train or copy it again") from None
-            shards.update(dict.fromkeys(shard.keys(), shard))
-        if differing := sorted(expected.keys() ^ shards.keys()):
-            verb = "missing from" if differing[0] in expected else "unknown in"
-            what = f"tensor {printable(differing[0], limit=200)} is {verb} the weights"
-            raise ModelError(f"{directory}: {what}; the model is damaged or of another kind")
-        for name, shape in expected.items():
-            tensor = shards[name].get_slice(name)
-            if (found := tensor.get_shape()) != shape:
-                what = f"tensor {name} has shape {_told(found)} where {CONFIG} says {shape}"
-                raise ModelError(f"{directory}: {what}; files of two models?")
-            if (found := tensor.get_dtype()) != dtype:
-                what = f"tensor {name} is of type {found} where {CONFIG} says {dtype}"
-                raise ModelError(f"{directory}: {what}; files of two models?")
-        model = RNNEncoderDecoder(sizes)
-        with torch.no_grad():
-            for name, weight in model.named_weights():
-                weight.copy_(shards[name].get_tensor(name))
-                if not weight.isfinite().all():
-                    raise ModelError(f"{directory}: tensor {name} has NaN or infinite numbers; train the model again")
-    return model.requires_grad_(False)
-
-
-def load(directory: str) -> Checkpoint:
-    """Reads a model directory; weights become float32 whatever they were saved as.
-
-    Raises ModelError for anything missing, unknown or contradictory, and for weights that are not finite. Nothing in the
-    directory is executed, and no more memory is taken than its files' sizes, checked against each other, call for.
-    """
-    config = _read_config(directory)
-    path = os.path.join(directory, CONFIG)
-    sizes = _sizes(config, path)
-    inverse, factors = _direction_and_factors(config, path)
-    shares = _unk_shares(config, path)
-    src_vocab, tgt_vocab = _read_vocabularies(directory)
-    read, predicted = (tgt_vocab, src_vocab) if inverse else (src_vocab, tgt_vocab)
-    for vocabulary, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
-        side = "source" if vocabulary is src_vocab else "target"
-        if len(vocabulary) != size:
-            ids = f"{len(vocabulary)} ids where {CONFIG} says {_told(size)}"
-            raise ModelError(f"{directory}/{side}.vocab: {ids}; files of two models?")
-    model = _load_weights(config, directory, sizes)
-    loaded = Checkpoint(model, src_vocab, tgt_vocab, shares, config.get("training", {}), "", inverse, factors)
-    return replace(loaded, signature=_signature(loaded))
-
-
 def check_target(directory: str, overwrite: bool) -> None:
-    """Raises OptionError if a model must not be written under this name."""
+    """Raise OptionError if a model must not be written under this name."""
     if os.path.exists(os.path.join(directory, CONFIG)):
         if not overwrite:
             raise OptionError(f"{directory} holds a model already; name another with -m, or replace it with --overwrite")
     elif os.path.lexists(directory) and not (os.path.isdir(directory) and not os.listdir(directory)):
-        raise OptionError(f"{directory} exists and is no model directory; name another with -m")
+        raise OptionError(f"{directory} exists and is not a model directory; name another with -m")
 
 
 @contextlib.contextmanager
 def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
-    """A directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
+    """Give a directory to fill, which takes its name only when the ``with`` block ends well and else disappears.
 
-    Raises OptionError if there is no writing there, RescoreError when writing fails before the end, as on a full disk.
+    Raises OptionError if nothing may be written there, RescoreError when writing fails before the end, as on a full disk.
     """
     check_target(directory, overwrite)
     try:
@@ -337,3 +176,176 @@ def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
         raise RescoreError(cannot_write(directory, error)) from None
     except safetensors.SafetensorError as error:
         raise RescoreError(f"cannot write {directory}: {error}; make room there, or write elsewhere") from None
+
+
+# ---- Reading: nothing is believed before it is checked
+
+
+def load(directory: str) -> Checkpoint:
+    """Read a model directory. Weights become float32 whatever they were saved as.
+
+    Raises ModelError for anything missing, unknown or contradictory, and for weights that are not finite. Nothing in the
+    directory is executed, and no more memory is taken than its files' sizes, checked against each other, call for.
+    """
+    config = _Config(directory)
+    kind = config.kind()
+    sizes = config.sizes(kind)
+    inverse, factors, shares = config.inverse(), config.factors(), config.unk_shares()
+    src_vocab, tgt_vocab = (_read_vocabulary(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
+    read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
+    for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
+        ids = len(src_vocab if name == SOURCE_VOCAB else tgt_vocab)
+        _require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {_as_json(size)}", _TWO_MODELS)
+    network = _load_network(directory, config, kind, sizes)
+    loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
+    return replace(loaded, signature=_signature(loaded))
+
+
+def _require(condition: bool, found: str, remedy: str = _DAMAGED) -> None:
+    if not condition:
+        raise ModelError(f"{found}; {remedy}")
+
+
+class _Config:
+    """config.json, whose entries are checked when they are asked for. All methods raise ModelError."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, CONFIG)
+        told = "a file, not a model directory"
+        _require(not os.path.isfile(directory), f"{directory}: {told}", "name the directory that 'phrase-rescore train' made")
+        remedy = f"make one with 'phrase-rescore train TABLE -m {directory}'"
+        _require(os.path.isdir(directory), f"{directory}: no such model directory", remedy)
+        _check_regular(self.path)
+        try:
+            config = json.loads(Path(self.path).read_bytes())
+            if _is_deep(config):
+                raise ValueError(f"nested more than {_DEPTH} deep")
+        except OSError as error:
+            raise ModelError(f"{self.path}: {error.strerror}; is {directory} a model directory?") from None
+        except (ValueError, RecursionError) as error:
+            raise ModelError(f"{self.path}: not JSON ({error}); {_DAMAGED_FILE}") from None
+        self._entries: dict[str, Any] = config if isinstance(config, dict) else {}
+        version = self._entries.get("format_version")
+        self._know("format_version", _is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}")
+
+    def _know(self, key: str, condition: bool, known: str) -> None:
+        found = f"{self.path}: {key} {_as_json(self._entries.get(key))}"
+        _require(condition, f"{found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
+
+    def kind(self) -> Kind:
+        name: Any = self._entries.get("kind")
+        self._know("kind", name in list(KINDS), f"knows {', '.join(map(json.dumps, KINDS))}")
+        for key, value in KINDS[name].structure.items():
+            self._know(key, self._entries.get(key) == value, f"knows {json.dumps(value)}")
+        return KINDS[name]
+
+    def sizes(self, kind: Kind) -> Sizes:
+        try:
+            sizes = kind.sizes(**self._entries["sizes"])
+        except (KeyError, TypeError):
+            raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {_DAMAGED}") from None
+        for name, value in asdict(sizes).items():
+            _require(_is_whole(value, 1), f"{self.path}: sizes.{name} is {_as_json(value)}, not a whole number from 1")
+        possible = sizes.parameters() <= _MOST_PARAMETERS
+        _require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
+        return sizes
+
+    def inverse(self) -> bool:
+        inverse: Any = self._entries.get("inverse")
+        _require(isinstance(inverse, bool), f"{self.path}: inverse {_as_json(inverse)} is neither true nor false")
+        return bool(inverse)
+
+    def factors(self) -> Factors:
+        factors: Any = self._entries.get("factors")
+        by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
+        _require(by_side, f"{self.path}: factors {_as_json(factors)} have no source and target")
+        for factor in factors.values():
+            usable = factor is None or _is_whole(factor, 0, _LAST_FACTOR)
+            _require(usable, f"{self.path}: factor {_as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
+        return factors["source"], factors["target"]
+
+    def unk_shares(self) -> tuple[float, float]:
+        shares = self._entries.get("unk_share")
+        found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
+        usable = all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1 for share in found)
+        _require(usable, f"{self.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
+        return float(found[0]), float(found[1])
+
+    def training(self) -> Any:
+        return self._entries.get("training", {})
+
+    def weights(self) -> tuple[list[str], str]:
+        """Return the names of the safetensors files, and what they call the type of their numbers."""
+        weights: Any = self._entries.get("weights")
+        _require(isinstance(weights, dict), f"{self.path}: 'weights' is missing or not an object")
+        dtype, files = weights.get("dtype"), weights.get("files")
+        known = isinstance(dtype, str) and dtype in DTYPES
+        _require(known, f"{self.path}: weights.dtype {_as_json(dtype)} is none of {', '.join(DTYPES)}")
+        named = isinstance(files, list) and all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files)
+        _require(named, f"{self.path}: weights.files {_as_json(files)} are not names of .safetensors files")
+        return list(dict.fromkeys(files)), DTYPES[dtype][1]
+
+
+def _as_json(value: Any) -> str:
+    """Return a value of a config as JSON, for a message."""
+    return printable(json.dumps(value), limit=200)
+
+
+def _is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_deep(value: Any) -> bool:
+    """Tell whether a JSON value is nested so deeply that walking through it may exhaust Python's stack."""
+    level = [value]
+    for _ in range(_DEPTH):
+        values = (inner.values() if isinstance(inner, dict) else inner for inner in level if isinstance(inner, dict | list))
+        level = list(chain.from_iterable(values))
+    return bool(level)
+
+
+def _check_regular(path: str) -> None:
+    """Raise ModelError for a named pipe or a device, from which one might read for ever."""
+    _require(os.path.isfile(path) or not os.path.exists(path), f"{path} is not a regular file", _DAMAGED_FILE)
+
+
+def _read_vocabulary(path: str) -> Vocabulary:
+    _check_regular(path)
+    try:
+        return read_vocabulary(path)
+    except InputError as error:
+        where = error.path if error.line is None else f"{error.path}:{error.line}"
+        raise ModelError(f"{where}: {error.found}; {_DAMAGED_FILE}") from None
+
+
+def _load_network(directory: str, config: _Config, kind: Kind, sizes: Sizes) -> Network:
+    """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
+    files, dtype = config.weights()
+    with torch.device("meta"):
+        expected = {name: list(weight.shape) for name, weight in kind.network(sizes).named_weights()}
+    with contextlib.ExitStack() as stack:
+        shards: dict[str, Any] = {}  # tensor name: the open file that has it
+        for path in (os.path.join(directory, name) for name in files):
+            _check_regular(path)
+            try:
+                shard = stack.enter_context(safetensors.safe_open(path, framework="pt"))
+            except (OSError, safetensors.SafetensorError) as error:
+                raise ModelError(f"{path}: {printable(str(error), limit=200)}; {_DAMAGED_FILE}") from None
+            shards.update(dict.fromkeys(shard.keys(), shard))
+        for name in sorted(expected.keys() ^ shards.keys()):
+            verb = "missing from" if name in expected else "unknown in"
+            found = f"{directory}: tensor {printable(name, limit=200)} is {verb} the weights"
+            raise ModelError(f"{found}; {_DAMAGED} or of another kind")
+        for name, shape in expected.items():
+            header, where = shards[name].get_slice(name), f"{directory}: tensor {name}"
+            found = header.get_shape()
+            _require(found == shape, f"{where} has shape {_as_json(found)} where {CONFIG} says {shape}", _TWO_MODELS)
+            found = header.get_dtype()
+            _require(found == dtype, f"{where} is of type {found} where {CONFIG} says {dtype}", _TWO_MODELS)
+        network = kind.network(sizes)
+        with torch.no_grad():
+            for name, weight in network.named_weights():
+                weight.copy_(shards[name].get_tensor(name))
+                finite = bool(weight.isfinite().all())
+                _require(finite, f"{directory}: tensor {name} has NaN or infinite numbers", "train the model again")
+    return network.requires_grad_(False)

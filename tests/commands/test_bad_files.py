@@ -397,8 +397,8 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "another type of numbers": (configured(weights={"dtype": "float64", "files": [WEIGHTS]}), "/config.json: weights.dtype "),
     "weights of another size": (resized(hidden=9), ": tensor "),
     "no config": (lambda model: (model / "config.json").unlink(), "/config.json: No such file or directory; is "),
-    "config cut off": (edited("config.json", lambda data: data[:-9]), "/config.json: no JSON ("),
-    "config empty": (edited("config.json", lambda data: b""), "/config.json: no JSON ("),
+    "config cut off": (edited("config.json", lambda data: data[:-9]), "/config.json: not JSON ("),
+    "config empty": (edited("config.json", lambda data: b""), "/config.json: not JSON ("),
     "no weights": (lambda model: (model / WEIGHTS).unlink(), f"/{WEIGHTS}: No such file or directory"),
     "weights cut off": (edited(WEIGHTS, lambda data: data[:-100]), f"/{WEIGHTS}: Error while deserializing header"),
     "header cut off": (edited(WEIGHTS, lambda data: data[:50]), f"/{WEIGHTS}: Error while deserializing header"),
@@ -449,7 +449,7 @@ def test_a_model_that_is_none(run: Run, good: Path, command: str) -> None:
     said = f"{missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'"
     assert line_of(run(*USERS[command](missing, good, good.parent / "out"))) == said
     file = good / "text"
-    said = f"{file}: a file, and no model directory; name the directory that 'phrase-rescore train' made"
+    said = f"{file}: a file, not a model directory; name the directory that 'phrase-rescore train' made"
     assert line_of(run(*USERS[command](file, good, good.parent / "out"))) == said
 
 

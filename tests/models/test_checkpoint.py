@@ -3,6 +3,7 @@ import math
 import os
 import stat
 import struct
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from small_models import encoded, random_pairs, small_checkpoint
 from phrase_rescore.errors import ModelError, OptionError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import atomic_directory, load, save
+from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
+from phrase_rescore.models.kinds import KINDS, Kind
 
 
 @pytest.fixture
@@ -84,8 +87,8 @@ def edited(path, **changes):
         ({"encoder__direction": "bidirectional"}, "bidirectional"),
         ({"decoder__layers": 2}, '"layers": 2'),
         ({"inverse": "yes"}, 'inverse "yes" is neither true nor false'),
-        ({"factors__source": -1}, "factor -1 is no whole number from 0"),
-        ({"factors__source": True}, "factor true is no whole number from 0"),
+        ({"factors__source": -1}, "factor -1 is not a whole number from 0"),
+        ({"factors__source": True}, "factor true is not a whole number from 0"),
         ({"factors": {"source": None}}, "have no source and target"),
         ({"sizes__hidden": 8}, "shape"),
         ({"sizes__hidden": -1}, "sizes.hidden is -1"),
@@ -121,19 +124,19 @@ HUGE = 10**12
         ({"sizes__hidden": 10**8}, "has shape [7, 5] where config.json says [100000000, 5]"),
         ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
         ({"factors": ["source", "target"]}, 'factors ["source", "target"] have no source and target'),
-        ({"factors__target": 10**10}, "factor 10000000000 is no whole number from 0 to 999"),
-        ({"unk_share": [0.1, 0.1]}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
-        ({"unk_share__source": "0.1"}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
-        ({"unk_share__source": float("inf")}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
-        ({"unk_share__target": float("nan")}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
-        ({"unk_share__target": 10**400}, "'unk_share' is missing or no pair of numbers from 0 to 1"),
-        ({"weights": 3}, "'weights' is missing or no object"),
+        ({"factors__target": 10**10}, "factor 10000000000 is not a whole number from 0 to 999"),
+        ({"unk_share": [0.1, 0.1]}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__source": "0.1"}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__source": float("inf")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__target": float("nan")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__target": 10**400}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"weights": 3}, "'weights' is missing or not an object"),
         ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"] is none of float32, bfloat16; the model is damaged'),
         ({"weights__dtype": "bfloat16"}, "tensor encoder.embedding is of type F32 where config.json says BF16"),
-        ({"weights__files": "model-00001-of-00001.safetensors"}, "are no names of .safetensors files"),
-        ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are no names of .safetensors files"),
-        ({"weights__files": ["/dev/zero"]}, 'weights.files ["/dev/zero"] are no names of .safetensors files'),
-        ({"weights__files": ["a\0b.safetensors"]}, r'weights.files ["a\u0000b.safetensors"] are no names of'),
+        ({"weights__files": "model-00001-of-00001.safetensors"}, "are not names of .safetensors files"),
+        ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are not names of .safetensors files"),
+        ({"weights__files": ["/dev/zero"]}, 'weights.files ["/dev/zero"] are not names of .safetensors files'),
+        ({"weights__files": ["a\0b.safetensors"]}, r'weights.files ["a\u0000b.safetensors"] are not names of'),
         ({"weights__files": []}, "tensor decoder.embedding is missing from the weights"),
     ],
 )
@@ -149,12 +152,12 @@ def test_a_malformed_config_is_refused(model_dir, changes, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[" * 100_000, "no JSON (maximum recursion depth exceeded"),
-        ("[" * 500 + "]" * 500, "no JSON (nested more than 32 deep)"),
-        ('{"format_version": ' + '{"a":' * 900 + "1" + "}" * 901, "no JSON (nested more than 32 deep)"),
-        ('{"format_version": ' + "9" * 5000 + "}", "no JSON (Exceeds the limit"),
-        ("\xff", "no JSON ("),
-        ("", "no JSON (Expecting value"),
+        ("[" * 100_000, "not JSON (maximum recursion depth exceeded"),
+        ("[" * 500 + "]" * 500, "not JSON (nested more than 32 deep)"),
+        ('{"format_version": ' + '{"a":' * 900 + "1" + "}" * 901, "not JSON (nested more than 32 deep)"),
+        ('{"format_version": ' + "9" * 5000 + "}", "not JSON (Exceeds the limit"),
+        ("\xff", "not JSON ("),
+        ("", "not JSON (Expecting value"),
         ("[]", "format_version null, and"),
     ],
 )
@@ -210,9 +213,9 @@ def test_a_header_as_long_as_it_says_is_not_read(model_dir):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_weights_that_are_not_finite_are_refused(tmp_path, dtype, number):
-    checkpoint = small_checkpoint()
-    checkpoint.model.decoder.G_l[3, 1] = number
-    save(checkpoint, str(tmp_path), dtype)
+    made = small_checkpoint()
+    made.model.decoder.G_l[3, 1] = number
+    save(made, str(tmp_path), dtype)
     with pytest.raises(ModelError) as raised:
         load(str(tmp_path))
     assert str(raised.value) == f"{tmp_path}: tensor output.G_l has NaN or infinite numbers; train the model again"
@@ -231,11 +234,11 @@ def test_pipes_and_devices_are_not_read(model_dir, name):
     path = model_dir / name
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(ModelError, match=f"{name} is no regular file"):
+    with pytest.raises(ModelError, match=f"{name} is not a regular file"):
         load(str(model_dir))
     path.unlink()
     path.symlink_to("/dev/zero")
-    with pytest.raises(ModelError, match=f"{name} is no regular file"):
+    with pytest.raises(ModelError, match=f"{name} is not a regular file"):
         load(str(model_dir))
 
 
@@ -248,7 +251,7 @@ def test_missing_and_damaged_files(model_dir):
     with pytest.raises(ModelError, match="model-00001-of-00001.safetensors: .*damaged"):
         load(str(model_dir))
     (model_dir / "config.json").write_text("{")
-    with pytest.raises(ModelError, match="no JSON"):
+    with pytest.raises(ModelError, match="not JSON"):
         load(str(model_dir))
     (model_dir / "config.json").unlink()
     with pytest.raises(ModelError, match="is .* a model directory"):
@@ -288,6 +291,44 @@ def test_a_model_is_replaced_only_when_asked(tmp_path):
 
 def test_a_directory_of_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(OptionError, match="is no model directory"), atomic_directory(str(tmp_path), overwrite=True):
+    with pytest.raises(OptionError, match="is not a model directory"), atomic_directory(str(tmp_path), overwrite=True):
         pass
     assert (tmp_path / "thesis.tex").exists()
+
+
+@dataclass(frozen=True)
+class BigramSizes:
+    src_vocabulary: int
+    tgt_vocabulary: int
+    width: int
+
+    def parameters(self) -> int:
+        return self.src_vocabulary * self.width
+
+
+class Bigrams(torch.nn.Module):
+    """A toy of another kind."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.table = torch.nn.Parameter(torch.ones(config.src_vocabulary, config.width))
+
+    def named_weights(self):
+        yield "table", self.table
+
+
+def test_a_second_kind_of_network_is_one_entry(tmp_path, model_dir, monkeypatch):
+    monkeypatch.setitem(KINDS, "bigrams", Kind("bigrams", {"order": 2}, BigramSizes, Bigrams))
+    save(replace(small_checkpoint(), model=Bigrams(BigramSizes(12, 13, 3))), str(tmp_path))
+    found = load(str(tmp_path))
+    assert isinstance(found.model, Bigrams)
+    assert torch.equal(found.model.table, torch.ones(12, 3))
+    assert found.signature.startswith("bigrams|p(target|source)|width:3|words:10/11|model:")
+    assert isinstance(load(str(model_dir)).model, RNNEncoderDecoder)
+    edited(tmp_path, order=3)
+    with pytest.raises(ModelError, match="order 3, and this version of phrase-rescore knows 2"):
+        load(str(tmp_path))
+    edited(tmp_path, kind="trigrams")
+    with pytest.raises(ModelError, match='"trigrams", and this .* knows "rnn-encoder-decoder", "bigrams"; take the version'):
+        load(str(tmp_path))
