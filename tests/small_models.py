@@ -54,5 +54,5 @@ def phrases_of(donor: Checkpoint, n: int = 40) -> list[tuple[bytes, bytes]]:
 
 
 def by_the_oracle(checkpoint: Checkpoint, phrases: list[bytes]) -> np.ndarray:
-    ids = checkpoint.vocabs[0].ids
-    return np.array([oracle.summary(weights(checkpoint), [ids[word] for word in phrase.split()]) for phrase in phrases])
+    encoded = [checkpoint.vocabs[0].encode(phrase.split()) for phrase in phrases]
+    return np.array([oracle.summary(weights(checkpoint), ids) for ids in encoded])

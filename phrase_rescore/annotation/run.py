@@ -185,8 +185,7 @@ class _Run:
         s.src_seen, s.tgt_seen = [], []  # needed no more
         for model, c in zip(self.annotator.models, self.checkpoints, strict=True):
             read = select_factor(seen[0], c.factors[0], "source"), select_factor(seen[1], c.factors[1], "target")
-            texts = b" ".join((*read[0], b"")), b" ".join((*read[1], b""))
-            for found in fit_warnings(texts, (c.src_vocab, c.tgt_vocab), c.unk_shares):
+            for found in fit_warnings(read, (c.src_vocab, c.tgt_vocab), c.unk_shares):
                 if self._strict:
                     table = display_name(self.files.table)
                     raise RescoreError(f"{table}: {_whose(model, self.annotator.models)}{found} (--strict)")

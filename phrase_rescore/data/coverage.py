@@ -1,34 +1,17 @@
-"""Do a model and a table go together? Told by words of the table that the model does not know."""
+"""Whether a model and a table go together, judged by the words of the table that the model does not know."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from phrase_rescore.data.vocabulary import UNK, Vocabulary
+from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import shown
+from phrase_rescore.moses.escaping import escape, unescape
 
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
 EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
-
-# scripts/tokenizer/escape-special-chars.perl; & first, and undone last
-_ESCAPES = ((b"&", b"&amp;"), (b"|", b"&#124;"), (b"<", b"&lt;"), (b">", b"&gt;"), (b"'", b"&apos;"), (b'"', b"&quot;"),
-            (b"[", b"&#91;"), (b"]", b"&#93;"))  # fmt: skip
-
-
-def escape(word: bytes) -> bytes:
-    """As Moses escapes: ``l'`` becomes ``l&apos;``."""
-    for char, entity in _ESCAPES:
-        word = word.replace(char, entity)
-    return word
-
-
-def unescape(word: bytes) -> bytes:
-    """The inverse of ``escape``."""
-    for char, entity in reversed(_ESCAPES):
-        word = word.replace(entity, char)
-    return word
 
 
 def _folded(word: bytes) -> bytes:
@@ -36,27 +19,25 @@ def _folded(word: bytes) -> bytes:
 
 
 def _likely_cause(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary) -> str:
-    """What would make most of the unknown words known, tested on the words themselves; empty if nothing does."""
+    """Name what would make most of the unknown words known, as tested on the words themselves. Empty if nothing does."""
     total = unknown.total()
 
     def share(known: Callable[[bytes], bool]) -> float:
         return sum(n for word, n in unknown.items() if known(word)) / total
 
     folded = {_folded(word) for word in vocab.words}
-    causes = [
-        (share(lambda word: _folded(word) in folded), "they differ from known words in letter case only"),
-        (
-            share(lambda word: unescape(word) in vocab.ids),
-            "the table escapes special characters (&apos;) and the model's text did not",
+    causes = {
+        "they differ from known words in letter case only": share(lambda word: _folded(word) in folded),
+        "the table escapes special characters (&apos;) and the model's text did not": share(
+            lambda word: unescape(word) in vocab.ids
         ),
-        (
-            share(lambda word: escape(word) in vocab.ids),
-            "the model's text escaped special characters (&apos;) and the table does not",
+        "the model's text escaped special characters (&apos;) and the table does not": share(
+            lambda word: escape(word) in vocab.ids
         ),
-    ]
-    best = max(causes, key=lambda cause: cause[0])
-    if best[0] >= EXPLAINS:
-        return f"{best[1]} ({best[0]:.0%} of them)"
+    }
+    likeliest = max(causes, key=lambda cause: causes[cause])
+    if causes[likeliest] >= EXPLAINS:
+        return f"{likeliest} ({causes[likeliest]:.0%} of them)"
     elsewhere = sum(n for word, n in seen.items() if word not in other.ids)
     if elsewhere < total / 2:
         return "the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?"
@@ -64,21 +45,20 @@ def _likely_cause(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[byte
 
 
 def fit_warnings(
-    seen: tuple[bytes, bytes], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
+    seen: tuple[Sequence[bytes], Sequence[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
 ) -> list[str]:
-    """One line for each side whose unknown words exceed 5 % and twice their share in training. Source first.
+    """Return a line for each side whose unknown words exceed 5 % and twice their share in training, the source first.
 
-    ``seen``: the words of each side, one blank behind each.
+    ``seen``: phrases of each side, with single blanks between words.
     """
     warnings = []
     for i, side in enumerate(("source", "target")):
         vocab, other = vocabs[i], vocabs[1 - i]
-        ids, _ = vocab.word_table.look_up(seen[i])
-        share = float((ids == UNK).mean()) if len(ids) else 0.0
+        counts = Counter(b" ".join(seen[i]).split(b" ")) if seen[i] else Counter[bytes]()
+        unknown = Counter({word: n for word, n in counts.items() if word not in vocab.ids})
+        share = unknown.total() / max(counts.total(), 1)
         if share <= max(MOST_UNKNOWN, 2 * unk_shares[i]):
             continue
-        counts = Counter(seen[i][:-1].split(b" "))
-        unknown: Counter[bytes] = Counter({word: n for word, n in counts.items() if word not in vocab.ids})
         ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
         commonest = ", ".join(f"{shown(word)} {n}" for word, n in ranked)
         cause = _likely_cause(unknown, vocab, counts, other)
@@ -100,7 +80,7 @@ class Coverage:
 
 
 def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None = None) -> Coverage:
-    """Of words and how often each stands; ``factor``: which part of a word between bars is read, None: all of it."""
+    """Return the coverage of words, each with how often it stands. ``factor``: which part of a word is read; None: all."""
     if factor is not None:
         whole, counts = counts, Counter()
         for word, n in whole.items():

@@ -1,4 +1,4 @@
-"""Phrase pairs as compact arrays of word ids."""
+"""Phrases and phrase pairs as compact arrays of word ids."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.data.vocabulary import EOS, Vocabulary
+
+_NO_SEPARATORS = bytes(set(range(256)) - set(b" \n"))
 
 
 @dataclass(frozen=True)
 class Ragged:
-    """Sequences of word ids on end: sequence i is ``ids[offsets[i]:offsets[i + 1]]``."""
+    """Sequences of word ids, concatenated: sequence i is ``ids[offsets[i]:offsets[i + 1]]``."""
 
     ids: NDArray[np.int32]  # (total length,)
     offsets: NDArray[np.int64]  # (sequences + 1,)
@@ -27,34 +29,43 @@ class Ragged:
         return np.diff(self.offsets)
 
     def take(self, rows: NDArray[np.int64]) -> Ragged:
-        """The sequences of these rows, in this order."""
+        """Return the sequences of these rows, in this order."""
         lengths = self.offsets[rows + 1] - self.offsets[rows]  # not self.lengths: there may be 10⁸ of them
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         return Ragged(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets)
 
     def followed_by(self, other: Ragged) -> Ragged:
-        """These sequences, then the other ones."""
+        """Return these sequences and, after them, the other ones."""
         offsets = np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1]))
         return Ragged(np.concatenate((self.ids, other.ids)), offsets)
 
+    def with_eos(self) -> Ragged:
+        """Return the sequences with EOS after the last word of each."""
+        offsets = self.offsets + np.arange(len(self.offsets))
+        ids = np.full(int(offsets[-1]), EOS, dtype=np.int32)
+        places = np.arange(len(self.ids)) + np.repeat(np.arange(len(self)), self.lengths)
+        ids[places] = self.ids
+        return Ragged(ids, offsets)
+
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
-        """Sequences of word ids."""
+        """Lay out sequences of word ids."""
         offsets = np.zeros(len(sequences) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, sequences), np.int64, len(sequences)), out=offsets[1:])
         return cls(np.fromiter(chain.from_iterable(sequences), np.int32, int(offsets[-1])), offsets)
 
     @classmethod
     def of_phrases(cls, phrases: Sequence[bytes], vocabulary: Vocabulary) -> Ragged:
-        """The ids of phrases given as words between single blanks."""
+        """Look up the words of phrases, which have single blanks between them."""
         text = b"\n".join((*phrases, b""))
-        ids, ends = vocabulary.word_table.look_up(text.replace(b"\n", b" "))
-        last_words = np.frombuffer(text, np.uint8)[ends] == ord("\n")
-        return cls(ids, np.concatenate(([0], np.flatnonzero(last_words) + 1)))
+        words = text.replace(b"\n", b" ").split(b" ")
+        words.pop()  # what follows the last blank is not a word
+        separators = np.frombuffer(text.translate(None, _NO_SEPARATORS), np.uint8)  # one after every word
+        return cls(vocabulary.encode(words), np.concatenate(([0], np.flatnonzero(separators == ord("\n")) + 1)))
 
     def counts_of(self, id: int) -> NDArray[np.int64]:
-        """How often an id stands in each sequence: (sequences,)."""
+        """Count how often an id stands in each sequence: (sequences,)."""
         running = np.zeros(len(self.ids) + 1, dtype=np.int64)
         np.cumsum(self.ids == id, out=running[1:])
         return running[self.offsets[1:]] - running[self.offsets[:-1]]
@@ -71,7 +82,7 @@ class EncodedPairs:
         return len(self.src)
 
     def as_tsv(self, src_vocab: Vocabulary, tgt_vocab: Vocabulary) -> bytes:
-        """A pair a line, ``source TAB target``, in words; those that the vocabularies lack are ``UNK``."""
+        """Write a pair a line, ``source TAB target``, in words; those that the vocabularies lack are ``UNK``."""
         sides = []
         for side, vocabulary in ((self.src, src_vocab), (self.tgt, tgt_vocab)):
             words = (b"</s>", b"UNK", *vocabulary.words)
@@ -84,7 +95,7 @@ class EncodedPairs:
 
     @property
     def turned_round(self) -> EncodedPairs:
-        """Targets as sources, sources as targets: what an inverse model reads and predicts."""
+        """The pairs with targets as sources and sources as targets: what an inverse model reads and predicts."""
         return EncodedPairs(self.tgt, self.src)
 
     def followed_by(self, other: EncodedPairs) -> EncodedPairs:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
-from phrase_rescore.data.word_table import WordTable
+import numpy as np
+from numpy.typing import NDArray
+
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.streams import open_plain
 from phrase_rescore.moses.phrase_table import words
@@ -19,13 +21,6 @@ FIRST_WORD = 2
 _DIGITS = 18  # of a count, at most: 64 bits
 
 UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK can be learnt, if the shortlist would hold all
-
-
-class _Ids(dict[bytes, int]):
-    """Word to id; whatever is not in it is UNK."""
-
-    def __missing__(self, word: bytes) -> int:
-        return UNK
 
 
 @dataclass(frozen=True)
@@ -40,20 +35,15 @@ class Vocabulary:
     ids: Mapping[bytes, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ids", _Ids((word, id) for id, word in enumerate(self.words, FIRST_WORD)))
+        object.__setattr__(self, "ids", {word: id for id, word in enumerate(self.words, FIRST_WORD)})
 
     def __len__(self) -> int:
         """The number of ids: words, EOS and UNK."""
         return len(self.words) + FIRST_WORD
 
-    def encode(self, phrase: Sequence[bytes]) -> list[int]:
-        """The ids of a phrase's words, without EOS."""
-        return list(map(self.ids.__getitem__, phrase))
-
-    @functools.cached_property
-    def word_table(self) -> WordTable:
-        """Finds the ids of all words of a text at once."""
-        return WordTable(self.ids, UNK)
+    def encode(self, words: Sequence[bytes]) -> NDArray[np.int32]:
+        """Return the ids of words, UNK for those that the vocabulary lacks: (words,)."""
+        return np.fromiter(map(self.ids.get, words, repeat(UNK)), np.int32, len(words))
 
 
 def most_frequent(counts: Counter[bytes], shortlist: int) -> tuple[Vocabulary, int]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.moses.escaping import ESCAPED
 
 Segments = tuple[str, ...]
 
 USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
-_ESCAPE = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|#124|#91|#93);")  # escape-special-chars.perl, and older ones
 _QUOTE = re.compile(r"['\"]")
 _APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
 
@@ -126,7 +126,7 @@ def look(segments: Segments) -> Look:
     >>> look(("c&apos; est tout .", "oui"))
     Look(escaped=True, tokenized=True)
     """
-    escaped = any(_ESCAPE.search(segment) for segment in segments)
+    escaped = any(ESCAPED.search(segment) for segment in segments)
     plain = any(_QUOTE.search(segment) for segment in segments)
     apart = sum(_APART.search(segment) is not None for segment in segments)
     attached = sum(_ATTACHED.search(segment) is not None for segment in segments)

@@ -152,8 +152,8 @@ class RowWriter(Writer):
 
     def __call__(self, name: bytes, proposals: Sequence[Proposal], known: Sequence[bool] | None) -> list[bytes]:
         read, predicted = self.checkpoint.sides
-        phrase = select_factor([name], self.checkpoint.factors[read == "target"], read)[0]
-        unknown = self.checkpoint.vocabs[0].encode(phrase.split(b" ")).count(UNK)
+        phrase = select_factor([name], self.checkpoint.read_factor, read)[0]
+        unknown = int((self.checkpoint.vocabs[0].encode(phrase.split(b" ")) == UNK).sum())
         scores = {self.pair(name, proposal): proposal.log_p for proposal in proposals}
         fresh = [pair for pair in scores if pair not in self._written]
         self._written.update(fresh)

@@ -18,7 +18,6 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.inference.decoder import ReadyModel
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.models.encoder_decoder import with_eos
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.phrase_table import words
 
@@ -44,7 +43,7 @@ class Scorer:
     def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """log p of every target word and of EOS, on end: (Σ (length + 1),)."""
         first, node_of = distinct_phrases(pairs.src)  # of each row its node
-        offsets, lengths = with_eos(pairs.tgt).offsets, pairs.tgt.lengths
+        offsets, lengths = pairs.tgt.with_eos().offsets, pairs.tgt.lengths
         result = np.empty(int(offsets[-1]))
         rows = np.arange(len(pairs))
         levels = prefix_levels(pairs.tgt, node_of)
@@ -83,7 +82,7 @@ class Scorer:
         Those of pair i are ``flat[offsets[i]:offsets[i + 1]]``.
         """
         pairs = self.checkpoint.for_model(pairs)
-        return np.concatenate((np.empty(0), *self._in_memory(pairs))), with_eos(pairs.tgt).offsets
+        return np.concatenate((np.empty(0), *self._in_memory(pairs))), pairs.tgt.with_eos().offsets
 
     def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """Natural log p(target | source) of every pair, EOS included: (n,). Of an inverse model, p(source | target)."""

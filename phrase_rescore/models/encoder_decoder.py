@@ -1,13 +1,10 @@
 """The RNN Encoder–Decoder of Cho et al. (EMNLP 2014, arXiv 1406.1078), appendix A.
 
-Why not ``torch.nn.GRU``: that unit applies its reset gate after the recurrent product, r ⊙ (U h). Here the encoder applies
-it before, U (r ⊙ h) (equation 8); the decoder after it, but on the summary's contribution too, r' ⊙ (U' h' + C c), for which
-``nn.GRU`` has no input. Neither offers the part of a step that all continuations of a state share, on which scoring of
-whole prefix trees rests.
+It departs from the paper's formulas in two ways: gates, c, h'_0, s' and the logits have biases, and the output layer sees
+the embedding of the previous word. docs/model.md says why the units are not ``torch.nn.GRU``.
 
-Departures from the paper's formulas: biases (one a gate, of c, h'_0, s' and the logits), and the output layer sees the
-embedding of the previous word. Sizes: H hidden, E embedding, M maxout units of 2 each, R rank of the output matrix.
-Probabilities are in natural log throughout.
+Sizes: H hidden units, E embedding, M maxout units of 2 numbers each, R rank of the output matrix, K words of a vocabulary.
+Log-probabilities are natural logs.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ POOL = 2  # numbers that a maxout unit takes the largest of
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes. The vocabularies count EOS and UNK."""
+    """The sizes of a network. The vocabularies count EOS and UNK."""
 
     src_vocabulary: int
     tgt_vocabulary: int
@@ -44,7 +41,7 @@ class ModelConfig:
     rank: int
 
     def parameters(self) -> int:
-        """How many numbers the model has."""
+        """Return how many numbers the network has."""
         H, E, M, R = self.hidden, self.embedding, self.maxout, self.rank
         encoder = 3 * H * (E + H + 1) + H * (H + 1)
         decoder = 3 * H * (E + H + H + 1) + H * (H + 1)
@@ -63,7 +60,7 @@ class PackedPhrases:
 
     @classmethod
     def of(cls, phrases: Ragged, device: torch.device | str = "cpu", which: NDArray[np.int64] | None = None) -> PackedPhrases:
-        """Packs phrases of at least one id each (EOS included by the caller); ``which`` (m,): which of them each of m is."""
+        """Pack phrases of at least one id each, which end in EOS. ``which`` (m,) tells which of them each of m phrases is."""
         lengths = phrases.lengths
         order = np.argsort(-lengths, kind="stable")
         sorted_lengths = lengths[order]
@@ -75,17 +72,15 @@ class PackedPhrases:
         return cls(order_t, place_t, ids_t, counts)
 
 
-def with_eos(phrases: Ragged) -> Ragged:
-    """The phrases with EOS after their last word."""
-    offsets = phrases.offsets + np.arange(len(phrases.offsets))
-    ids = np.full(int(offsets[-1]), EOS, dtype=np.int32)
-    places: NDArray[np.int64] = np.arange(len(phrases.ids)) + np.repeat(np.arange(len(phrases)), phrases.lengths)
-    ids[places] = phrases.ids
-    return Ragged(ids, offsets)
+def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
+    """Pack source and target phrases for the network, with EOS. Pairs of equal sources share a row."""
+    first, which = distinct_phrases(pairs.src)
+    src = PackedPhrases.of(pairs.src.take(first).with_eos(), device, which)
+    return src, PackedPhrases.of(pairs.tgt.with_eos(), device)
 
 
 class Encoder(nn.Module):
-    """Maps source phrases to their summaries c = tanh(V h)."""
+    """Maps source phrases to their summaries c = tanh(V h + b_V)."""
 
     PRODUCTS = ("V",)
 
@@ -97,11 +92,11 @@ class Encoder(nn.Module):
         self.b_V = nn.Parameter(torch.empty(config.hidden))
 
     def summary(self, state: State) -> Tensor:
-        """c = tanh(V h + b_V), h being the state after EOS: (n, H) -> (n, H)."""
+        """Return c = tanh(V h + b_V), h being the state after EOS: (n, H) -> (n, H)."""
         return tanh(times(state[0], self.V, self.b_V))
 
     def forward(self, phrases: PackedPhrases) -> Tensor:
-        """c of every phrase, in the caller's order: (m, H). Phrases end in EOS."""
+        """Return c of every phrase, in the caller's order: (m, H)."""
         rows = self.cell.word_rows(embedding(phrases.ids, self.embedding)).split(phrases.counts)
         state = self.cell.initial(phrases.counts[0])
         ended: list[State] = []  # last states, of the shortest phrases first
@@ -116,11 +111,11 @@ class Encoder(nn.Module):
         return self.summary(last).index_select(0, phrases.place)
 
     def word_rows(self) -> Tensor:
-        """W e + b of every source word: (K, 3 H)."""
+        """Return W e + b of every source word: (K, 3 H)."""
         return self.cell.word_rows(self.embedding)
 
     def summaries(self, sources: Ragged, word_rows: Tensor) -> Tensor:
-        """c of distinct phrases (without EOS), each prefix that they share read once: (n, H).
+        """Return c of distinct phrases (without EOS), reading each prefix that they share once: (n, H).
 
         ``word_rows`` is what ``word_rows()`` returned. No gradient is meant to flow.
         """
@@ -129,7 +124,7 @@ class Encoder(nn.Module):
         place = np.zeros(1, dtype=np.int64)  # where the state of a node of the level above stands; ended ones have none
         ended: list[State] = []
         ended_rows: list[NDArray[np.int64]] = []
-        for level in prefix_levels(with_eos(sources)):
+        for level in prefix_levels(sources.with_eos()):
             parents = torch.from_numpy(place[level.parents]).to(device)
             projected = self.cell.project(state).index_select(0, parents)
             words = torch.from_numpy(level.words).to(device)
@@ -146,9 +141,10 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """p(y_t | y_<t, c) for target phrases."""
+    """Gives p(y_t | y_<t, c) of target phrases."""
 
     PRODUCTS = ("O_h", "O_c")
+    OUTPUT = ("O_h", "O_y", "O_c", "b_O", "G_r", "G_l", "b_G")  # the output layer
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -164,19 +160,19 @@ class Decoder(nn.Module):
         self.b_G = nn.Parameter(torch.empty(K))
 
     def output_context(self, c: Tensor) -> Tensor:
-        """O_c c + b_O, the same at every step of a source: (n, H) -> (n, 2 M)."""
+        """Return O_c c + b_O, the same at every step of a source: (n, H) -> (n, 2 M)."""
         return times(c, self.O_c, self.b_O)
 
     def low_rank(self, state: State, word_row: Tensor, context: Tensor) -> Tensor:
-        """g = G_r s of states (n, H), O_y e(y_{t-1}) (n, 2 M) and O_c c + b_O (n, 2 M): (n, R). Logits are G_l g + b_G."""
+        """Return g = G_r s (n, R), from states (n, H), O_y e(y_{t-1}) and O_c c + b_O (n, 2 M). Logits are G_l g + b_G."""
         deep = times(state[0], self.O_h, word_row + context)  # s' = O_h h' + O_y e(y_{t-1}) + O_c c
         s = torch.maximum(deep[:, 0::POOL], deep[:, 1::POOL])  # s_i = max(s'_{2i-1}, s'_{2i})
         return s @ self.G_r.T
 
     def forward(self, c: Tensor, phrases: PackedPhrases) -> tuple[Tensor, Tensor]:
-        """The low-rank outputs g (Σ counts, R) before every word of the phrases, and those words (Σ counts,).
+        """Return the low-rank outputs g (Σ counts, R) before every word of the phrases, and those words (Σ counts,).
 
-        ``c`` (n, H) is in the caller's order; phrases end in EOS.
+        ``c`` (n, H) is in the caller's order.
         """
         c = c.index_select(0, phrases.order)
         first, counts = phrases.counts[0], phrases.counts
@@ -198,7 +194,7 @@ class Decoder(nn.Module):
 
 
 class RNNEncoderDecoder(nn.Module):
-    """log p(target | source) of phrase pairs."""
+    """Gives log p(target | source) of phrase pairs."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -208,17 +204,17 @@ class RNNEncoderDecoder(nn.Module):
         self.decoder = Decoder(config)
 
     def forward(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
-        """``negative_log_likelihood``, under the name by which wrappers of modules call it."""
+        """Return ``negative_log_likelihood``, under the name by which wrappers of modules call it."""
         return self.negative_log_likelihood(src, tgt)
 
     def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
-        """-Σ_n log p(y_n | x_n) over a batch, summed over words with EOS included: a scalar in nats."""
+        """Return -Σ_n log p(y_n | x_n) over a batch, summed over words and EOS: a scalar in nats."""
         with gathered_gradients(self.loss_dtype):
             g, targets = self.decoder(self.encoder(src), tgt)
         return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight under its name in the files, as a view of the parameter (docs/model.md lists them)."""
+        """Yield every weight under its name in the files, as a view of the parameter (docs/model.md lists them)."""
         encoder, decoder = self.encoder, self.decoder
         yield "encoder.embedding", encoder.embedding
         for name, weight in encoder.cell.named_weights():
@@ -227,15 +223,8 @@ class RNNEncoderDecoder(nn.Module):
         yield "decoder.embedding", decoder.embedding
         for name, weight in decoder.cell.named_weights():
             yield f"decoder.layer0.forward.{name}", weight
-        for name in ("O_h", "O_y", "O_c", "b_O", "G_r", "G_l", "b_G"):
+        for name in decoder.OUTPUT:
             yield f"output.{name}", getattr(decoder, name)
-
-
-def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
-    """Source and target phrases with EOS, ready for the model; pairs of equal sources share a row."""
-    first, which = distinct_phrases(pairs.src)
-    src = PackedPhrases.of(with_eos(pairs.src.take(first)), device, which)
-    return src, PackedPhrases.of(with_eos(pairs.tgt), device)
 
 
 def for_scoring(model: RNNEncoderDecoder, device: str = "cpu", precision: str = "float32") -> RNNEncoderDecoder:
@@ -259,7 +248,7 @@ PAPER_PARAMETERS = 18_274_602  # 18,250,600 weights and 24,002 biases, with 15,0
 
 @torch.no_grad()
 def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Sequence[float] | None = None) -> None:
-    """Sets every weight from ``seed``.
+    """Set every weight from ``seed``.
 
     ``paper``: recurrent matrices are the left singular vectors of a white Gaussian matrix, other weights Gaussian with
     standard deviation 0.01, biases 0 (section 4.1). Otherwise the other weights have the standard deviation

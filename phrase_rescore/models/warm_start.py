@@ -34,7 +34,7 @@ FREEZABLE: dict[str, Callable[[RNNEncoderDecoder], Iterable[torch.nn.Parameter]]
     "decoder": lambda model: model.decoder.parameters(),
     "source-embedding": lambda model: (model.encoder.embedding,),
     "target-embedding": lambda model: (model.decoder.embedding,),
-    "output": lambda model: (getattr(model.decoder, name) for name in ("O_h", "O_y", "O_c", "b_O", "G_r", "G_l", "b_G")),
+    "output": lambda model: (getattr(model.decoder, name) for name in model.decoder.OUTPUT),
 }
 _WORDS_IN = {  # group: the side whose words have rows in it
     "encoder": "source", "source-embedding": "source", "decoder": "target", "target-embedding": "target", "output": "target",

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from phrase_rescore.data.coverage import unescape
+from phrase_rescore.moses.escaping import unescape
 from phrase_rescore.report.theme import Spec, vega_lite_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts

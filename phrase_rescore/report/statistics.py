@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.sketch import Hashes, hashes
 from phrase_rescore.data.vocabulary import UNK, Vocabulary
 from phrase_rescore.models.checkpoint import Checkpoint
@@ -202,17 +203,16 @@ class SideCoverage:
         """Raises RowError for a word without the factor that the model reads."""
         if not phrases:
             return
-        text = b" ".join(select_factor(phrases, self.factor, side)) + b" "
-        ids, _ = self.vocabulary.word_table.look_up(text)
-        places = np.flatnonzero(ids == UNK)
-        self.words += len(ids)
-        self.unknown += len(places)
-        self.seen[ids] = True
-        if len(places):
-            ends = np.cumsum(lengths_of(phrases))
-            self.rows += len(np.unique(np.searchsorted(ends, places, "right")))
-            listed = text.split(b" ")
-            self.unknown_words.update([listed[i] for i in places.tolist()])
+        read = select_factor(phrases, self.factor, side)
+        encoded = Ragged.of_phrases(read, self.vocabulary)
+        self.words += len(encoded.ids)
+        self.seen[encoded.ids] = True
+        self.rows += int(np.count_nonzero(encoded.counts_of(UNK)))
+        places = np.flatnonzero(encoded.ids == UNK).tolist()
+        if places:
+            self.unknown += len(places)
+            words = b" ".join(read).split(b" ")
+            self.unknown_words.update([words[i] for i in places])
 
 
 def lengths_of(phrases: Sequence[bytes]) -> Ints:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.models.encoder_decoder import POOL, ModelConfig, with_eos
+from phrase_rescore.models.encoder_decoder import POOL, ModelConfig
 
 
 def unshared(config: ModelConfig, pairs: EncodedPairs) -> int:
@@ -26,7 +26,7 @@ def shared(config: ModelConfig, pairs: EncodedPairs) -> int:
     """All that the prefix trees of the whole input allow to share: the minimum."""
     H = config.hidden
     first, source_of = distinct_phrases(pairs.src)
-    levels = prefix_levels(with_eos(pairs.src.take(first)))
+    levels = prefix_levels(pairs.src.take(first).with_eos())
     prefixes = sum(len(level.words) for level in levels) - len(first)  # those that go on; EOS is a continuation
     encoder = 2 * H * H * prefixes + H * H * (sum(len(level.words) for level in levels) - len(levels[0].words))
     targets = prefix_levels(pairs.tgt, source_of)

@@ -16,6 +16,7 @@ from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.files.streams import open_input
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0"]), min_size=1, max_size=2)
+WORD = st.lists(st.sampled_from([b"a", b"b", b"\0", b"\xff", b"\x0b", b"\t", b"abcdefg"]), min_size=1).map(b"".join)
 Pair = tuple[list[bytes], list[bytes]]
 
 
@@ -102,6 +103,16 @@ def test_ragged_rows(sequences: list[list[int]], picks: list[int]) -> None:
     ]
     assert ragged.lengths.tolist() == [len(sequence) for sequence in sequences]
     assert len(EncodedPairs(ragged, ragged).take(rows)) == len(rows)
+
+
+@given(st.lists(WORD, unique=True), st.lists(st.lists(WORD, min_size=1)))
+def test_the_ids_of_phrases(known: list[bytes], phrases: list[list[bytes]]) -> None:
+    found = Ragged.of_phrases([b" ".join(words) for words in phrases], Vocabulary(tuple(known), (1,) * len(known)))
+    ids = {word: id for id, word in enumerate(known, 2)}
+    expected = Ragged.of([[ids.get(word, 1) for word in words] for words in phrases])
+    for a, b in ((found.ids, expected.ids), (found.offsets, expected.offsets)):
+        assert a.tolist() == b.tolist()
+        assert a.dtype == b.dtype
 
 
 def test_unknown_share() -> None:

@@ -21,7 +21,7 @@ from phrase_rescore.generation.rows import monotone
 from phrase_rescore.generation.run import AT_ONCE
 from phrase_rescore.generation.table_lookup import sample_of
 from phrase_rescore.models.checkpoint import load, save
-from phrase_rescore.models.encoder_decoder import PackedPhrases, with_eos
+from phrase_rescore.models.encoder_decoder import PackedPhrases
 
 SOURCES = [b"the house", b"old", b"a\xff zzz is", "café".encode()]
 STDIN = b"".join(source + b"\n" for source in SOURCES)
@@ -148,7 +148,7 @@ def test_every_distinct_phrase_is_as_likely_to_be_taken() -> None:
 
 def vectors_of(model_dir: str, sources: list[bytes]) -> np.ndarray:
     checkpoint = load(model_dir)
-    phrases = PackedPhrases.of(with_eos(Ragged.of_phrases(sources, checkpoint.vocabs[0])))
+    phrases = PackedPhrases.of(Ragged.of_phrases(sources, checkpoint.vocabs[0]).with_eos())
     return checkpoint.model.encoder(phrases).numpy()
 
 

@@ -1,0 +1,34 @@
+"""Moses' escapes of special characters, as scripts/tokenizer/escape-special-chars.perl writes them."""
+
+from __future__ import annotations
+
+import re
+
+_ENTITIES = {  # & is escaped first and unescaped last
+    b"&": b"&amp;", b"|": b"&#124;", b"<": b"&lt;", b">": b"&gt;",
+    b"'": b"&apos;", b'"': b"&quot;", b"[": b"&#91;", b"]": b"&#93;",
+}  # fmt: skip
+_OLDER = (b"&bar;", b"&bra;", b"&ket;")  # what earlier versions wrote for | [ ]
+ESCAPED = re.compile("|".join(entity.decode() for entity in (*_ENTITIES.values(), *_OLDER)))
+
+
+def escape(text: bytes) -> bytes:
+    """Escape special characters.
+
+    >>> escape(b"l'eau & [X]")
+    b'l&apos;eau &amp; &#91;X&#93;'
+    """
+    for char, entity in _ENTITIES.items():
+        text = text.replace(char, entity)
+    return text
+
+
+def unescape(text: bytes) -> bytes:
+    """Undo ``escape``.
+
+    >>> unescape(escape(b"&apos; <a|b>"))
+    b'&apos; <a|b>'
+    """
+    for char, entity in reversed(_ENTITIES.items()):
+        text = text.replace(entity, char)
+    return text
