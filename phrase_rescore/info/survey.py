@@ -36,13 +36,14 @@ class Surveyor:
     n_fields: int
 
     def __call__(self, number: int, first_row: int, data: bytes) -> Survey:
-        found, is_harmless = cut_rows(data, self.n_scores) if data else [], harmless_tail(self.n_fields).fullmatch
+        rows, is_harmless = cut_rows(data, self.n_scores), harmless_tail(self.n_fields).fullmatch
         where: dict[str, list[int]] = defaultdict(list)  # lines that have a fault
         lines, sources, targets, keys = list[int](), list[bytes](), list[bytes](), list[bytes]()  # of rows with both phrases
         scored, numbers = list[int](), list[bytes]()  # lines that have all scores, and the scores
-        for line, (head, src, tgt, scores, tail, other) in enumerate(found, first_row):
-            if head:
-                key = head[: -len(scores) - 1]
+        for line, (head, src, tgt, tail, other) in enumerate(zip(*rows, strict=True), first_row):
+            if other is None:
+                end = head.rindex(SEPARATOR) + len(SEPARATOR)
+                key, scores = head[:end], head[end:]
                 faults: Sequence[str] = () if is_harmless(tail) else tail_faults(tail, self.n_scores, self.n_fields)
                 if BAR in src or BAR in tgt:
                     faults = (*faults, "bars")
@@ -59,7 +60,7 @@ class Surveyor:
                 scored.append(line)
                 numbers.append(scores)
         values = score_values(numbers, self.n_scores)
-        survey = survey_of(len(found), np.array(lines, np.int64), sources, targets, keys, values)
+        survey = survey_of(len(rows.heads), np.array(lines, np.int64), sources, targets, keys, values)
         for kind, mask in value_faults(values).items():
             where[kind] = np.array(scored)[mask].tolist()
         for kind, of_kind in where.items():

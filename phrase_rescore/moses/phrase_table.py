@@ -127,12 +127,12 @@ def plain_row(n_scores: int) -> re.Pattern[bytes]:
     """Make the expression of a valid row of ``n_scores`` scores as Moses writes it, with its newline; or else of any row.
 
     In a plain row, all blanks up to the last score are single, words have bars only between factors, and none has a closing
-    bracket. Its groups are: head (the bytes up to the last score), source, target, scores and tail (the bytes after them,
-    with the newline). Of a row that is not plain, only the sixth and last group is set: its bytes without the newline.
+    bracket. Its groups are: head (the bytes up to the last score), source, target and tail (the bytes after the scores, with
+    the newline). Of a row that is not plain, only the fifth and last group is set: its bytes without the newline.
     """
     phrase, scores = rb"%b(?:[ |]%b)*+" % (WORD, WORD), rb"%b(?: %b){%d}" % (NUMBER, NUMBER, n_scores - 1)
     bars = rb" " + re.escape(SEPARATOR)
-    head = rb"((%b)%b (%b)%b (%b))" % (phrase, bars, phrase, bars, scores)
+    head = rb"((%b)%b (%b)%b %b)" % (phrase, bars, phrase, bars, scores)
     return re.compile(rb"%b((?:%b[^\n]*+)?+\n)|([^\n]*+)\n" % (head, bars))
 
 

@@ -18,6 +18,7 @@ from phrase_rescore.errors import RowError
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, have_factor
 from phrase_rescore.moses.phrase_table import (
+    SEPARATOR,
     cut_after_scores,
     has_irregular_blanks,
     parse_row,
@@ -30,20 +31,27 @@ from phrase_rescore.moses.phrase_table import (
 BadRow = tuple[int, bytes, RowError]  # its number from 1, the row, what is wrong with it
 
 
-class CutRow(NamedTuple):
-    """A row as the groups of ``plain_row`` give it."""
+class CutRows(NamedTuple):
+    """The groups of ``plain_row`` for every row of a block, as columns of one length."""
 
-    head: bytes  # up to its last score; empty if the row is not plain
-    src: bytes  # words between single blanks
-    tgt: bytes
-    scores: bytes  # between single blanks
-    tail: bytes  # what follows them, with the newline
-    other: bytes = b""  # the whole row, without its newline, if it is not plain
+    heads: list[bytes]  # None where the row is not plain, and so are the next three
+    src: list[bytes]
+    tgt: list[bytes]
+    tails: list[bytes]
+    others: list[bytes]  # None where the row is plain
 
 
-def cut_rows(data: bytes, n_scores: int) -> list[tuple[bytes, ...]]:
-    """Cut a block of rows, each as CutRow says. A newline is added to a last row that lacks one."""
-    return plain_row(n_scores).findall(data if data.endswith(b"\n") else data + b"\n")
+def cut_rows(data: bytes, n_scores: int) -> CutRows:
+    """Cut a block of rows that should have ``n_scores`` scores. A newline is added to a last row that lacks one."""
+    if data and not data.endswith(b"\n"):
+        data += b"\n"
+    pieces, n = plain_row(n_scores).split(data), len(CutRows._fields)
+    return CutRows(*(pieces[i :: n + 1] for i in range(1, n + 1)))  # before each row's groups stands an empty piece
+
+
+def score_values(fields: Sequence[bytes], n_scores: int) -> NDArray[np.float64]:
+    """Read the score fields of valid rows as numbers (rows, n_scores)."""
+    return np.fromstring(b" ".join(fields), np.float64, sep=" ").reshape(len(fields), n_scores)
 
 
 @dataclass
@@ -51,11 +59,10 @@ class TableBlock:
     """The valid rows of a block, as columns of one length."""
 
     lines: Sequence[int]  # their numbers, from 1
-    heads: Sequence[bytes]  # their bytes up to the last score
-    src: Sequence[bytes]  # their source phrases, words between single blanks
-    tgt: Sequence[bytes]
-    scores: Sequence[bytes]  # between single blanks
-    tails: Sequence[bytes]  # their bytes after the scores, with the newline
+    heads: list[bytes]  # their bytes up to the last score
+    src: list[bytes]  # their source phrases, words between single blanks
+    tgt: list[bytes]
+    tails: list[bytes]  # their bytes after the scores, with the newline
     irregular_blanks: int = 0  # rows with tabs or doubled blanks among their scores
     bad: list[BadRow] = field(default_factory=list)
 
@@ -65,7 +72,7 @@ class TableBlock:
         return b"".join(chain.from_iterable(zip(heads, append, self.tails, strict=True)))
 
     def row(self, i: int) -> bytes:
-        """The bytes of a row, without its newline."""
+        """Join a row, without its newline."""
         return (self.heads[i] + self.tails[i]).removesuffix(b"\n")
 
     def counts(self) -> list[bytes]:
@@ -73,20 +80,9 @@ class TableBlock:
         fields = [split_fields(tail.removesuffix(b"\n"), 3) for tail in self.tails]
         return [found[2] if len(found) > 2 else b"" for found in fields]
 
-
-def score_values(scores: Sequence[bytes], n_scores: int) -> NDArray[np.float64]:
-    """Read the scores of rows, ``n_scores`` with single blanks between them, as numbers (rows, n_scores)."""
-    return np.fromstring(b" ".join(scores), np.float64, sep=" ").reshape(len(scores), n_scores)
-
-
-def _cut_any(row: bytes, n_scores: int, fix_blanks: bool) -> tuple[CutRow, bool]:
-    """Cut a row that is not plain, and tell whether the blanks among its scores are irregular. Raises RowError."""
-    src, tgt, scores, fields = parse_row(row, n_scores)
-    irregular = has_irregular_blanks(fields[2])
-    if irregular and fix_blanks:
-        fields[2] = with_single_blanks(fields[2])
-    head, tail = cut_after_scores(fields)
-    return CutRow(head, b" ".join(src), b" ".join(tgt), b" ".join(scores), tail + b"\n"), irregular
+    def values(self, n_scores: int) -> NDArray[np.float64]:
+        """Read the scores as numbers (rows, n_scores)."""
+        return score_values([head[head.rindex(SEPARATOR) + len(SEPARATOR) :] for head in self.heads], n_scores)
 
 
 def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: Collection[Factors] = (WHOLE,)) -> TableBlock:
@@ -94,33 +90,42 @@ def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: 
 
     ``fix_blanks`` writes single blanks between scores. Bad rows are returned, not raised.
     """
-    found = cut_rows(block.data, n_scores)
-    heads, src, tgt, scores, tails, _ = zip(*found, strict=True)
-    table = TableBlock(range(block.first_row, block.first_row + len(found)), heads, src, tgt, scores, tails)
-    if not all(heads) or not all(have_factor(src, of_src) and have_factor(tgt, of_tgt) for of_src, of_tgt in factors):
-        table = _look_closer(found, block.first_row, n_scores, fix_blanks, factors)
-    if not block.data.endswith(b"\n") and table.lines and table.lines[-1] == block.first_row + len(found) - 1:
-        table.tails = [*table.tails[:-1], table.tails[-1].removesuffix(b"\n")]
+    rows = cut_rows(block.data, n_scores)
+    lines = range(block.first_row, block.first_row + len(rows.heads))
+    if all(rows.heads) and all(have_factor(rows.src, src) and have_factor(rows.tgt, tgt) for src, tgt in factors):
+        table = TableBlock(lines, rows.heads, rows.src, rows.tgt, rows.tails)
+    else:
+        table = _look_closer(rows, block.first_row, n_scores, fix_blanks, factors)
+    if not block.data.endswith(b"\n") and table.lines and table.lines[-1] == lines[-1]:
+        table.tails[-1] = table.tails[-1].removesuffix(b"\n")
     return table
 
 
-def _look_closer(
-    found: list[tuple[bytes, ...]], first_row: int, n_scores: int, fix_blanks: bool, factors: Collection[Factors]
-) -> TableBlock:
-    """Check those rows of a block that are not plain, and the factors of all."""
-    lines, rows, bad, n_irregular = list[int](), list[CutRow](), list[BadRow](), 0
-    for line, cut in enumerate(found, first_row):
-        plain = CutRow(*cut)
+def _look_closer(rows: CutRows, first_row: int, n_scores: int, fix_blanks: bool, factors: Collection[Factors]) -> TableBlock:
+    """Parse those rows of a block that are not plain, and check the factors of all."""
+    lines = list[int]()
+    table = TableBlock(lines, [], [], [], [])
+    for line, (head, src, tgt, tail, other) in enumerate(zip(*rows, strict=True), first_row):
+        row, irregular = other if other is not None else (head + tail)[:-1], False
         try:
-            row, irregular = (plain, False) if plain.head else _cut_any(plain.other, n_scores, fix_blanks)
+            if other is not None:
+                parsed = parse_row(row, n_scores)
+                src, tgt, fields = b" ".join(parsed.src), b" ".join(parsed.tgt), parsed.fields
+                irregular = has_irregular_blanks(fields[2])
+                if irregular and fix_blanks:
+                    fields[2] = with_single_blanks(fields[2])
+                head, tail = cut_after_scores(fields)
+                tail += b"\n"
             for of_src, of_tgt in factors:
-                check_factor(row.src, of_src, "source")
-                check_factor(row.tgt, of_tgt, "target")
+                check_factor(src, of_src, "source")
+                check_factor(tgt, of_tgt, "target")
         except RowError as error:
-            bad.append((line, plain.other or (plain.head + plain.tail).removesuffix(b"\n"), error))
+            table.bad.append((line, row, error))
             continue
-        n_irregular += irregular
+        table.irregular_blanks += irregular
         lines.append(line)
-        rows.append(row)
-    heads, src, tgt, scores, tails, _ = zip(*rows, strict=True) if rows else [()] * 6
-    return TableBlock(lines, heads, src, tgt, scores, tails, n_irregular, bad)
+        table.heads.append(head)
+        table.src.append(src)
+        table.tgt.append(tgt)
+        table.tails.append(tail)
+    return table

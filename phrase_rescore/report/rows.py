@@ -21,7 +21,7 @@ from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.score_columns import MIN_P, OwnColumn, looks_annotated, read_first_rows, read_sidecar
-from phrase_rescore.moses.table_blocks import parse_block, score_values
+from phrase_rescore.moses.table_blocks import parse_block
 
 BLOCK_ROWS = 16384
 Floats = NDArray[np.float64]
@@ -111,8 +111,7 @@ def _rows_of(block: Block, columns: ScoreColumns, table: str) -> Rows:
     rows = parse_block(block, columns.n_scores)
     for line, _, error in rows.bad:
         raise error.at(table, line)
-    values = score_values(rows.scores, columns.n_scores)
-    return _with_numbers(list(rows.src), list(rows.tgt), values, rows.counts(), columns)
+    return _with_numbers(rows.src, rows.tgt, rows.values(columns.n_scores), rows.counts(), columns)
 
 
 def _with_numbers(src: list[bytes], tgt: list[bytes], scores: Floats, counts: list[bytes], columns: ScoreColumns) -> Rows:

@@ -116,7 +116,7 @@ SURVEYOR = Surveyor(2, 7)
 
 def by_rows(surveyor: Surveyor, first_row: int, data: bytes) -> Survey:
     """The survey of rows each of which is examined."""
-    with mock.patch.object(table_blocks, "plain_row", return_value=re.compile(rb"()()()()()([^\n]*+)\n")):
+    with mock.patch.object(table_blocks, "plain_row", return_value=re.compile(rb"()()()()([^\n]*+)\n")):
         return surveyor(0, first_row, data)
 
 

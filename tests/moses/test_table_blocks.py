@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,14 +17,13 @@ from phrase_rescore.moses.factors import WHOLE, Factors
 from phrase_rescore.moses.phrase_table import (
     has_irregular_blanks,
     parse_row,
-    plain_row,
     split_fields,
     with_scores,
     with_single_blanks,
 )
-from phrase_rescore.moses.table_blocks import CutRow, parse_block, score_values
+from phrase_rescore.moses.table_blocks import cut_rows, parse_block
 
-NONE_PLAIN = re.compile(rb"()()()()()([^\n]*+)\n")
+NONE_PLAIN = re.compile(rb"()()()()([^\n]*+)\n")
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
 ODD = [
@@ -99,13 +99,14 @@ def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, fact
     found = parse_block(block, n_scores, fix, (factors,))
     with mock.patch.object(table_blocks, "plain_row", return_value=NONE_PLAIN):
         expected = parse_block(block, n_scores, fix, (factors,))
-    for name in ("lines", "src", "tgt", "scores", "heads", "tails"):
+    for name in ("lines", "heads", "src", "tgt", "tails"):
         assert list(getattr(found, name)) == list(getattr(expected, name)), name
     assert [(line, row, str(error)) for line, row, error in found.bad] == [
         (line, row, str(error)) for line, row, error in expected.bad
     ]
     assert found.irregular_blanks == expected.irregular_blanks
     assert found.counts() == expected.counts()
+    assert np.array_equal(found.values(n_scores), expected.values(n_scores))
     append = [b" 0.25 %d" % line for line in found.lines]
     assert [found.write(drop, append) for drop in range(n_scores)] == [expected.write(drop, append) for drop in range(n_scores)]
 
@@ -113,13 +114,13 @@ def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, fact
 @given(ANY_BLOCK, st.integers(1, 3))
 def test_plain_rows_are_valid_rows(data: bytes, n_scores: int) -> None:
     data = data + b"\n"
-    rows = [CutRow(*row) for row in plain_row(n_scores).findall(data)]
-    assert b"".join(row.head + row.tail if row.head else row.other + b"\n" for row in rows) == data
-    for row in rows:
-        if row.head:
-            parsed = parse_row((row.head + row.tail)[:-1], n_scores)
-            columns = (parsed.src, row.src), (parsed.tgt, row.tgt), (parsed.scores, row.scores)
-            assert all(b" ".join(words) == column for words, column in columns)
+    rows = list(zip(*cut_rows(data, n_scores), strict=True))
+    assert b"".join(head + tail if other is None else other + b"\n" for head, _, _, tail, other in rows) == data
+    for head, src, tgt, tail, other in rows:
+        if other is None:
+            parsed = parse_row((head + tail)[:-1], n_scores)
+            assert (b" ".join(parsed.src), b" ".join(parsed.tgt)) == (src, tgt)
+            assert head.endswith(b" ||| " + b" ".join(parsed.scores))
             assert not has_irregular_blanks(parsed.fields[2])
 
 
@@ -130,14 +131,15 @@ def test_plain_rows_are_valid_rows(data: bytes, n_scores: int) -> None:
 )
 def test_scores_are_numbers_in_both_ways(pieces: list[bytes]) -> None:
     scores = b"".join(pieces)
-    row = CutRow(*plain_row(2).findall(b"a ||| b ||| " + scores + b" ||| 0-0\n")[0])
+    data = b"a ||| b ||| " + scores + b" ||| 0-0"
+    is_plain = cut_rows(data, 2).others == [None]
     try:
-        parsed = parse_row(b"a ||| b ||| " + scores + b" ||| 0-0", 2)
+        parsed = parse_row(data, 2)
     except RowError:
-        assert not row.head
+        assert not is_plain
         return
-    assert bool(row.head) == (b" ".join(parsed.scores) == scores)
-    assert score_values([b" ".join(parsed.scores)], 2).tolist() == [[float(score) for score in parsed.scores]]
+    assert is_plain == (b" ".join(parsed.scores) == scores)
+    assert parse_block(Block(0, 1, data), 2).values(2).tolist() == [[float(score) for score in parsed.scores]]
 
 
 PLAIN_ROWS = [
