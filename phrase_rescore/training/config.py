@@ -166,10 +166,14 @@ PRESETS = {
 
 @dataclass
 class Observer:
-    """Functions that are told how a training goes. The command line shows it; another caller need not care."""
+    """Functions that are told how a training goes. The command line shows it; another caller need not care.
+
+    ``on_step`` gets the step, the share of the run done before it, the loss per item and the number of items; ``on_record``
+    gets a record of the log at every evaluation.
+    """
 
     say: Callable[[str], None] = lambda message: None
     on_read: Callable[[int], object] | None = None  # bytes of the inputs
     on_pairs: Callable[[int], object] | None = None  # pairs prepared
     on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
-    on_record: Callable[[dict[str, Any]], None] = lambda record: None  # as in the log
+    on_record: Callable[[dict[str, Any]], None] = lambda record: None

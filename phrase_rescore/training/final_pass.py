@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,7 @@ import numpy as np
 
 from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.training.config import Recipe
-from phrase_rescore.training.distributed import ProcessGroup
+from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask, held_out_figures
 
@@ -76,10 +75,11 @@ class FinalPassTask(PhrasePairTask):
         return {"loss": abs(held_out - training), "held_out": held_out, "training": training}
 
 
-def learn_held_out(
-    task: PhrasePairTask, recipe: Recipe, threads: int, processes: ProcessGroup, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Make the final pass and return what config.json says about it. Raises NotFiniteError as ``Trainer.fit`` does."""
+def learn_held_out(task: PhrasePairTask, trained: Trainer) -> dict[str, Any]:
+    """Make the final pass as ``trained`` did the training; return what config.json says about it.
+
+    Raises NotFiniteError as ``Trainer.fit`` does.
+    """
     said = -math.inf
 
     def report(record: dict[str, Any]) -> None:
@@ -87,10 +87,11 @@ def learn_held_out(
         if time.monotonic() >= said + _SECONDS_BETWEEN:
             losses, said = record["held_out"], time.monotonic()
             figures = f"held-out pairs {losses['held_out']:.3f} nats/pair, training pairs {losses['training']:.3f}"
-            say(f"final pass, step {record['step']:,}: {figures}")
+            trained.observer.say(f"final pass, step {record['step']:,}: {figures}")
 
-    final = FinalPassTask(task, recipe.batch_size)
-    trainer = Trainer(final, final.recipe(recipe), threads=threads, processes=processes, on_record=report)
+    final = FinalPassTask(task, trained.recipe.batch_size)
+    threads, processes, observer = trained.threads, trained.processes, Observer(on_record=report)
+    trainer = Trainer(final, final.recipe(trained.recipe), threads=threads, processes=processes, observer=observer)
     outcome = trainer.fit(evaluate_first=True)
     assert outcome.best
     return {"steps": outcome.best_step, "held_out": outcome.best["held_out"], "training": outcome.best["training"]}

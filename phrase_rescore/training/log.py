@@ -19,32 +19,33 @@ from typing import Any
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, printable, shown
 from phrase_rescore.files.streams import open_plain
 from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
+from phrase_rescore.training.config import Observer
 
 
 class LogWriter:
-    """Writes the log of a training under way; ``records`` are those written so far."""
+    """Writes the log of a training under way and tells the observer of it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.records: list[dict[str, Any]] = []
+    def __init__(self, path: str, observer: Observer) -> None:
+        self._path, self._observer = path, observer
+        self._lines: list[str] = []
 
     def add(self, record: dict[str, Any]) -> None:
-        """Append a record; the first one begins the file anew. Raises RescoreError if that cannot be written."""
+        """Append a record; the first one begins the file anew. Raises RescoreError if it cannot be written."""
+        line = json.dumps(record) + "\n"
+        if not self._lines:
+            self._observer.say(f"log, until it is done: {self._path}")
         try:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            _write(self.path, [record], "a" if self.records else "w")
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            with open(self._path, "a" if self._lines else "w", encoding="utf-8", newline="\n") as stream:
+                stream.write(line)
         except OSError as error:
-            raise RescoreError(cannot_write(self.path, error)) from None
-        self.records.append(record)
+            raise RescoreError(cannot_write(self._path, error)) from None
+        self._lines.append(line)
+        self._observer.on_record(record)
 
-    def write_to(self, path: str) -> None:
-        """Write the whole log to another file. Raises OSError if that cannot be written."""
-        _write(path, self.records, "w")
-
-
-def _write(path: str, records: Sequence[dict[str, Any]], mode: str) -> None:
-    with open(path, mode, encoding="utf-8", newline="\n") as stream:
-        stream.writelines(json.dumps(record) + "\n" for record in records)
+    def copy_to(self, path: str) -> None:
+        """Write the whole log to another file. Raises OSError if it cannot be written."""
+        Path(path).write_text("".join(self._lines), encoding="utf-8", newline="\n")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """The log of a run; ``batch_size`` (pairs a step) is known from a finished model's config.json only."""
+    """The log of a run. Only a finished model's config.json tells ``batch_size`` (pairs a step)."""
 
     name: str
     points: tuple[Point, ...]
@@ -68,11 +69,11 @@ class Run:
 
     @property
     def best(self) -> Point | None:
-        """The point of the lowest held-out loss, the first of equals; None without held-out figures."""
+        """The point of the lowest held-out loss, the first of equals, or None without held-out figures."""
         return min((p for p in self.points if p.loss is not None), key=lambda p: p.loss or 0.0, default=None)
 
     def line(self) -> str:
-        """Name, steps, best step, its held-out loss (nats per pair) and perplexity, hours; tabs between, gaps empty."""
+        """Return name, steps, best step, its held-out loss (nats per pair) and perplexity, and hours, with tabs between."""
         last, best = self.points[-1], self.best
         figures = ["", "", ""]
         if best:
@@ -81,22 +82,22 @@ class Run:
 
 
 def _figure(record: dict[str, Any], key: str) -> float | None:
-    """A number of a record; None if it is missing or not finite. Raises ValueError if it is no number."""
+    """Return a number of a record, None if it is missing or not finite. Raises ValueError if it is not a number."""
     value = record.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{key} {json.dumps(value)} is no number")
+        raise ValueError(f"{key} {json.dumps(value)} is not a number")
     return float(value) if math.isfinite(value) else None
 
 
 def _point(line: bytes) -> Point:
     record = json.loads(line)
     if not isinstance(record, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     held_out = record.get("held_out") or {}
     if not isinstance(held_out, dict):
-        raise ValueError("held_out is no JSON object")
+        raise ValueError("held_out is not a JSON object")
     step, seconds = _figure(record, "step"), _figure(record, "seconds")
     if step is None or seconds is None:
         raise ValueError("no step or no seconds")
@@ -112,7 +113,7 @@ def _read_points(path: str) -> tuple[Point, ...]:
             try:
                 points.append(_point(line))
             except (ValueError, OverflowError, RecursionError) as error:
-                found = str(error) if type(error) is ValueError else f"{shown(line.strip())} is no JSON"
+                found = str(error) if type(error) is ValueError else f"{shown(line.strip())} is not JSON"
                 raise InputError(path, found, f"name a model directory, or a log like its {LOG}", number) from None
     if not points:
         raise InputError(path, "an empty log", "nothing has been measured yet; train with a smaller --eval-every")
@@ -128,7 +129,7 @@ def _batch_size(directory: str) -> int | None:
 
 
 def _default_name(path: str) -> str:
-    """The directory's name, or that of a log that is called otherwise than in a model directory."""
+    """Return the directory's name, or that of the log if it has another name than in a model directory."""
     directory, file = os.path.split(os.path.abspath(path))
     if os.path.isdir(path):
         return file or directory
@@ -136,7 +137,7 @@ def _default_name(path: str) -> str:
 
 
 def read_run(argument: str) -> Run:
-    """Reads a run given as PATH or NAME=PATH; the path is that of a model directory or of a log.
+    """Read a run given as PATH or NAME=PATH; the path is that of a model directory or of a log.
 
     Raises InputError for a log that is missing, empty or malformed.
     """
@@ -150,7 +151,7 @@ def read_run(argument: str) -> Run:
 
 
 def read_runs(arguments: Sequence[str]) -> list[Run]:
-    """Reads runs like ``read_run``; those of equal name are called by what they were given as."""
+    """Read runs as ``read_run`` does; runs of equal name are called by their whole arguments."""
     runs = [read_run(argument) for argument in arguments]
     count = Counter(run.name for run in runs)
     given = [printable(os.fsencode(argument), 1000) for argument in arguments]
@@ -159,7 +160,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
 
 @dataclass(frozen=True)
 class ModelDirectory:
-    """A model that could be loaded, and all that its ``config.json`` says."""
+    """A model that was loaded, and all that its ``config.json`` says."""
 
     directory: str
     checkpoint: Checkpoint
@@ -168,7 +169,7 @@ class ModelDirectory:
 
     @classmethod
     def read(cls, directory: str) -> ModelDirectory:
-        """Raises ModelError for whatever ``checkpoint.load`` does not take."""
+        """Read a model directory. Raises ModelError as ``checkpoint.load`` does."""
         checkpoint = load(directory)
         with open(os.path.join(directory, CONFIG), "rb") as stream:
             config = json.load(stream)
@@ -176,12 +177,12 @@ class ModelDirectory:
 
     @property
     def factors(self) -> tuple[int | None, int | None]:
-        """Which factor of a word the model reads, source and target; None: all of it."""
+        """The factor of a word that the model reads, source and target; None for the whole word."""
         return self.config["factors"]["source"], self.config["factors"]["target"]
 
 
 def _seconds(log: str) -> float | None:
-    """When the last measurement was made; None where no log says so."""
+    """Return the time of the last measurement, None if no log tells it."""
     try:
         with open(log, "rb") as stream:
             *_, last = stream

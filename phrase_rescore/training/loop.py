@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.training.config import Recipe
+from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.distributed import ALONE, ProcessGroup
 from phrase_rescore.training.gradients import Gradients
 from phrase_rescore.training.state import TrainingState
@@ -87,8 +87,7 @@ class Trainer:
     """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times calls ``evaluate``, which calls ``save``.
 
     The weights depend on nothing but the task, the recipe, the number of threads and processes, and torch, if ``max_steps``
-    ends the run. ``on_step`` gets the step, the share of the run done before it, the loss per item and the number of items;
-    ``on_record`` gets a record at every evaluation. Every process of a group has a trainer; the first one logs and saves.
+    ends the run. Every process of a group has a trainer; the first one tells its observer of evaluations and saves.
 
     Raises OptionError for a recipe without a limit or with an unknown optimizer.
     """
@@ -101,14 +100,15 @@ class Trainer:
         threads: int = 1,
         processes: ProcessGroup = ALONE,
         state: TrainingState | None = None,
-        on_record: Callable[[dict[str, Any]], None] = lambda record: None,
-        on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None,
+        observer: Observer | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
         if recipe.max_steps is None and recipe.max_time is None:
             raise OptionError("training needs --max-steps or --max-time")
-        self.task, self.recipe, self.processes, self.state = task, recipe, processes, state
-        self.on_record, self.on_step = on_record, on_step
+        self.task, self.recipe = task, recipe
+        self.threads, self.processes = threads, processes
+        self.state = state
+        self.observer = observer or Observer()
         self.module = task.module
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         self.optimizer = optimizer or make_optimizer(recipe, self.module)
@@ -123,9 +123,8 @@ class Trainer:
     def fit(self, resume: bool = False, evaluate_first: bool = False) -> Outcome:
         """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, and leave the best weights in the module.
 
-        With ``resume`` it goes on from the state, ``on_record`` getting the records of earlier sittings first. Then it ends
-        with the very weights that it would have had, if ``max_steps`` ends it. ``evaluate_first`` is for weights that may be
-        hard to better. A trainer fits once.
+        With ``resume`` it goes on from the state, and ends with the very weights that it would have had, if ``max_steps``
+        ends it. ``evaluate_first`` is for weights that may be hard to better. A trainer fits once.
 
         Raises OptionError for a state of another run, NotFiniteError when a loss, gradient or weight is not finite. The
         state is then that of the last evaluation, when they still were.
@@ -161,12 +160,13 @@ class Trainer:
         loss = self.gradients(self._own_parts(batch), items if self.recipe.objective == "mean" else 1.0)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
         if not math.isfinite(norm):  # the same in every process
-            raise self._not_finite(f"the loss is {loss / items} and its gradient {norm.item()}", self.steps + 1)
+            found = f"the loss is {loss / items} and its gradient {norm.item()}"
+            raise NotFiniteError(found, self.steps + 1, batch)
         self.optimizer.step()
         self.steps += 1
         self._loss += loss
         self._items += items
-        self.on_step(self.steps, done, loss * self.processes.size / items, items)
+        self.observer.on_step(self.steps, done, loss * self.processes.size / items, items)
 
     def _own_parts(self, batch: Any) -> list[Any]:
         """Cut a minibatch into a part for every thread of every process, and return this process's."""
@@ -186,9 +186,9 @@ class Trainer:
         if found:
             found["loss"] = self.processes.broadcast(found["loss"])
             if not math.isfinite(found["loss"]):
-                raise self._not_finite(f"the held-out loss is {found['loss']}", self.steps)
+                raise NotFiniteError(f"the held-out loss is {found['loss']}", self.steps, self._batch)
         if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
-            raise self._not_finite("a weight is infinite or NaN", self.steps)
+            raise NotFiniteError("a weight is infinite or NaN", self.steps, self._batch)
         figures = self.figures
         figures.waited += 1
         if found:
@@ -200,7 +200,7 @@ class Trainer:
         figures.seconds = seconds
         self._loss, self._items = 0.0, 0
         if self.processes.is_first:
-            self.on_record(record)
+            self.observer.on_record(record)
             self.save()
 
     def save(self) -> None:
@@ -214,26 +214,19 @@ class Trainer:
         self.state.save(self.steps, tensors, asdict(self.figures))
 
     def resume(self) -> None:
-        """Go on where the state on disk was saved."""
+        """Go on where the state on disk was saved; the observer is told the records of earlier sittings."""
         assert self.state is not None
         self.steps, tensors, figures = self.state.load()
         self.figures = Figures(**figures)
         self._started = time.monotonic() - self.figures.seconds
-        kinds: dict[str, dict[str, Tensor]] = {"module": {}, "best": {}, "optimizer": {}}
-        for key, value in tensors.items():
-            kind, _, name = key.partition(".")
-            kinds[kind][name] = value
-        self.module.load_state_dict(kinds["module"])
+        self.module.load_state_dict(_under("module.", tensors))
         weights = self.module.state_dict()
-        self.best_weights = {name: value.to(weights[name].device) for name, value in kinds["best"].items()}
-        averages: dict[int, dict[str, Tensor]] = {}
-        for key, value in kinds["optimizer"].items():
-            i, _, name = key.partition(".")
-            averages.setdefault(int(i), {})[name] = value
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": averages})
+        self.best_weights = {name: value.to(weights[name].device) for name, value in _under("best.", tensors).items()}
+        averages = {i: found for i in range(len(self.parameters)) if (found := _under(f"optimizer.{i}.", tensors))}
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
         if self.processes.is_first:
             for record in self.figures.records:
-                self.on_record(record)
+                self.observer.on_record(record)
 
     def seconds(self) -> float:
         """Return the seconds of training so far, those of earlier sittings included."""
@@ -245,5 +238,7 @@ class Trainer:
         by_time = self.processes.broadcast(self.seconds() / self.recipe.max_time) if self.recipe.max_time else 0.0
         return min(1.0, max(by_steps, by_time))
 
-    def _not_finite(self, found: str, step: int) -> NotFiniteError:
-        return NotFiniteError(found, step, self._batch)
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with the prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

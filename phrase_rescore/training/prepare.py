@@ -40,13 +40,9 @@ def prepare(
 
     Raises InputError for a bad row, OptionError if there are no pairs or if other processes cannot find them.
     """
-    wanted = fingerprint(inputs, data)
-    directory = data.pairs_dir or beside(model_dir, "pairs")
-    store = None
-    if processes.is_first:
-        store = _prepare(inputs, wanted, data, directory, beside(model_dir, "dropped"), threads, observer)
+    store = _prepare(inputs, data, model_dir, threads, observer) if processes.is_first else None
     processes.barrier()
-    if store is None and not (store := open_store(directory, wanted)):
+    if store is None and not (store := open_store(_store_dir(data, model_dir), fingerprint(inputs, data))):
         raise OptionError("many processes need inputs that can be read twice: files, and a --pairs directory all of them see")
     numbers = store.numbers
     if not numbers.training:
@@ -61,22 +57,19 @@ def prepare(
     return store
 
 
-def _prepare(
-    inputs: Sequence[str],
-    wanted: Fingerprint | None,
-    data: Data,
-    directory: str,
-    dropped_rows: str,
-    threads: int,
-    observer: Observer,
-) -> PairStore:
+def _store_dir(data: Data, model_dir: str) -> str:
+    return data.pairs_dir or beside(model_dir, "pairs")
+
+
+def _prepare(inputs: Sequence[str], data: Data, model_dir: str, threads: int, observer: Observer) -> PairStore:
     """Return the store of an earlier run if nothing has changed, else a new one."""
+    directory, wanted = _store_dir(data, model_dir), fingerprint(inputs, data)
     if store := open_store(directory, wanted):
         observer.say(f"distinct pairs as prepared before in {store.directory}")
         return store
     check_store_target(directory)
     scratch = data.scratch or tempfile.gettempdir()
-    with SideFile(dropped_rows, data.drop_bad_rows).opened() as dropped:
+    with SideFile(beside(model_dir, "dropped"), data.drop_bad_rows).opened() as dropped:
         blocks = _blocks(inputs, data, dropped, observer)
         with sorted_pairs(blocks, scratch, data.memory, threads, data.min_count, data.max_length) as pairs:
 

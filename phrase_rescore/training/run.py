@@ -22,7 +22,7 @@ from phrase_rescore.models.checkpoint import save as save_checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.models.warm_start import freeze, in_table_terms, initialise_from
 from phrase_rescore.moses.pair_readers import refuse_by_name
-from phrase_rescore.training.config import Machine, Network, Observer, Output, Recipe, Start, TrainingConfig
+from phrase_rescore.training.config import Network, Observer, Output, Start, TrainingConfig
 from phrase_rescore.training.distributed import ProcessGroup, local_device, process_group
 from phrase_rescore.training.final_pass import learn_held_out
 from phrase_rescore.training.log import LogWriter
@@ -51,11 +51,12 @@ def train_model(
     Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
     """
     config = config or TrainingConfig()
-    device = local_device(runtime.resolve_device(config.machine.device))
-    slow = _check(inputs, model_dir, config, device)
-    config = replace(config, machine=replace(config.machine, device=device))
-    runtime.prepare(config.machine.threads)
-    with process_group(device) as processes:
+    machine = replace(config.machine, device=local_device(runtime.resolve_device(config.machine.device)))
+    config = replace(config, machine=machine)
+    slow = _check(inputs, model_dir, config)
+    runtime.prepare(machine.threads)
+    runtime.set_tf32(machine.precision, machine.device)
+    with process_group(machine.device) as processes:
         if observer is None or not processes.is_first:
             observer = Observer()
         if slow:
@@ -63,13 +64,13 @@ def train_model(
         return _train(inputs, model_dir, config, processes, observer)
 
 
-def _check(inputs: Sequence[str], model_dir: str, config: TrainingConfig, device: str) -> str:
+def _check(inputs: Sequence[str], model_dir: str, config: TrainingConfig) -> str:
     """Raise OptionError for what cannot be done, before hours of preparing pairs; return a warning or nothing."""
-    start, precision = config.start, config.machine.precision
-    if precision not in runtime.PRECISIONS:
-        raise OptionError(f"precision {precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
-    slow = runtime.check_precision(precision, device)
-    check_target(model_dir, config.output.overwrite)
+    start, machine, output, state_dir = config.start, config.machine, config.output, beside(model_dir, "training")
+    if machine.precision not in runtime.PRECISIONS:
+        raise OptionError(f"precision {machine.precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
+    slow = runtime.check_precision(machine.precision, machine.device)
+    check_target(model_dir, output.overwrite)
     for path in inputs:
         refuse_by_name(path)
     if start.init_from:
@@ -80,6 +81,11 @@ def _check(inputs: Sequence[str], model_dir: str, config: TrainingConfig, device
         raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
     if config.recipe.final_pass and not config.data.held_out:
         raise OptionError("--final-pass learns what was held out, and --held-out 0 holds nothing out; leave one of them out")
+    interrupted = TrainingState(state_dir, {}).exists()
+    if output.resume and not interrupted:
+        raise OptionError(f"{state_dir}: no training to go on with; leave --resume out to begin one")
+    if interrupted and not output.resume:
+        raise OptionError(f"{state_dir} holds an interrupted training; go on with --resume, or delete it to begin anew")
     return slow
 
 
@@ -87,30 +93,25 @@ def _train(
     inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, observer: Observer
 ) -> Checkpoint:
     data, machine, output = config.data, config.machine, config.output
-    state_dir = beside(model_dir, "training")
-    waiting = TrainingState(state_dir, {}).exists()
-    if output.resume and not waiting:
-        raise OptionError(f"{state_dir}: no training to go on with; leave --resume out to begin one")
-    if waiting and not output.resume:
-        raise OptionError(f"{state_dir} holds an interrupted training; go on with --resume, or delete it to begin anew")
-
     store = prepare(inputs, data, model_dir, machine.threads, processes, observer)
-    config = replace(config, recipe=config.recipe.limited(store.numbers.training))
-    recipe = config.recipe
+    recipe = config.recipe.limited(store.numbers.training)
+    config = replace(config, recipe=recipe)
     model = build(store, config.network, config.start, recipe.seed, data.inverse, observer.say).to(machine.device)
     together = f", {processes.size} processes" if processes.size > 1 else ""
     observer.say(f"{model.config.parameters():,} parameters, {machine.threads} threads{together}, {machine.device}")
     training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
     task = PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, machine.device, recipe.group)
-    state = TrainingState(state_dir, run_identity(inputs, config, store, processes))
-    log = LogWriter(os.path.join(state_dir, LOG))
-    with _interruption_explained(state), _minibatch_kept(state, store, data.inverse, processes):
-        found = fit(task, recipe, machine, processes, state, log, observer, output.resume, bool(config.start.init_from))
-    numbers = store.numbers
-    checkpoint = Checkpoint(
-        model.to("cpu"), store.src_vocab, store.tgt_vocab, (numbers.source_unk, numbers.target_unk),
-        training_summary(inputs, config, store) | found, inverse=data.inverse, factors=data.factors,
-    )  # fmt: skip
+    state = TrainingState(beside(model_dir, "training"), run_identity(inputs, config, store, processes))
+    log = LogWriter(os.path.join(state.directory, LOG), observer)
+    threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
+    told = replace(observer, on_record=log.add)
+    trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=told)
+    with _failure_explained(state, store, data.inverse, processes):
+        outcome = fit(trainer, task, machine.precision, output.resume, evaluate_first=config.start.init_from is not None)
+    unk_shares = store.numbers.source_unk, store.numbers.target_unk
+    summary = training_summary(inputs, config, store) | outcome
+    vocabs = store.src_vocab, store.tgt_vocab
+    checkpoint = Checkpoint(model.to("cpu"), *vocabs, unk_shares, summary, inverse=data.inverse, factors=data.factors)
     if processes.is_first:
         save(checkpoint, model_dir, output, log)
         state.remove()
@@ -184,66 +185,38 @@ def _as_learnt(pairs: EncodedPairs, inverse: bool) -> EncodedPairs:
     return pairs.turned_round if inverse else pairs
 
 
-def fit(
-    task: PhrasePairTask,
-    recipe: Recipe,
-    machine: Machine,
-    processes: ProcessGroup,
-    state: TrainingState,
-    log: LogWriter,
-    observer: Observer,
-    resume: bool = False,
-    evaluate_first: bool = False,
-) -> dict[str, Any]:
-    """Train the task's model by the recipe and return what config.json says of the outcome."""
-
-    def on_record(record: dict[str, Any]) -> None:
-        if not log.records:
-            observer.say(f"log, until it is done: {log.path}")
-        log.add(record)
-        observer.on_record(record)
-
-    runtime.set_tf32(machine.precision, machine.device)
-    task.module.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
-    threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
-    trainer = Trainer(
-        task, recipe, threads=threads, processes=processes, state=state, on_record=on_record, on_step=observer.on_step
-    )
+def fit(trainer: Trainer, task: PhrasePairTask, precision: str, resume: bool, evaluate_first: bool) -> dict[str, Any]:
+    """Train the task's model, with the final pass if the recipe has one; return what config.json says of the outcome."""
+    task.module.loss_dtype = torch.bfloat16 if precision == "bf16" else None
     outcome = trainer.fit(resume, evaluate_first)
-    task.module.loss_dtype = None
-    final_pass = recipe.final_pass and len(task.held_out) > 0
+    task.module.loss_dtype = None  # what follows is measured in float32
+    control = task.control() if outcome.best and trainer.processes.is_first else None
+    final_pass = learn_held_out(task, trainer) if trainer.recipe.final_pass and len(task.held_out) else None
     return {
         "steps": outcome.steps,
         "best_step": outcome.best_step,
         "held_out": outcome.best,
-        "held_out_other_sources": task.control() if outcome.best and processes.is_first else None,
-        "final_pass": learn_held_out(task, recipe, threads, processes, observer.say) if final_pass else None,
+        "held_out_other_sources": control,
+        "final_pass": final_pass,
     }
 
 
 def save(checkpoint: Checkpoint, model_dir: str, output: Output, log: LogWriter) -> None:
     """Write the model directory with the log in it. Raises RescoreError if it cannot be written; then nothing is left of it."""
     with atomic_directory(model_dir, output.overwrite) as directory:
-        log.write_to(os.path.join(directory, LOG))
+        log.copy_to(os.path.join(directory, LOG))
         save_checkpoint(checkpoint, directory, output.save_dtype, output.shard_size)
 
 
 @contextlib.contextmanager
-def _interruption_explained(state: TrainingState) -> Iterator[None]:
-    """Add to an interruption how to go on."""
+def _failure_explained(state: TrainingState, store: PairStore, inverse: bool, processes: ProcessGroup) -> Iterator[None]:
+    """Say after a failure or an interruption how to go on; keep the minibatch whose numbers were not finite."""
     try:
         yield
     except KeyboardInterrupt as error:
         if state.exists():
             error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
         raise
-
-
-@contextlib.contextmanager
-def _minibatch_kept(state: TrainingState, store: PairStore, inverse: bool, processes: ProcessGroup) -> Iterator[None]:
-    """Write the minibatch for the user to see if training fails on numbers that are not finite."""
-    try:
-        yield
     except NotFiniteError as error:
         told = [f"{error.found} at step {error.step:,}"]
         if error.batch is not None and processes.is_first:

@@ -26,7 +26,7 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-from phrase_rescore.training.config import PRESETS, TrainingConfig
+from phrase_rescore.training.config import PRESETS, Observer, TrainingConfig
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
@@ -75,7 +75,7 @@ def main() -> None:
     config = config.override(max_time=seconds * options.share, eval_every=options.eval_every)
     curve: list[dict[str, Any]] = []
     task = PhrasePairTask(fresh_model(store, config), store.train, store.held_out, config.recipe.batch_size, seed=1)
-    outcome = Trainer(task, config.recipe, threads=cores, on_record=curve.append).fit()
+    outcome = Trainer(task, config.recipe, threads=cores, observer=Observer(on_record=curve.append)).fit()
     for record in curve:
         loss = record["held_out"]["loss"]
         print(f"ours   {record['seconds']:6.0f} s  step {record['step']:5d}  {loss:.3f} nats a pair", flush=True)

@@ -138,7 +138,7 @@ OTHER = {
     "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
     "info": r"'\x89PNG\r' does not look like a phrase table; info reads phrase tables and model directories",
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
-    "curves": r"'\x89PNG' is no JSON; name a model directory, or a log like its train.log.jsonl",
+    "curves": r"'\x89PNG' is not JSON; name a model directory, or a log like its train.log.jsonl",
 }  # fmt: skip
 FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how it is made, what is said, what some say
     "missing": (lambda folder: folder / "none.gz", GONE, {}),
@@ -179,7 +179,7 @@ def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Pa
     line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)))
     said = others.get(command, said).format(bad)
     if command in UNPACKED and fault in NOT_UNPACKED:
-        said = " is no "
+        said = " is no"  # not JSON; no number
     assert line.startswith(str(bad))
     assert said in line
     assert "; " in line

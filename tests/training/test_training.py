@@ -143,7 +143,7 @@ def test_the_loop_trains_any_task_to_its_minimum():
 def test_the_best_weights_are_kept_when_later_ones_are_worse():
     task, records = Parabola(), []
     recipe = replace(RECIPE, learning_rate=1.0, decay=False, max_steps=8, eval_every=1)
-    outcome = Trainer(task, recipe, on_record=records.append).fit()
+    outcome = Trainer(task, recipe, observer=Observer(on_record=records.append)).fit()
     losses = [record["held_out"]["loss"] for record in records]
     assert min(losses) < losses[-1], "the run should overshoot"
     assert task.evaluate()["loss"] == pytest.approx(min(losses))
