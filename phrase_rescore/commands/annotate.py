@@ -20,10 +20,9 @@ from phrase_rescore.commands.options import (
     out_option,
     quiet_option,
 )
-from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import GZIP_LEVELS
 from phrase_rescore.moses.score_columns import FEATURES
-from phrase_rescore.runtime import PRECISIONS, check_precision, prepare, resolve_devices, usable_cores
+from phrase_rescore.runtime import PRECISIONS
 
 
 @grouped_command(short_help="Append the two columns to a phrase table.")
@@ -122,32 +121,25 @@ def command(
     OUT appears under its name only when complete. Rows on standard output cannot be taken back: a failure ends
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
     """
-    from phrase_rescore.annotation.annotator import Compute, Statistics
-    from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, workers
-    from phrase_rescore.annotation.run import Files, annotate, expected_rows
+    from phrase_rescore.annotation.annotator import Statistics
     from phrase_rescore.commands.progress import byte_bar, say
+    from phrase_rescore.library import annotate
     from phrase_rescore.moses.score_columns import ColumnFormat
 
-    cores = usable_cores()
-    jobs = jobs or max(1, cores // threads)
-    if jobs * threads > cores:
-        raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
-    compute = Compute(resolve_devices(device), threads, precision)
-    for name in dict.fromkeys(compute.devices):
-        if warning := check_precision(precision, name):
-            say(f"warning: {warning}")
-    default_block = BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS
-    prepare(threads)
-    form = ColumnFormat(scale, digits, unknown_side, features, replace, fix_blanks, on_bad_row == "drop", allow_untrained_unk)
-    with byte_bar((table,), quiet, os.path.basename(table)) as bar, workers(jobs) as executor:
+    columns = ColumnFormat(
+        scale=scale, digits=digits, unknown_side=unknown_side, features=features, replace=replace, fix_blanks=fix_blanks,
+        drop_bad_rows=on_bad_row == "drop", allow_untrained_unk=allow_untrained_unk,
+    )  # fmt: skip
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
 
         def on_block(statistics: Statistics) -> None:
             bar.set_postfix_str(f"{statistics.rows:,} rows", refresh=False)
 
         summary = annotate(
-            Files(table, model_dirs, out, columns_json, dropped), form, executor, jobs, compute, strict=strict,
-            expect_rows=expected_rows(expect_rows), resume=resume, block_rows=block_size or default_block,
-            gzip_level=gzip_level, on_read=bar.update, on_block=on_block, warn=lambda message: say(f"warning: {message}"),
+            table, model_dirs, out, columns=columns, columns_json=columns_json, dropped=dropped, expect_rows=expect_rows,
+            resume=resume, strict=strict, block_rows=block_size, gzip_level=gzip_level, jobs=jobs, threads=threads,
+            device=device, precision=precision, on_read=bar.update, on_block=on_block,
+            warn=lambda message: say(f"warning: {message}"),
         )  # fmt: skip
     if not quiet:
         for line in summary.lines():

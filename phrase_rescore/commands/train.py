@@ -184,14 +184,10 @@ def command(
     per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
     """
     from phrase_rescore.commands.progress import TrainingBar, byte_bar, count_bar, say
+    from phrase_rescore.library import train
     from phrase_rescore.training.config import Observer
-    from phrase_rescore.training.run import train_model
 
-    config = PRESETS[preset].override(
-        factors=(source_factor, target_factor),
-        drop_bad_rows=on_bad_row == "drop",
-        **{name: value for name, value in chosen.items() if value is not None},
-    )
+    settings = {name: value for name, value in chosen.items() if value is not None}
     reading, preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", "pairs", quiet)
     bar: TrainingBar | None = None
 
@@ -209,16 +205,17 @@ def command(
             say(message)
 
     try:
-        checkpoint = train_model(
-            inputs, model_dir, config, Observer(talk, reading.update, preparing.update, on_step, on_record)
-        )
+        summary = train(
+            inputs, model_dir, preset=preset, observer=Observer(talk, reading.update, preparing.update, on_step, on_record),
+            factors=(source_factor, target_factor), drop_bad_rows=on_bad_row == "drop", **settings,
+        )  # fmt: skip
     finally:
         reading.close()
         preparing.close()
         if bar:
             bar.close()
     if not quiet:
-        for line in _report(checkpoint.training, model_dir):
+        for line in _report(summary, model_dir):
             say(line)
 
 

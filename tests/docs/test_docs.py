@@ -463,9 +463,20 @@ def test_sidecar_is_as_documented(run, inputs, trained, tmp_path):
     assert sidecar == documented
 
 
-def test_library_example_of_the_overview_runs(inputs, trained, monkeypatch):
+def test_library_example_runs(inputs, monkeypatch):
     monkeypatch.chdir(inputs)
-    (example,) = blocks_of("overview.md", "python")
+    (example,) = blocks_of("library.md", "python")
     names: dict[str, object] = {}
     exec(example, names)
-    assert names["log_p"] == pytest.approx([names["per_word"].sum()])
+    assert (names["log_p"].shape, names["unknown"].tolist(), len(names["best"]), len(names["vectors"])) == ((2,), [0, 1], 3, 2)
+    assert (inputs / "phrase-table.rnn.gz").exists()
+
+
+def test_overview_names_every_room():
+    """A row of its table for every folder and file of the package, and for none that there is not."""
+    text = (DOCS / "overview.md").read_text(encoding="utf-8")
+    named = set(
+        re.findall(r"`(\w+(?:/|\.py))`", "".join(row.split("|")[1] for row in text.split("\n") if row.startswith("| `")))
+    )
+    rooms = {f"{path.name}/" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert named == rooms | {path.name for path in PACKAGE.glob("[a-z]*.py")}
