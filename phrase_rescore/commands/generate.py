@@ -106,8 +106,8 @@ def command(
     are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.commands.progress import byte_bar, count_bar, say, write_out
-    from phrase_rescore.generation.rows import layout_like
     from phrase_rescore.generation.run import Generation, JsonWriter, RowWriter, Search, TsvWriter
+    from phrase_rescore.generation.tables import layout_like
     from phrase_rescore.inference.translator import Proposer
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.moses.lines import PhraseReader, Prepare, as_written
@@ -161,7 +161,7 @@ def _sources(
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import display_name, standard_input
     from phrase_rescore.generation.run import AT_ONCE, sources_of_lines, sources_of_phrases, sources_of_vectors
-    from phrase_rescore.generation.table_lookup import sampled_phrases
+    from phrase_rescore.generation.tables import sampled_phrases
 
     if from_table:
         (n, table), side = from_table, reader.side

@@ -15,8 +15,7 @@ import numpy as np
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.streams import map_array
-from phrase_rescore.generation.rows import RowLayout
-from phrase_rescore.generation.table_lookup import Partners, partners
+from phrase_rescore.generation.tables import Partners, RowLayout, partners
 from phrase_rescore.inference.translator import MAX_LENGTH, Proposal, Proposer, Vectors
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor

@@ -17,9 +17,8 @@ from moses_readers import ALL_READERS, field_count
 from small_models import phrases_of
 
 from phrase_rescore.data.ragged import Ragged
-from phrase_rescore.generation.rows import monotone
 from phrase_rescore.generation.run import AT_ONCE
-from phrase_rescore.generation.table_lookup import sample_of
+from phrase_rescore.generation.tables import monotone, sample_of
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import PackedPhrases
 
