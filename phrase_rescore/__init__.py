@@ -6,11 +6,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ColumnFormat",
+    "Hypothesis",
     "InputError",
     "Model",
     "ModelError",
     "OptionError",
-    "Proposal",
     "RescoreError",
     "RowError",
     "Summary",
@@ -23,7 +23,7 @@ __all__ = [
 if TYPE_CHECKING:
     from phrase_rescore.annotation.run import Summary
     from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
-    from phrase_rescore.inference.translator import Proposal
+    from phrase_rescore.inference.translator import Hypothesis
     from phrase_rescore.library import Model, annotate, load, train
     from phrase_rescore.moses.score_columns import ColumnFormat
 else:

@@ -21,7 +21,7 @@ from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import OptionError
 from phrase_rescore.inference.phrase_vectors import PhraseEncoder
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.inference.translator import MAX_LENGTH, Proposal, Proposer
+from phrase_rescore.inference.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.models.checkpoint import load as load_checkpoint
 from phrase_rescore.moses.lines import PhraseReader
@@ -64,13 +64,13 @@ class Model:
     def generate(
         self, sources: Sequence[Phrase], n: int = 10, *, beam: int | None = None, unk: bool = False,
         max_length: int = MAX_LENGTH,
-    ) -> list[list[Proposal]]:  # fmt: skip
+    ) -> list[list[Hypothesis]]:  # fmt: skip
         """Return, for each source, the ``n`` most probable targets that a beam search finds, the best first.
 
         ``beam`` prefixes are kept (``n``, and at least 10, by default). ``unk`` allows targets with unknown words. Targets
         have at most ``max_length`` words.
         """
-        translator = Proposer(self.checkpoint, self._device)
+        translator = Translator(self.checkpoint, self._device)
         return translator.n_best(self._phrases(sources, self.checkpoint.sides[0]), n, beam, unk, max_length)
 
     def embed(self, phrases: Sequence[Phrase]) -> NDArray[np.float32]:

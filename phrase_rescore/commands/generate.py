@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "Most used",
     model_option,
     click.option(
-        "-n", "--number", type=POSITIVE, default=10, show_default=True, metavar="N", help="Proposals for each source."
+        "-n", "--number", type=POSITIVE, default=10, show_default=True, metavar="N", help="Hypotheses for each source."
     ),
     click.option(
         "--tokenize", metavar="LANG", help="Tokenize and escape typed text as Moses does for this language: en."
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 @option_group(
     "Search",
     click.option("--beam", type=POSITIVE, metavar="N", help="The width of the beam.  [default: the larger of 10 and --number]"),
-    click.option("--max-length", type=POSITIVE, default=20, show_default=True, metavar="N", help="Most words of a proposal."),
+    click.option("--max-length", type=POSITIVE, default=20, show_default=True, metavar="N", help="Most words of a hypothesis."),
     click.option("--unk", is_flag=True, help="Propose UNK too, which stands for every word that the model does not know."),
-    click.option("--random", is_flag=True, help="Draw proposals at random instead of the most probable ones."),
+    click.option("--random", is_flag=True, help="Draw hypotheses at random instead of the most probable ones."),
     click.option(
         "--temperature", type=click.FloatRange(min=0.01), metavar="T",
         help="Draw words in proportion to p^(1/T). Needs --random.  [default: 1]",
@@ -102,13 +102,13 @@ def command(
     phrase-rescore generate --from-table 1000 phrase-table.gz -n 1 --table phrase-table.gz --only-new
     phrase-rescore generate --from-table 9 phrase-table.rnn.gz --format moses --like phrase-table.rnn.gz --fill 0.001
 
-    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Proposals
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Hypotheses
     are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.commands.progress import byte_bar, count_bar, say, write_out
     from phrase_rescore.generation.run import Generation, JsonWriter, RowWriter, Search, TsvWriter
     from phrase_rescore.generation.tables import layout_like
-    from phrase_rescore.inference.translator import Proposer
+    from phrase_rescore.inference.translator import Translator
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.moses.lines import PhraseReader, Prepare, as_written
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
@@ -133,14 +133,14 @@ def command(
 
         prepare_line = TypedText(tokenize, lowercase)
     settings = Search(**{name: value for name, value in search.items() if value is not None})
-    proposer = Proposer(checkpoint, resolve_device(device))
+    translator = Translator(checkpoint, resolve_device(device))
     reader = PhraseReader(read, checkpoint.factors[read == "target"], prepare_line)
     sources, streamed = _sources(reader, checkpoint.model.config.hidden, from_table, from_vectors, search["seed"], flush, quiet)
     with (
         byte_bar((table,) if table else (), quiet or not table, "table") as table_bar,
         count_bar("generating", "phrases", quiet, scale=False) as bar,
     ):
-        generation = Generation(proposer, settings, writer, table, only_new, table_bar.update, bar.update)
+        generation = Generation(translator, settings, writer, table, only_new, table_bar.update, bar.update)
         write_out(generation.run(sources))
     if not quiet and not streamed:
         for line in generation.report():
@@ -184,8 +184,8 @@ def _check(asked: SimpleNamespace) -> None:
     sharpened = asked.temperature is not None or asked.top_k is not None
     stdin_twice = asked.table == "-" and (asked.from_table is None or asked.from_table[1] == "-")
     contradictions = [
-        (random and asked.beam, "--beam finds the most probable proposals, --random draws them; give one of the two"),
-        (sharpened and not random, "--temperature and --top-k are for proposals drawn at random; add --random"),
+        (random and asked.beam, "--beam finds the most probable hypotheses, --random draws them; give one of the two"),
+        (sharpened and not random, "--temperature and --top-k are for hypotheses drawn at random; add --random"),
         (moses and (asked.like is None or asked.fill is None),
          "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES for its other columns"),
         (not moses and (asked.like is not None or asked.fill is not None),

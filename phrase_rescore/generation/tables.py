@@ -1,4 +1,4 @@
-"""Generation and phrase tables: phrases and their partners looked up in one, proposals laid out as rows like those of one.
+"""Generation and phrase tables: phrases and their partners looked up in one, hypotheses laid out as rows like those of one.
 
 A lookup is one pass over the table. Rows are laid out like those that are there, so that both can be sorted into one table.
 """

@@ -1,12 +1,12 @@
 """The n most probable targets of sources, by beam search over many sources at once.
 
-log p only falls as a prefix grows. So a prefix that is no better than a source's n-th best finished target is given up, and the
-search of a source ends when none is left: nothing that was kept could still change its result. Only the beam makes the search
-inexact, where it drops prefixes; one as wide as there are prefixes finds the exact best. Hypotheses are compared by log p as
-it is: the score is the feature, and nothing is normalised by length.
+log p only falls as a prefix grows. A prefix that is not better than a source's n-th best finished target is therefore given up,
+and the search for a source ends when none is left. Only the beam makes the search inexact, where it drops prefixes: one as
+wide as there are prefixes finds the exact best. Hypotheses are compared by log p as it is, which is the feature; nothing is
+normalised by length.
 
-Equal log p: the shorter target comes first, then the one whose prefix came first, then the one whose word has the lower id,
-which is the more frequent word.
+Of equal log p, the shorter target comes first, then the one whose prefix came first, then the one whose last word has the
+lower id, which is the more frequent word.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Decoded(NamedTuple):
 
 
 class _Steps:
-    """How prefixes were continued: of each length, from 1 on, the prefix before and the last word of every prefix."""
+    """How prefixes were continued: for each length, from 1, the shorter prefix and the last word of every prefix."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[Indices, Indices]] = []
@@ -43,7 +43,7 @@ class _Steps:
         self._steps.append((parents, words))
 
     def words(self, length: int, row: int) -> list[int]:
-        """The words of a prefix."""
+        """Return the words of a prefix."""
         found = []
         for parents, words in reversed(self._steps[:length]):
             found.append(int(words[row]))
@@ -60,7 +60,7 @@ class _Finished:
         self._log_p = np.empty(0)
 
     def add(self, source: Indices, log_p: LogProbs, length: int) -> None:
-        """The prefixes of a length, in their order, each with its end."""
+        """Take prefixes of a length, in their order, as targets: ``log_p`` (m,) includes EOS."""
         sources = np.concatenate((self._source, source))
         log_ps = np.concatenate((self._log_p, log_p))
         lengths = np.concatenate((self._length, np.full(len(source), length)))
@@ -69,14 +69,14 @@ class _Finished:
         self._source, self._log_p, self._length, self._row = sources[best], log_ps[best], lengths[best], rows[best]
 
     def worst(self) -> LogProbs:
-        """What a prefix must be better than to matter: the n-th best log p of every source, (sources,)."""
+        """Return what a prefix must be better than to matter: the n-th best log p of every source, (sources,)."""
         worst = np.zeros(self._sources)
         np.minimum.at(worst, self._source, self._log_p)
         worst[np.bincount(self._source, minlength=self._sources) < self._n] = -np.inf
         return worst
 
     def targets(self, steps: _Steps) -> list[list[Decoded]]:
-        """Best first."""
+        """Return the targets of every source, best first."""
         found: list[list[Decoded]] = [[] for _ in range(self._sources)]
         columns = (self._source, self._log_p, self._length, self._row)
         for source, log_p, length, row in zip(*(column.tolist() for column in columns), strict=True):
@@ -85,7 +85,7 @@ class _Finished:
 
 
 def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
-    """Where the n largest of every group stand (or all, if they are fewer): by group, largest first, equal ones in their order.
+    """Return where the n largest of every group stand, or all of fewer: by group, largest first, equal ones in their order.
 
     >>> best_of_each(np.array([1, 0, 1, 1]), np.array([-3.0, -9.0, -1.0, -3.0]), 2).tolist()
     [1, 2, 0]
@@ -97,7 +97,7 @@ def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
 
 
 def _best_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of every row and the words that they are of, the lower ids where there are equal ones: (n, k) each."""
+    """Return the k largest logits of every row and their words, the lower ids of equal ones: (n, k) each."""
     values, words = logits.topk(k, dim=1)
     tied = ((logits >= values[:, -1:]).sum(1) > k).nonzero().squeeze(1)  # topk takes any of them
     if len(tied):
@@ -107,7 +107,7 @@ def _best_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _next_words(model: ReadyModel, prefixes: Prefixes, k: int, barred: Tensor) -> tuple[LogProbs, Indices]:
-    """Log p of the k best words after every prefix, and their ids: (n, k) each. Not of the words that are ``barred``."""
+    """Return log p of the k best words after every prefix, and their ids: (n, k) each. The ``barred`` are left out."""
     log_p, words = [], []
     for g, log_z in zip(prefixes.g.split(ROWS), prefixes.log_z.split(ROWS), strict=True):
         values, ids = _best_words(model.logits(g).index_fill_(1, barred, -torch.inf), k)
@@ -118,10 +118,10 @@ def _next_words(model: ReadyModel, prefixes: Prefixes, k: int, barred: Tensor) -
 
 @torch.inference_mode()
 def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int, barred: Tensor) -> list[list[Decoded]]:
-    """The n best targets of 1 to ``max_length`` words, found under each summary c (sources, H): best first.
+    """Return the n best targets of 1 to ``max_length`` words under each summary c (sources, H), best first.
 
     ``beam``: how many prefixes of one length a source may have. ``barred`` (m,): ids that are not proposed, EOS among them;
-    nothing is renormalised for their sake. There are fewer than n where fewer were found.
+    nothing is renormalised for their sake. A source has fewer targets than n where fewer were found.
     """
     prefixes, steps, finished = model.empty_prefixes(c), _Steps(), _Finished(n, len(c))
     log_p = np.zeros(len(c))  # of the prefixes
@@ -131,7 +131,7 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
             break
         step, words = _next_words(model, prefixes, k, barred)
         longer = log_p[:, None] + step
-        hopeful = longer > finished.worst()[prefixes.source][:, None]  # not so if it is no number
+        hopeful = longer > finished.worst()[prefixes.source][:, None]  # never where it is NaN
         parents, columns = hopeful.nonzero()
         last_words, log_p = words[parents, columns], longer[parents, columns]
         by_rank = np.lexsort((last_words, parents))

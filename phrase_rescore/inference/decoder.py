@@ -1,7 +1,7 @@
 """The decoder's states word by word: the one step that scoring, beam search and sampling share.
 
 ``ReadyModel`` is a model on its device, with what every word contributes computed once. ``Prefixes`` are beginnings of targets,
-all of one length; ``continued`` are those that are a word longer. What continuations of one prefix share is computed once.
+all of one length; ``continued`` gives those that are a word longer. What continuations of one prefix share is computed once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from phrase_rescore.runtime import check_precision, set_tf32
 
 
 class ReadyModel:
-    """A model whose phrases can be walked through. Nothing of it changes, so threads may share one.
+    """A model that is ready to go through phrases word by word. Nothing of it changes, so threads may share one.
 
     Raises OptionError for a ``precision`` (one of runtime.PRECISIONS) that the device does not have.
     """
@@ -46,43 +46,45 @@ class ReadyModel:
             self.log_normaliser = LogNormaliser(self.decoder.G_l, self.decoder.b_G)
 
     def index(self, rows: Indices) -> Tensor:
-        """Row numbers, on the device."""
+        """Return row numbers on the device."""
         return torch.from_numpy(rows).to(self.device)
 
     def summaries(self, phrases: Ragged) -> Tensor:
-        """c of distinct phrases of the side that the model reads: (n, H)."""
+        """Return c of distinct phrases of the side that the model reads: (n, H)."""
         return self.encoder.summaries(phrases, self._src_rows)
 
     def empty_prefixes(self, c: Tensor) -> Prefixes:
-        """The prefix of no word under each summary, c (n, H)."""
+        """Return the prefix of no word under each summary c (n, H)."""
         decoder, cell = self.decoder, self.decoder.cell
-        told = _Told(cell.context(c), decoder.output_context(c))
+        contexts = _Contexts(cell.context(c), decoder.output_context(c))
         state, n = cell.initial(c), len(c)
         words = torch.full((n,), self.start, device=self.device)
-        return Prefixes(self, told, np.arange(n), cell.project(state, told.context), state, words)
+        return Prefixes(self, contexts, np.arange(n), cell.project(state, contexts.cell), state, words)
 
     def logits(self, g: Tensor) -> Tensor:
-        """G_l g + b_G, of every word that may come next: (n, R) -> (n, K)."""
+        """Return G_l g + b_G, of every word that may come next: (n, R) -> (n, K)."""
         return torch.addmm(self.decoder.b_G, g, self.decoder.G_l.T)
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What summaries tell every step."""
+class _Contexts:
+    """What summaries contribute to every step."""
 
-    context: Tensor  # C c, (n, 3 H)
+    cell: Tensor  # C c, (n, 3 H)
     output: Tensor  # O_c c + b_O, (n, 2 M)
 
 
 class Prefixes:
     """Prefixes of one length, (n,), and what comes next: word k after prefix i with log p = (G_l g_i + b_G)_k - log_z_i."""
 
-    def __init__(self, model: ReadyModel, told: _Told, source: Indices, projected: Tensor, state: State, words: Tensor) -> None:
-        self._model, self._told = model, told
+    def __init__(
+        self, model: ReadyModel, contexts: _Contexts, source: Indices, projected: Tensor, state: State, words: Tensor
+    ) -> None:
+        self._model, self._contexts = model, contexts
         self.source = source  # (n,) the row of c that each is under
         self._state = model.decoder.cell.step(projected, state, model.tgt_rows.index_select(0, words))
         self.g = model.decoder.low_rank(
-            self._state, model.out_rows.index_select(0, words), told.output.index_select(0, model.index(source))
+            self._state, model.out_rows.index_select(0, words), contexts.output.index_select(0, model.index(source))
         )
         self.log_z = model.log_normaliser(self.g)
 
@@ -90,23 +92,23 @@ class Prefixes:
         return len(self.source)
 
     def eos_log_p(self) -> NDArray[np.float64]:
-        """Natural log p of the target's end after each: (n,)."""
+        """Return natural log p of the target's end after each prefix: (n,)."""
         decoder = self._model.decoder
         return ((self.g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - self.log_z).double().cpu().numpy()
 
     def word_log_p(self, parents: Indices, words: Indices) -> NDArray[np.float64]:
-        """Natural log p of the words (m,), each after the prefix ``parents`` (m,)."""
+        """Return natural log p of the words (m,), each after the prefix that ``parents`` (m,) names: (m,)."""
         decoder, after, next_words = self._model.decoder, self._model.index(parents), self._model.index(words)
         logits = (self.g[after] * decoder.G_l[next_words]).sum(1) + decoder.b_G[next_words]
         return (logits - self.log_z[after]).double().cpu().numpy()
 
     def continued(self, parents: Indices, words: Indices) -> Prefixes:
-        """The prefixes that are ``parents`` (m,) of these with the words (m,) behind them."""
+        """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""
         going_on, place = np.unique(parents, return_inverse=True)  # only prefixes that go on are projected
         model, source = self._model, self.source
         state = rows_of(self._state, model.index(going_on))
-        projected = model.decoder.cell.project(state, self._told.context.index_select(0, model.index(source[going_on])))
+        projected = model.decoder.cell.project(state, self._contexts.cell.index_select(0, model.index(source[going_on])))
         after = model.index(place)
         return Prefixes(
-            model, self._told, source[parents], projected.index_select(0, after), rows_of(state, after), model.index(words)
+            model, self._contexts, source[parents], projected.index_select(0, after), rows_of(state, after), model.index(words)
         )  # fmt: skip

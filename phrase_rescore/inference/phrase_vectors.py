@@ -1,4 +1,4 @@
-"""What the model has learnt, as vectors: the embeddings of its words, and the summaries c = tanh(V h) of phrases.
+"""What a model has learnt, as vectors: the embeddings e of its words, and the summaries c = tanh(V h + b_V) of phrases.
 
 Sizes: K ids of a side's vocabulary, E embedding, H hidden units.
 """
@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
-from phrase_rescore.models.checkpoint import SIDES, Checkpoint
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import for_scoring
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.phrase_table import words
 from phrase_rescore.runtime import set_tf32
 
 BATCH = 2048  # phrases that share their prefixes
-END, UNKNOWN = b"<end of phrase>", b"<unknown word>"  # names of EOS and UNK: no word has a blank, so they are no word's name
+END, UNKNOWN = b"<end of phrase>", b"<unknown word>"  # names of EOS and UNK; no word is called so, for no word has a blank
 
 Side = Literal["source", "target"]
 Vectors = NDArray[np.float32]
 
 
 def embedded_words(checkpoint: Checkpoint, side: Side) -> tuple[bytes, ...]:
-    """What the rows of ``word_embeddings`` are of: EOS (END), UNK (UNKNOWN), then the words, the frequent ones first."""
+    """Name the rows of ``word_embeddings``: EOS (END), UNK (UNKNOWN), then the words, the most frequent first."""
     vocabulary = checkpoint.src_vocab if side == "source" else checkpoint.tgt_vocab
     return (END, UNKNOWN, *vocabulary.words)
 
 
 def word_embeddings(checkpoint: Checkpoint, side: Side) -> Vectors:
-    """The embeddings e of a side's words, (K, E): row i is that of id i.
+    """Return the embeddings e of a side's words, (K, E): row i is that of id i.
 
     Source and target are those of the phrase table: an inverse model's encoder has the targets.
     """
@@ -43,37 +43,37 @@ def word_embeddings(checkpoint: Checkpoint, side: Side) -> Vectors:
 
 
 class PhraseEncoder:
-    """Gives phrases of the side that the model reads (of an inverse model: the target) their summaries c.
+    """Gives the summaries c of phrases of the side that the model reads, which is the target of an inverse model.
 
-    Phrases share their work within ``BATCH`` phrases at a time. The same phrases in the same order give the same bits; in
-    other company a phrase's c may differ by rounding, about 1e-6 (its numbers are from -1 to 1).
+    ``BATCH`` phrases at a time share their work. The same phrases in the same order give the same bits. Among other phrases
+    a phrase's c may differ by rounding, about 1e-6 (its numbers are from -1 to 1).
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         set_tf32("float32", device)
         self.side = checkpoint.sides[0]
         self.width = checkpoint.model.config.hidden  # H
-        self._vocabulary, self._factor = checkpoint.vocabs[0], checkpoint.factors[SIDES.index(self.side)]
+        self._vocabulary, self._factor = checkpoint.vocabs[0], checkpoint.read_factor
         self._encoder = for_scoring(checkpoint.model, device).encoder
         with torch.inference_mode():
             self._word_rows = self._encoder.word_rows()
 
     def as_read(self, phrases: Sequence[bytes]) -> Sequence[bytes]:
-        """The phrases with single blanks, of words with factors the one that the model reads.
+        """Return phrases with single blanks, and of words with factors the factor that the model reads.
 
         Raises RowError for a word without that factor.
         """
         return select_factor([b" ".join(words(phrase)) for phrase in phrases], self._factor, self.side)
 
     def vectors(self, phrases: Sequence[bytes]) -> Vectors:
-        """c = tanh(V h) of phrases given as tokenized bytes, words between blanks: (n, H). Raises RowError as ``as_read``.
+        """Return c of phrases given as tokenized bytes, words between blanks: (n, H). Raises RowError as ``as_read`` does.
 
         ``PhraseEncoder(load("phrase-rescore-model")).vectors([b"good morning"])``
         """
         return self.vectors_as_read(self.as_read(phrases))
 
     def vectors_as_read(self, phrases: Sequence[bytes]) -> Vectors:
-        """The same for phrases as ``as_read`` gives them."""
+        """Return c of phrases as ``as_read`` gives them: (n, H)."""
         result = np.empty((len(phrases), self.width), np.float32)
         for start in range(0, len(phrases), BATCH):
             result[start : start + BATCH] = self._of_batch(phrases[start : start + BATCH])

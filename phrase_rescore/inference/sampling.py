@@ -1,11 +1,11 @@
 """Targets drawn at random, word by word, from the model's own distribution or a sharper or flatter one.
 
-A word is drawn by a race: word k of weight w_k arrives after a time that is exponential with rate w_k, and the first one is
-taken, so each with the probability w_k / Σ w. That needs a random number for every word, but another rounding of the weights,
-as another batch has it, then changes a draw only where two words arrive as good as together, once in some million draws.
-(Where w falls into a sum of weights depends on the rounding of all words before it.)
+A word is drawn by a race: word k of weight w_k arrives after a time that is exponential with rate w_k, and the first to arrive
+is taken, so that each is taken with probability w_k / Σ w. That needs a random number for every word. But the weights of
+another batch, which are rounded otherwise, then change a draw only where two words arrive almost together, once in some
+million draws. (A place in the running sum of weights would depend on the rounding of all words before it.)
 
-Every sample has random numbers of its own, by seed, source and number of the sample: what is drawn for a source does not depend
+Every sample has its own random numbers, by seed, source and number of the sample. What is drawn for a source does not depend
 on other sources, nor on how many more samples are asked for.
 """
 
@@ -30,13 +30,13 @@ ROWS = 128  # draws whose random numbers are in memory at a time: 15 MB at K = 1
 
 
 def streams(seed: int, source: bytes, number: int) -> list[Generator]:
-    """The random numbers of every sample of a source."""
+    """Return the random numbers of every sample of a source."""
     digest = hashlib.blake2b(source, digest_size=8, salt=seed.to_bytes(8, "little")).digest()
     return [Generator(Philox(key=[int.from_bytes(digest, "little"), i])) for i in range(number)]
 
 
 def _weights(logits: Tensor, barred: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """What words are drawn in proportion to: (n, K). Equal logits at the end of the ``top_k`` are all taken."""
+    """Return what words are drawn in proportion to: (n, K). Of equal logits at the end of the ``top_k`` all are taken."""
     logits = logits.index_fill(1, barred, -torch.inf)
     largest = logits.amax(1, keepdim=True)
     if top_k is not None:
@@ -46,7 +46,7 @@ def _weights(logits: Tensor, barred: Tensor, temperature: float, top_k: int | No
 
 
 def _draw(weights: Tensor, rows: Indices, random: Sequence[Generator]) -> Indices:
-    """A word for each row of weights (m,), with the random numbers of its sample."""
+    """Draw a word for each of ``rows`` (m,) of the weights, with the random numbers of its sample: (m,)."""
     words = []
     for start in range(0, len(rows), ROWS):
         some = rows[start : start + ROWS]
@@ -63,11 +63,11 @@ def sample(
     model: ReadyModel, c: Tensor, random: Sequence[Sequence[Generator]], temperature: float, top_k: int | None,
     max_length: int, barred: Tensor,
 ) -> list[list[Decoded]]:  # fmt: skip
-    """A target for every one of the ``random`` streams of each summary c (sources, H), in their order.
+    """Draw a target for every one of the ``random`` streams of each summary c (sources, H), in their order.
 
-    Words come with probabilities in proportion to p^(1 / temperature), the ``top_k`` (if given) most probable words alone; the
-    ``barred`` never, EOS among them for the first word. A target that has come to ``max_length`` words ends there.
-    log p is the model's own, at temperature 1 and among all words.
+    Words come with probabilities in proportion to p^(1 / temperature), and of the ``top_k`` most probable words alone, if that
+    is given. The words that are ``barred``, EOS among them for the first word, never come. A target of ``max_length`` words
+    ends there. log p is the model's own, at temperature 1 and among all words.
     """
     number = [len(streams) for streams in random]
     flat = [stream for streams in random for stream in streams]
@@ -96,5 +96,5 @@ def sample(
 
 
 def _is_phrase(decoded: Decoded) -> bool:
-    """Not so is what comes of a model whose numbers overflow, or that has no word to propose."""
+    """Tell whether a target is one: not where a model's numbers overflow, or where it has no word to propose."""
     return bool(decoded.words) and math.isfinite(decoded.log_p)

@@ -1,8 +1,8 @@
 """log p(target | source) of phrase pairs, with everything that pairs share computed once.
 
-Within a batch each distinct source prefix is read once, each distinct (source, target prefix) has its state, the shared part
-of its continuations' steps and its softmax normaliser computed once. The walk knows no cell: see decoder_walk.py, cells.py.
-Scores are exact: they are those of the pairs scored one by one, up to rounding.
+Within a batch each distinct source prefix is read once. Of each distinct (source, target prefix) the state, the shared part of
+its continuations' steps and its softmax normaliser are computed once. Scores are exact: they are those of the pairs scored
+one by one, up to rounding.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Scorer:
 
     @torch.inference_mode()
     def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
-        """log p of every target word and of EOS, on end: (Σ (length + 1),)."""
+        """Return log p of every target word and of EOS, pair after pair: (Σ (length + 1),)."""
         first, node_of = distinct_phrases(pairs.src)  # of each row its node
         offsets, lengths = pairs.tgt.with_eos().offsets, pairs.tgt.lengths
         result = np.empty(int(offsets[-1]))
@@ -59,7 +59,7 @@ class Scorer:
         return result
 
     def _in_memory(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:
-        """``_word_log_probs`` of ``batch`` pairs at a time, and of half as many whenever the device has no memory left."""
+        """Yield ``_word_log_probs`` of ``batch`` pairs at a time, and of half as many whenever memory runs out."""
         start = 0
         while start < len(pairs):
             batch = self.batch
@@ -77,25 +77,25 @@ class Scorer:
             start += batch
 
     def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Natural log p of every word predicted (of the target; of the source by an inverse model) and, last, of EOS.
+        """Return natural log p of every word that the model predicts and of EOS after them, as ``flat`` and ``offsets``.
 
-        Those of pair i are ``flat[offsets[i]:offsets[i + 1]]``.
+        Those of pair i are ``flat[offsets[i]:offsets[i + 1]]``. An inverse model predicts the words of the source.
         """
         pairs = self.checkpoint.for_model(pairs)
         return np.concatenate((np.empty(0), *self._in_memory(pairs))), pairs.tgt.with_eos().offsets
 
     def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
-        """Natural log p(target | source) of every pair, EOS included: (n,). Of an inverse model, p(source | target)."""
+        """Return natural log p(target | source) of every pair, EOS included: (n,). Of an inverse model: p(source | target)."""
         flat, offsets = self.word_log_probs(pairs)
         return np.add.reduceat(flat, offsets[:-1]) if len(pairs) else flat
 
     def encode(self, pairs: Iterable[tuple[bytes, bytes]]) -> EncodedPairs:
-        """Phrases as bytes, words between ASCII blanks, to word ids."""
+        """Look up the words of phrases given as bytes, words between ASCII blanks."""
         listed = [(b" ".join(words(src)), b" ".join(words(tgt))) for src, tgt in pairs]
         return self.encode_phrases([src for src, _ in listed], [tgt for _, tgt in listed])
 
     def encode_phrases(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> EncodedPairs:
-        """The same for phrases with single blanks between their words.
+        """Look up the words of phrases that have single blanks between their words.
 
         Raises RowError for a word without the factor that the model reads.
         """
@@ -104,7 +104,7 @@ class Scorer:
         return EncodedPairs(Ragged.of_phrases(src, known.src_vocab), Ragged.of_phrases(tgt, known.tgt_vocab))
 
     def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:
-        """Natural log p(target | source), EOS included, of (source, target) phrases given as tokenized bytes: (n,).
+        """Return natural log p(target | source), EOS included, of (source, target) phrases as tokenized bytes: (n,).
 
         ``Scorer(load("phrase-rescore-model")).score([(b"good morning", b"bonjour")])``; per word:
         ``scorer.word_log_probs(scorer.encode(pairs))``.

@@ -1,4 +1,4 @@
-"""Phrases that a model proposes: sources in, the most probable targets out, or targets drawn at random."""
+"""Phrases that a model proposes: it reads sources and gives the most probable targets, or targets drawn at random."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from phrase_rescore.moses.phrase_table import SEPARATOR, phrase_words, words
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10
-PREFIXES = 2048  # that are worked on at once, at most, unless those of one source are more
+PREFIXES = 2048  # the most that are worked on at once, unless those of one source are more
 
 Vectors = NDArray[np.float32]  # summaries c of the model's encoder, (n, H)
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Hypothesis:
     """A phrase of the side that the model predicts: a target, or a source of an inverse model."""
 
     target: bytes  # words between single blanks; an unknown one is UNK
@@ -39,7 +39,7 @@ class Proposal:
 
 
 def can_stand_in_a_table(word: bytes) -> bool:
-    """Whether a word of a vocabulary can be part of a phrase pair; not so are ``[X]`` and what has a separator in it."""
+    """Tell whether a word of a vocabulary can be part of a phrase pair: ``[X]`` and a word with a separator in it cannot."""
     try:
         phrase_words(word, "target")
     except RowError:
@@ -47,12 +47,12 @@ def can_stand_in_a_table(word: bytes) -> bool:
     return SEPARATOR not in word
 
 
-class Proposer:
+class Translator:
     """Proposes phrases of the side that the model predicts for phrases of the one that it reads.
 
-    Sources are tokenized phrases as bytes (of targets, for an inverse model) or their summaries c, float32 (n, H). Proposals
-    are never empty, are of 1 to ``max_length`` words of the vocabulary, of UNK too with ``unk``, and never have a word that
-    cannot stand in a phrase table. A model of one factor proposes phrases of that factor alone.
+    Sources are tokenized phrases as bytes (an inverse model's are of the target side) or their summaries c, float32 (n, H).
+    Hypotheses have 1 to ``max_length`` words of the vocabulary (or UNK, with ``unk``) and none that cannot stand in a table.
+    A model of one factor proposes phrases of that factor alone.
 
     Raises RowError for a source word without the factor that the model reads, InputError for summaries of another width.
     """
@@ -67,36 +67,34 @@ class Proposer:
     def n_best(
         self, sources: Sequence[bytes] | Vectors, n: int = 10, beam: int | None = None, unk: bool = False,
         max_length: int = MAX_LENGTH,
-    ) -> list[list[Proposal]]:  # fmt: skip
-        """The n most probable phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first.
+    ) -> list[list[Hypothesis]]:  # fmt: skip
+        """Return the n most probable phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first.
 
-        Raises as the class says.
+        Raises what the class says.
         """
-        beam = beam or max(n, BEAM)
+        width = beam or max(n, BEAM)
         c, which = self._summaries(sources)
         barred = self._barred(unk)
 
         def search(rows: slice) -> list[list[Decoded]]:
-            return beam_search(self._model, c[rows], n, beam, max_length, barred)
+            return beam_search(self._model, c[rows], n, width, max_length, barred)
 
-        found = self._in_batches(search, len(c), beam)
+        found = self._in_batches(search, len(c), width)
         return [found[i] for i in which]
 
     @torch.inference_mode()
     def samples(
         self, sources: Sequence[bytes] | Vectors, number: int, seed: int, temperature: float = 1.0,
         top_k: int | None = None, unk: bool = False, max_length: int = MAX_LENGTH,
-    ) -> list[list[Proposal]]:  # fmt: skip
-        """``number`` phrases drawn at random for every source, in the order drawn; equal ones may be among them.
+    ) -> list[list[Hypothesis]]:  # fmt: skip
+        """Draw ``number`` phrases at random for every source, in this order; equal ones may be among them.
 
-        The same seed and source give the same phrases, whatever the other sources are, and the first of more are those of
-        fewer. See ``sampling.sample``. Raises as the class says.
+        The same seed and source give the same phrases, whatever the other sources are. The first of more samples are those of
+        fewer. See ``sampling.sample``. Raises what the class says.
         """
         c, which = self._summaries(sources)
         barred = self._barred(unk)
-        names = (
-            [row.tobytes() for row in sources] if isinstance(sources, np.ndarray) else [b" ".join(words(s)) for s in sources]
-        )
+        names = [row.tobytes() if isinstance(row, np.ndarray) else b" ".join(words(row)) for row in sources]
 
         def draw(rows: slice) -> list[list[Decoded]]:
             random = [streams(seed, name, number) for name in names[rows]]
@@ -105,7 +103,7 @@ class Proposer:
         return self._in_batches(draw, len(sources), number)
 
     def _summaries(self, sources: Sequence[bytes] | Vectors) -> tuple[Tensor, list[int]]:
-        """c of the distinct sources, and which of them each source has."""
+        """Return c of the distinct sources, and which of them each source has."""
         if isinstance(sources, np.ndarray):
             hidden = self.checkpoint.model.config.hidden
             if sources.ndim != 2 or sources.shape[1] != hidden:
@@ -114,10 +112,9 @@ class Proposer:
             return torch.tensor(sources, dtype=torch.float32, device=self._model.device), list(range(len(sources)))
         if not sources:
             return torch.empty(0, self.checkpoint.model.config.hidden), []
-        side = self.checkpoint.sides[0]
-        factor = self.checkpoint.factors[side == "target"]
-        phrases = select_factor([b" ".join(words(source)) for source in sources], factor, side)
-        encoded = Ragged.of_phrases(phrases, self.checkpoint.vocabs[0])
+        phrases = [b" ".join(words(source)) for source in sources]
+        read = select_factor(phrases, self.checkpoint.read_factor, self.checkpoint.sides[0])
+        encoded = Ragged.of_phrases(read, self.checkpoint.vocabs[0])
         first, which = distinct_phrases(encoded)
         return self._model.summaries(encoded.take(first)), which.tolist()
 
@@ -126,12 +123,12 @@ class Proposer:
 
     def _in_batches(
         self, function: Callable[[slice], list[list[Decoded]]], sources: int, prefixes: int
-    ) -> list[list[Proposal]]:
-        """Of all sources, so many at a time that their ``prefixes`` each come to PREFIXES."""
+    ) -> list[list[Hypothesis]]:
+        """Call ``function`` with so many sources at a time that their ``prefixes`` each come to PREFIXES."""
         at_once = max(1, PREFIXES // prefixes)
         found = chain.from_iterable(function(slice(start, start + at_once)) for start in range(0, sources, at_once))
-        return [[self._proposal(decoded) for decoded in of_source] for of_source in found]
+        return [[self._hypothesis(decoded) for decoded in of_source] for of_source in found]
 
-    def _proposal(self, decoded: Decoded) -> Proposal:
+    def _hypothesis(self, decoded: Decoded) -> Hypothesis:
         target = b" ".join([self._words[id] for id in decoded.words])
-        return Proposal(target, decoded.log_p, decoded.words.count(UNK))
+        return Hypothesis(target, decoded.log_p, decoded.words.count(UNK))

@@ -11,7 +11,7 @@ from phrase_rescore.errors import InputError, OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
 from phrase_rescore.files.streams import display_name
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.inference.translator import Proposal, Proposer
+from phrase_rescore.inference.translator import Hypothesis, Translator
 from phrase_rescore.models.checkpoint import LOG, Checkpoint, load
 from phrase_rescore.report import sections
 from phrase_rescore.report.maps import draw_maps
@@ -163,10 +163,10 @@ def _warnings(
     return said
 
 
-def _samples(checkpoint: Checkpoint, sources: Sequence[bytes]) -> dict[bytes, list[Proposal]]:
+def _samples(checkpoint: Checkpoint, sources: Sequence[bytes]) -> dict[bytes, list[Hypothesis]]:
     if not sources:
         return {}
-    return dict(zip(sources, Proposer(checkpoint).samples(sources, sections.DRAWN, _SEED), strict=True))
+    return dict(zip(sources, Translator(checkpoint).samples(sources, sections.DRAWN, _SEED), strict=True))
 
 
 def _draw(specs: dict[str, Spec], directory: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from phrase_rescore.data.coverage import MOST_UNKNOWN
 from phrase_rescore.data.vocabulary import FIRST_WORD
-from phrase_rescore.inference.translator import Proposal
+from phrase_rescore.inference.translator import Hypothesis
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.report import charts
 from phrase_rescore.report.curves import curves
@@ -175,7 +175,7 @@ def choose(s: TableStatistics) -> Chosen:
     return frequent, rare
 
 
-def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Proposal]]) -> Section:
+def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Hypothesis]]) -> Section:
     """(b) the paper's tables 2 and 3; ``drawn``: phrases drawn from the model for each source."""
     frequent, rare = chosen
     known = [phrase.target in source.tgt for source in (*frequent, *rare) for phrase in drawn.get(source.src, ())]
@@ -187,7 +187,7 @@ def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Proposal]]) -> Sectio
     })  # fmt: skip
 
 
-def _entry(source: Source, drawn: Sequence[Proposal]) -> tuple[Source, Records, Records, Records]:
+def _entry(source: Source, drawn: Sequence[Hypothesis]) -> tuple[Source, Records, Records, Records]:
     """The source, its best targets by φ and by the model, and the likeliest drawn ones."""
     joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in source.joint.tolist()]
     by_phi = [

@@ -1,4 +1,4 @@
-"""``phrase-rescore generate``: phrases in, proposals out in three formats, with and without a table beside them."""
+"""``phrase-rescore generate``: phrases in, hypotheses out in three formats, with and without a table beside them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, pr
         if "--unk" not in extra:  # the model of these tests has a word that is spelt UNK
             assert [row[3] for row in found] == [row[1] for row in scored]
     assert [float(row[2]) for row in proposed[:6]] == sorted((float(row[2]) for row in proposed[:6]), reverse=True)
-    assert "4 phrases, 24 proposals, " in done.err
+    assert "4 phrases, 24 hypotheses, " in done.err
 
 
 def test_lines_are_read_a_few_at_a_time(run: Run, model_dir: str) -> None:
@@ -98,11 +98,11 @@ def test_what_the_table_has_is_marked_or_left_out(run: Run, model_dir: str, prop
     args = ("generate", "-m", model_dir, "-n", 6, "--table", table)
     marked = run(*args, stdin=STDIN)
     assert columns(marked.out) == [[*row, b"1" if i % 5 == 0 else b"0"] for i, row in enumerate(proposed)]
-    assert f"the first proposal is in {table}: 1 of 4 (25.0%); of all proposals 5" in marked.err
+    assert f"the first hypothesis is in {table}: 1 of 4 (25.0%); of all hypotheses 5" in marked.err
     new = run(*args, "--only-new", stdin=STDIN)
     assert columns(new.out) == [[*row, b"0"] for i, row in enumerate(proposed) if i % 5]
-    assert "4 phrases, 19 proposals" in new.err
-    assert "1 of 4 (25.0%); of all proposals 5, left out" in new.err
+    assert "4 phrases, 19 hypotheses" in new.err
+    assert "1 of 4 (25.0%); of all hypotheses 5, left out" in new.err
 
 
 def test_a_sample_of_a_table_s_phrases(run: Run, model_dir: str, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_files_that_are_no_vectors(run: Run, model_dir: str, tmp_path: Path) -> 
 
 @pytest.fixture
 def annotated(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> Path:
-    """A table with the columns of the model, which has a third of the proposals."""
+    """A table with the columns of the model, which has a third of the hypotheses."""
     plain, table = tmp_path / "plain", tmp_path / "table.rnn.gz"
     plain.write_bytes(table_of([(row[0], row[1]) for row in proposed[::3]], scores=b"0.5 0.25 1 6.1e-05"))
     assert run("annotate", plain, "-m", model_dir, "-o", table).status == 0
@@ -409,9 +409,9 @@ def test_a_bad_table_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
 
 
 CONTRADICTIONS = {
-    "beam": (["--random", "--beam", 3], "--beam finds the most probable proposals, --random draws them; give one of the two"),
-    "temperature": (["--temperature", 2], "--temperature and --top-k are for proposals drawn at random; add --random"),
-    "top-k": (["--top-k", 2], "--temperature and --top-k are for proposals drawn at random; add --random"),
+    "beam": (["--random", "--beam", 3], "--beam finds the most probable hypotheses, --random draws them; give one of the two"),
+    "temperature": (["--temperature", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
+    "top-k": (["--top-k", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
     "like": (["--format", "moses", "--fill", 1], "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES"),
     "fill": (
         ["--format", "moses", "--like", "t"],
