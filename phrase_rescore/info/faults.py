@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -137,6 +137,7 @@ _INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
 _NAN = re.compile(rb"[+-]?nan", re.IGNORECASE)
 _POINTS = re.compile(rb"[ \t]*+(?:\d++-\d++(?:[ \t]++|\Z))*+")
 _GLUED = re.compile(rb"(?<! )%b|%b(?! |\Z)" % (re.escape(SEPARATOR), re.escape(SEPARATOR)))
+_BAR = SEPARATOR[:1]
 
 
 class Examined(NamedTuple):
@@ -146,7 +147,7 @@ class Examined(NamedTuple):
     tgt: bytes
     key: bytes  # the bytes that it is sorted by, ``source ||| target |||``
     scores: bytes  # between single blanks; empty unless they are numbers, and as many as they should be
-    faults: list[str]  # keys of FAULTS
+    faults: Sequence[str]  # keys of FAULTS
 
 
 def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
@@ -156,25 +157,41 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
     """
     if not row.strip(BLANKS_AND_CR):
         return Examined(b"", b"", b"", b"", ["blank"])
-    faults = ["nul_bytes"] if b"\0" in row else []
-    if row.endswith(b"\r"):
-        faults.append("carriage_returns")
-        row = row.rstrip(b"\r")
-    fields = split_fields(row)
-    if len(fields) != n_fields:
-        faults.append("n_fields")
+    line = row.rstrip(b"\r")
+    fields = split_fields(line)
+    found: dict[str, object] = {
+        "carriage_returns": line != row,
+        "nul_bytes": b"\0" in row,
+        "n_fields": len(fields) != n_fields,
+        "few_fields": len(fields) < 3,
+    }
     if len(fields) < 3:
-        return Examined(b"", b"", b"", b"", [*faults, "few_fields"])
-    src, tgt, scores = map(words, fields[:3])
-    faults += _phrase_faults(src, tgt)
-    faults += _layout_faults(row, fields, b" ".join(src))
-    if not (are_numbers := all(map(_NUMBER.fullmatch, scores))):
-        faults += _number_faults(scores)
-    if len(scores) != n_scores:
-        faults.append("n_scores")
-    faults += _tail_faults(fields)
-    read = b" ".join(scores) if are_numbers and len(scores) == n_scores else b""
-    return Examined(b" ".join(src), b" ".join(tgt), SEPARATOR.join((*fields[:2], b"")), read, faults)
+        return Examined(b"", b"", b"", b"", [kind for kind, is_so in found.items() if is_so])
+    first, second, third, alignment, _, sparse, properties = (*fields, *[b""] * 7)[:7]
+    src, tgt, scores = words(first), words(second), words(third)
+    odd = [score for score in scores if not _NUMBER.fullmatch(score)]
+    found |= {
+        "empty_phrase": not src or not tgt,
+        "non_terminals": any(map(is_non_terminal, src + tgt)),
+        "bars": _BAR in first or _BAR in second,
+        "source_blanks": src and first.removesuffix(b" ") != b" ".join(src),
+        "glued_separators": _GLUED.search(line),
+        "tabs": line.count(b"\t") > third.count(b"\t"),
+        "score_tabs": b"\t" in third,
+        "score_blanks": b"  " in third,
+        "n_scores": len(scores) != n_scores,
+        "infinite": any(map(_INFINITE.fullmatch, odd)),
+        "nan": any(map(_NAN.fullmatch, odd)),
+        "no_numbers": not all(_INFINITE.fullmatch(score) or _NAN.fullmatch(score) for score in odd),
+        "no_alignment": len(fields) < 4,
+        "alignment": not _POINTS.fullmatch(alignment),
+        "empty_alignment": len(fields) > 3 and not alignment.strip(BLANKS),
+        "sparse": len(words(sparse)) % 2,
+        "properties": not _are_known(properties),
+    }
+    faults = [kind for kind, is_so in found.items() if is_so]
+    read = b"" if odd or len(scores) != n_scores else b" ".join(scores)
+    return Examined(b" ".join(src), b" ".join(tgt), SEPARATOR.join((first, second, b"")), read, faults)
 
 
 @functools.lru_cache
@@ -194,57 +211,6 @@ def tail_faults(tail: bytes, n_scores: int, n_fields: int) -> tuple[str, ...]:
     """Examine what follows the scores of a plain row."""
     row = SEPARATOR.join((b"x ", b" x ", b" 1" * n_scores)) + tail.removesuffix(b"\n")
     return tuple(examine(row, n_scores, n_fields).faults)
-
-
-def _phrase_faults(src: list[bytes], tgt: list[bytes]) -> Iterator[str]:
-    if not src or not tgt:
-        yield "empty_phrase"
-    if any(map(is_non_terminal, src + tgt)):
-        yield "non_terminals"
-    if any(SEPARATOR[:1] in word for word in src + tgt):
-        yield "bars"
-
-
-def _layout_faults(row: bytes, fields: list[bytes], src: bytes) -> Iterator[str]:
-    scores = fields[2]
-    if b"  " in scores:
-        yield "score_blanks"
-    if b"\t" in row:
-        if b"\t" in scores:
-            yield "score_tabs"
-        if row.count(b"\t") > scores.count(b"\t"):
-            yield "tabs"
-    if src and fields[0].removesuffix(b" ") != src:
-        yield "source_blanks"
-    if _GLUED.search(row):
-        yield "glued_separators"
-
-
-def _number_faults(scores: list[bytes]) -> Iterator[str]:
-    odd = [score for score in scores if not _NUMBER.fullmatch(score)]
-    others = [score for score in odd if not _INFINITE.fullmatch(score)]
-    if len(others) < len(odd):
-        yield "infinite"
-    junk = [score for score in others if not _NAN.fullmatch(score)]
-    if len(junk) < len(others):
-        yield "nan"
-    if junk:
-        yield "no_numbers"
-
-
-def _tail_faults(fields: list[bytes]) -> Iterator[str]:
-    """Name the faults of what follows the scores: alignment, counts, sparse scores, properties."""
-    if len(fields) < 4:
-        yield "no_alignment"
-        return
-    if not _POINTS.fullmatch(fields[3]):
-        yield "alignment"
-    elif not fields[3].strip(BLANKS):
-        yield "empty_alignment"
-    if len(fields) > 5 and len(words(fields[5])) % 2:
-        yield "sparse"
-    if len(fields) > 6 and not _are_known(fields[6]):
-        yield "properties"
 
 
 def _are_known(properties: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What a model directory holds: lines for people, an object for programs."""
+"""A model directory is reported in lines for people, or as an object for programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.errors import printable
+from phrase_rescore.errors import counted, printable
 from phrase_rescore.info.table import labelled
 from phrase_rescore.training.log import ModelDirectory
 
@@ -16,16 +16,15 @@ _SETTINGS = ("preset", "optimizer", "learning_rate", "batch_size", "precision", 
 
 
 def report(model: ModelDirectory) -> list[str]:
-    """For people, line by line."""
+    """Report for people, line by line."""
     config, training = model.config, _object(model.checkpoint.training)
     sizes, weights = asdict(model.checkpoint.model.config), config["weights"]
     lines = [f"{model.directory}: a model", labelled("signature", model.checkpoint.signature)]
     lines.append(labelled("gives", _gives(model)))
     names = ("hidden", "embedding", "maxout", "rank")
     lines.append(labelled("sizes", ", ".join(f"{name} {sizes[name]:,}" for name in names)))
-    n_files = len(weights["files"])
     parameters = model.checkpoint.model.config.parameters()
-    lines.append(labelled("parameters", f"{parameters:,} in {weights['dtype']}, {n_files} file{'s' * (n_files != 1)}"))
+    lines.append(labelled("parameters", f"{parameters:,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"))
     shares = model.checkpoint.unk_shares
     lines.append(labelled("source words", _words(model.checkpoint.src_vocab, shares[0])))
     lines.append(labelled("target words", _words(model.checkpoint.tgt_vocab, shares[1])))
@@ -62,7 +61,7 @@ def _training(training: Mapping[str, Any], seconds: float | None) -> list[str]:
 
 
 def _losses(training: Mapping[str, Any]) -> list[str]:
-    """Of held-out pairs, of the control, after a final pass."""
+    """Write the losses of held-out pairs and of the control, and those after a final pass."""
     lines = []
     for label, name, what in (("held out", "held_out", ""), ("  control", "held_out_other_sources", " (sources exchanged)")):
         if figures := _object(training.get(name)):
@@ -82,7 +81,7 @@ def _named(values: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value of the training summary, which nothing has checked, in printable characters."""
+    """Write a value of the training summary, which nothing has checked, in printable characters."""
     if isinstance(value, float):
         return f"{value:,.4g}"
     text = "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
@@ -90,7 +89,7 @@ def _text(value: Any) -> str:
 
 
 def as_object(model: ModelDirectory) -> dict[str, Any]:
-    """For programs: what ``config.json`` says, and what the weights and the log tell."""
+    """Report for programs what ``config.json`` says, and what the weights and the log tell."""
     return {
         "file": model.directory,
         "kind": "model",

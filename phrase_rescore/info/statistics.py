@@ -1,4 +1,4 @@
-"""What is counted over the rows of a phrase table: statistics of neighbouring parts add up with ``+=``."""
+"""Statistics are counted over the rows of a phrase table; those of neighbouring parts add up with ``+=``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phrase_rescore.moses.phrase_table import SEPARATOR
 
 @dataclass(frozen=True)
 class Tally:
-    """How many rows (or sources) are so, and the line of the first."""
+    """A number of rows (or sources) that have something in common, and the line of the first."""
 
     count: int
     first_line: int
@@ -28,7 +28,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class ScoreRanges:
-    """Of every score column, over the rows that have all: arrays (n_scores,)."""
+    """What every score column ranges over, in the rows that have all scores: arrays (n_scores,)."""
 
     rows: int
     least: NDArray[np.float64]
@@ -39,7 +39,7 @@ class ScoreRanges:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> ScoreRanges:
-        """Of scores (rows, n_scores)."""
+        """Measure the scores (rows, n_scores)."""
         above = values > 0
         logs = np.log(np.where(above, np.minimum(values, np.finfo(np.float64).max), 1.0)).sum(axis=0)
         least, greatest = values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf)
@@ -54,7 +54,7 @@ class ScoreRanges:
 
 @dataclass
 class Side:
-    """The phrases of one side. ``+=`` adds those of later rows."""
+    """What is counted of the phrases of one side. ``+=`` adds those of later rows."""
 
     words: Counter[bytes]  # in how many places each stands
     lengths: Counter[int]  # in words: how many rows have a phrase so long
@@ -62,7 +62,7 @@ class Side:
 
     @classmethod
     def of(cls, phrases: Sequence[bytes], occurrences: Sequence[bytes], lines: NDArray[np.int64]) -> Side:
-        """``occurrences`` and their ``lines`` go to the sample."""
+        """Count phrases; ``occurrences`` and their ``lines`` go to the sample."""
         lengths = Counter({n + 1: rows for n, rows in Counter(map(bytes.count, phrases, repeat(b" "))).items()})
         counts = Counter(b" ".join(phrases).split(b" ")) if phrases else Counter[bytes]()
         return cls(counts, lengths, DistinctSample.of(hashes(occurrences), lines))
@@ -75,7 +75,7 @@ class Side:
 
     @property
     def factors(self) -> int | None:
-        """How many factors every word has; None if they differ."""
+        """The number of factors that every word has; None if they differ."""
         found = {word.count(SEPARATOR[:1]) for word in self.words}
         return found.pop() + 1 if len(found) == 1 else None
 
@@ -128,7 +128,7 @@ class Survey:
             self.faults[kind] = found
 
     def count_steps(self, keys: Sequence[bytes], lines: Sequence[int]) -> None:
-        """Counts the steps from one row to the next that go down or stay; ``lines`` are those of the rows from the second."""
+        """Count the steps from one row to the next that go down or stay; ``lines`` are those of the rows from the second."""
         if all(map(lt, keys, islice(keys, 1, None))):
             return  # and so the sources ascend too
         steps = list(zip(lines, keys, islice(keys, 1, None), strict=False))
@@ -138,11 +138,12 @@ class Survey:
 
 
 def _source(key: bytes) -> bytes:
-    """``source |||``, what CompactPT wants to be sorted (``TM/CompactPT/PhraseTableCreator.cpp:333-341``)."""
+    """Cut off ``source |||``, what CompactPT wants to be sorted (``TM/CompactPT/PhraseTableCreator.cpp:333-341``)."""
     return key[: key.index(SEPARATOR) + len(SEPARATOR)]
 
 
 def tally(lines: Sequence[int]) -> Tally | None:
+    """Count ascending lines; None if there are none."""
     return Tally(len(lines), int(lines[0])) if len(lines) else None
 
 
@@ -153,7 +154,7 @@ def _sum(one: Tally | None, other: Tally | None) -> Tally | None:
 def survey_of(
     rows: int, lines: NDArray[np.int64], src: list[bytes], tgt: list[bytes], keys: list[bytes], values: NDArray[np.float64]
 ) -> Survey:
-    """Of rows whose phrases stand on ``lines``, with the bytes that they are sorted by; faults are still to come."""
+    """Survey rows whose phrases stand on ``lines``, and ``keys`` that they are sorted by; faults are added later."""
     differ = np.fromiter(chain((True,), map(ne, src, islice(src, 1, None))), bool)
     begins = np.flatnonzero(differ[: len(src)])
     sides = Side.of(src, [src[i] for i in begins.tolist()], lines[begins]), Side.of(tgt, tgt, lines)

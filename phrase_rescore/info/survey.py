@@ -30,7 +30,7 @@ BAR = SEPARATOR[:1]
 
 @dataclass(frozen=True)
 class Surveyor:
-    """Surveys a block of rows of a table whose first row has ``n_scores`` scores and ``n_fields`` fields."""
+    """A function that surveys blocks of a table whose first row has ``n_scores`` scores and ``n_fields`` fields."""
 
     n_scores: int
     n_fields: int
@@ -70,7 +70,7 @@ class Surveyor:
 
 @dataclass(frozen=True)
 class TableSurvey:
-    """The whole of a table."""
+    """The survey of a whole table."""
 
     table: str
     n_scores: int  # of the first valid row
@@ -89,7 +89,7 @@ _OTHERS = {
 
 
 def _format_of(row: bytes) -> str | None:
-    """What a row looks like: ``table``, one of _OTHERS, or None."""
+    """Tell what a row looks like: ``table``, one of _OTHERS, or None."""
     fields = split_fields(row)
     form = row_format(row)
     if form == "tsv" and row.partition(b"\t")[2].strip().isdigit():
@@ -112,9 +112,9 @@ def _check_format(table: str, rows: Sequence[bytes]) -> None:
 def survey_table(
     table: str, on_read: Callable[[int], object] | None = None, on_block: Callable[[Survey], object] = lambda survey: None
 ) -> TableSurvey:
-    """Reads a table (``-``: standard input) once. Memory grows with the number of distinct words alone.
+    """Survey a table (``-``: standard input), which is read once. Memory grows with the number of distinct words alone.
 
-    Raises InputError for a file that cannot be read or is no phrase table; bad rows are counted.
+    Raises InputError for a file that cannot be read or is not a phrase table; bad rows are counted.
     """
     name = display_name(table)
     with no_cycle_collection(), open_input(table, on_read) as stream:

@@ -1,4 +1,4 @@
-"""What a survey of a table says: lines for people, an object for programs."""
+"""The survey of a table is reported in lines for people, or as an object for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONG = 10  # words from here on share a place
 
 @dataclass(frozen=True)
 class ModelCoverage:
-    """How much of a table a model's shortlists hold."""
+    """How many of a table's words a model's shortlists have."""
 
     model_dir: str
     signature: str
@@ -30,12 +30,12 @@ class ModelCoverage:
 
 
 def labelled(label: str, text: str) -> str:
-    """``text`` behind its label, in the column where all texts begin."""
+    """Write a text after its label, in the column where all texts begin."""
     return f"{label:{_LABEL}}{text}"
 
 
 def share(part: int, whole: int) -> str:
-    """A percentage that says 0 % and 100 % only where they are meant.
+    """Write a percentage, which is 0 % or 100 % only where it is meant so.
 
     >>> share(1, 3), share(99999, 100000), share(1, 100000), share(0, 0)
     ('33.3%', '99.9%', '0.1%', 'none')
@@ -49,12 +49,12 @@ def share(part: int, whole: int) -> str:
 
 
 def problems(found: TableSurvey) -> list[tuple[str, Tally]]:
-    """The kinds of fault that were found, keys of ``table_faults.FAULTS``, in the order in which they stand there."""
+    """List the kinds of fault that were found, keys of ``faults.FAULTS``, in its order."""
     return [(kind, found.survey.faults[kind]) for kind in FAULTS if kind in found.survey.faults]
 
 
 def report(found: TableSurvey, own: Sequence[OwnColumn] | None, coverage: ModelCoverage | None) -> list[str]:
-    """For people, line by line. ``own``: what the sidecar says, None without one."""
+    """Report for people, line by line. ``own`` is what the sidecar says, None without one."""
     survey = found.survey
     no_pairs = survey.rows - survey.pairs
     lines = [
@@ -92,7 +92,7 @@ def _sources(survey: Survey) -> str:
 
 
 def _factors(survey: Survey) -> tuple[int, int] | None:
-    """How many factors words have, source and target; None if they differ."""
+    """Tell how many factors words have, source and target; None if they differ."""
     src, tgt = survey.src.factors, survey.tgt.factors
     return (src, tgt) if src and tgt else None
 
@@ -169,7 +169,7 @@ def _order(survey: Survey) -> str:
 
 
 def _adjacency(survey: Survey) -> str:
-    """Where equal sources stand: ``adjacent``, ``apart``, or ``adjacent in a sample``, if there are too many to tell."""
+    """Tell where equal sources stand: ``adjacent``, ``apart``, or ``adjacent in a sample`` if there are too many to tell."""
     if "sources_apart" in survey.faults:
         return "apart"
     return "adjacent" if "unsorted" not in survey.faults or survey.src.sample.exact else "adjacent in a sample"
@@ -188,7 +188,7 @@ def _problems(found: TableSurvey) -> list[str]:
 
 
 def as_object(found: TableSurvey, own: Sequence[OwnColumn] | None, coverage: ModelCoverage | None) -> dict[str, Any]:
-    """For programs: nothing but what JSON has."""
+    """Report for programs, in nothing but what JSON has."""
     survey = found.survey
     return {
         "file": found.table,

@@ -1,4 +1,4 @@
-"""Factors: of a word such as ``houses|house|NNS`` in a factored table (``moses/Word.cpp``) a model reads one."""
+"""A model reads one factor of every word of a factored table, such as ``houses|house|NNS`` (``moses/Word.cpp``)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,32 @@ WHOLE: Factors = (None, None)
 
 
 @functools.cache
-def _patterns(factor: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Of a word, its factor caught, and of a text of words all of which have that factor."""
-    word = rb"(?:[^ \n|]*+\|){%d}([^ \n|]++)(?:\|[^ \n]*+)?+" % factor
-    return re.compile(word), re.compile(rb"(?:" + word + rb"(?:[ \n]|\Z))*+")
+def _word_with(factor: int) -> re.Pattern[bytes]:
+    """Make the expression of a word that has the factor, which is its group."""
+    return re.compile(rb"(?:[^ \n|]*+\|){%d}([^ \n|]++)(?:\|[^ \n]*+)?+" % factor)
+
+
+@functools.cache
+def _text_with(factor: int) -> re.Pattern[bytes]:
+    """Make the expression of phrases, one a line, whose words all have the factor."""
+    return re.compile(rb"(?:%b(?:[ \n]|\Z))*+" % _word_with(factor).pattern)
 
 
 def check_factor(phrase: bytes, factor: int | None, side: str) -> None:
-    """Raises RowError if a word of a phrase (single blanks between words) lacks the factor, or it is empty."""
-    if factor is None or _patterns(factor)[1].fullmatch(phrase):
+    """Raise RowError if a word of a phrase (single blanks between words) lacks the factor, or has an empty one."""
+    if factor is None or have_factor([phrase], factor):
         return
-    bad = next(word for word in phrase.split(b" ") if not _patterns(factor)[0].fullmatch(word))
+    bad = next(word for word in phrase.split(b" ") if not _word_with(factor).fullmatch(word))
     raise RowError(f"{side} word {shown(bad)} has no factor {factor}", "factors are counted from 0 and stand between bars")
 
 
 def have_factor(phrases: Sequence[bytes], factor: int | None) -> bool:
-    """Whether all words of all phrases have it."""
-    return factor is None or _patterns(factor)[1].fullmatch(b"\n".join(phrases)) is not None
+    """Tell whether all words of all phrases have the factor."""
+    return factor is None or _text_with(factor).fullmatch(b"\n".join(phrases)) is not None
 
 
 def select_factor(phrases: Sequence[bytes], factor: int | None, side: str) -> Sequence[bytes]:
-    """The phrases with nothing but this factor of their words. Raises RowError if a word lacks it.
+    """Reduce phrases to this factor of their words. Raises RowError if a word lacks it.
 
     >>> select_factor([b"the|DT houses|NNS", b"a|DT"], 1, "source")
     [b'DT NNS', b'DT']
@@ -43,4 +48,4 @@ def select_factor(phrases: Sequence[bytes], factor: int | None, side: str) -> Se
     if not have_factor(phrases, factor):
         for phrase in phrases:
             check_factor(phrase, factor, side)
-    return _patterns(factor)[0].sub(rb"\1", b"\n".join(phrases)).split(b"\n") if phrases else phrases
+    return _word_with(factor).sub(rb"\1", b"\n".join(phrases)).split(b"\n") if phrases else phrases

@@ -1,8 +1,8 @@
-"""A ``moses.ini`` made for a phrase table with more columns: bytes in, bytes out, and what else must know the number.
+"""A ``moses.ini`` is made for a phrase table with more columns: bytes in, bytes out, and what else must know their number.
 
-As Moses reads it (``moses/Parameter.cpp``, ``moses/FF/FeatureFunction.cpp``): ``#`` begins a comment anywhere, blanks, tabs and
-CR around a line are nothing, a line ``[section]`` names the lines below it. A line of ``[feature]`` is an implementation and
-``key=value`` words; one of ``[weight]`` is ``NAME= w w …``, with ``=`` glued to the name.
+It is read as Moses reads it (``moses/Parameter.cpp``, ``moses/FF/FeatureFunction.cpp``): ``#`` begins a comment anywhere,
+blanks, tabs and CR around a line are ignored, and a line ``[section]`` names the lines below it. A line of ``[feature]`` is an
+implementation and ``key=value`` words. A line of ``[weight]`` is ``NAME= w w …``, with ``=`` glued to the name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, OptionError, printable, shown
+from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
 from phrase_rescore.moses.phrase_table import BLANKS_AND_CR, NUMBER
 from phrase_rescore.moses.score_columns import Column
 
@@ -25,30 +25,28 @@ _FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
 class _Word(NamedTuple):
     text: bytes
     start: int  # of its first byte, in the ini
-    end: int  # behind its last byte
+    end: int  # after its last byte
 
 
 class _Line(NamedTuple):
     number: int  # from 1
     section: bytes
+    text: bytes  # without comment and outer blanks
     words: list[_Word]  # at least one
-
-    def value(self, ini: bytes) -> bytes:
-        return ini[self.words[0].start : self.words[-1].end]
 
 
 def _lines(ini: bytes) -> Iterator[_Line]:
-    """The lines that hold values, without comments and headers."""
+    """Read the lines that hold values, without comments and headers."""
     section, start = b"", 0
     for number, row in enumerate(ini.split(b"\n"), 1):
-        text = row.partition(b"#")[0].rstrip(BLANKS_AND_CR)
-        before = len(text) - len(text.lstrip(BLANKS_AND_CR))
-        if text[before : before + 1] == b"[":
-            name, closed, _ = text[before + 1 :].partition(b"]")
+        text = row.partition(b"#")[0].strip(BLANKS_AND_CR)
+        if text.startswith(b"["):
+            name, closed, _ = text[1:].partition(b"]")
             section = name if closed else section
         elif text:
-            found = re.compile(rb"[^ \t]+").finditer(text, before)
-            yield _Line(number, section, [_Word(m[0], start + m.start(), start + m.end()) for m in found])
+            place = start + row.index(text)
+            found = re.finditer(rb"[^ \t]+", text)
+            yield _Line(number, section, text, [_Word(m[0], place + m.start(), place + m.end()) for m in found])
         start += len(row) + 1
 
 
@@ -60,13 +58,13 @@ class Feature:
     implementation: bytes
     line: _Line
     values: dict[bytes, _Word]  # of its ``key=value`` words, by key
-    weights_end: int = -1  # where its weights end in the ini, in bytes; find_table says it
+    weights_end: int = -1  # where its weights end in the ini, in bytes; ``find_table`` sets it
 
     def __str__(self) -> str:
         return printable(self.name)
 
     def value(self, key: bytes) -> bytes:
-        """Empty where its line has no such key."""
+        """Look up a key of its line; the value is empty where the line has no such key."""
         return self.values[key].text if key in self.values else b""
 
     @property
@@ -75,7 +73,7 @@ class Feature:
 
     @property
     def is_table(self) -> bool:
-        """Whether its scores come from a table of phrase pairs, text or binarized; a glue grammar's do not."""
+        """Tell whether its scores come from a table of phrase pairs, text or binarized; a glue grammar's do not."""
         return self.implementation in TEXT_TABLES + BINARIZED_TABLES and b"glue-grammar" not in self.path
 
     @property
@@ -84,19 +82,20 @@ class Feature:
 
     @property
     def n_columns(self) -> int:
-        """``num-features``, 1 where the line has none (``moses/FF/FeatureFunction.cpp``)."""
+        """The value of ``num-features``; 1 where the line has none (``moses/FF/FeatureFunction.cpp``)."""
         return int(self.value(b"num-features") or 1)
 
     def is_tuneable(self, column: int) -> bool:
-        """Whether tuning moves the weight of a column, from 0; those added are."""
+        """Tell whether tuning moves the weight of a column, counted from 0; it moves those of columns added."""
         tuneable = self.value(b"tuneable-components").split(b",")
         return column >= min(len(tuneable), self.n_columns) or tuneable[column].lower() not in _FALSE
 
 
 def _features(lines: Sequence[_Line], where: str) -> list[Feature]:
-    """All features, under the names that Moses gives them.
+    """List all features, under the names that Moses gives them.
 
-    Raises InputError, as Moses does, for a word that is no ``key=value`` and a key that stands twice in a line.
+    Raises InputError, where Moses refuses the ini too, for a word that is not ``key=value`` and a key that stands twice in a
+    line.
     """
     features, unnamed = list[Feature](), list[bytes]()
     for line in lines:
@@ -118,15 +117,11 @@ def _features(lines: Sequence[_Line], where: str) -> list[Feature]:
     return features
 
 
-def _chosen(ini: bytes, name: bytes | None, where: str, lines: Sequence[_Line]) -> Feature:
-    """The feature of that name, or else the only phrase table."""
-    if old := [line.number for line in lines if line.section == b"ttable-file"]:
-        raise InputError(
-            where,
-            "[ttable-file], an ini of the old style",
-            "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini",
-            old[0],
-        )
+def _chosen(name: bytes | None, where: str, lines: Sequence[_Line]) -> Feature:
+    """Find the phrase table of that name, or else the only one."""
+    if old := next((line for line in lines if line.section == b"ttable-file"), None):
+        hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
+        raise InputError(where, "[ttable-file], an ini of the old style", hint, old.number)
     features = _features(lines, where)
     if not features:
         raise InputError(where, "no feature in it", "pass the moses.ini that train-model.perl or mert-moses.pl wrote")
@@ -139,60 +134,61 @@ def _chosen(ini: bytes, name: bytes | None, where: str, lines: Sequence[_Line]) 
     if name is None and len(tables) > 1:
         told = ", ".join(f"{table} (line {table.line.number}, path={printable(table.path)})" for table in tables)
         raise InputError(where, f"{len(tables)} phrase tables: {told}", f"choose one with {choice}")
-    name = tables[0].name if name is None else name
+    if name is None:
+        name = tables[0].name
     named = [feature for feature in features if feature.name == name]
     if not named:
         raise InputError(where, f"no feature is named {printable(name)}", f"use {choice}")
     if len(named) > 1:
         raise InputError(where, f"two features are named {named[0]}", "give each its own name=", named[1].line.number)
     if not named[0].is_table:
-        found = f"{named[0]} is no phrase table: {shown(named[0].line.value(ini))}"
+        found = f"{named[0]} is not a phrase table: {shown(named[0].line.text)}"
         raise InputError(where, found, f"use {choice}", named[0].line.number)
     return named[0]
 
 
-def _weights(ini: bytes, feature: Feature, where: str, lines: Sequence[_Line]) -> _Line:
-    """The feature's line in ``[weight]``; of several Moses takes the last one."""
+def _weights(feature: Feature, where: str, lines: Sequence[_Line]) -> _Line:
+    """Find the feature's line in ``[weight]``; of several, Moses takes the last one."""
     n = feature.n_columns
     example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
     weights = [line for line in lines if line.section == b"weight"]
     own = [line for line in weights if line.words[0].text[:-1] == feature.name]
     if not own:
         for line in weights:
-            text = line.value(ini)
-            if re.match(re.escape(feature.name) + rb"[ \t]*=", text):
-                found, hint = f"{shown(text)} is no weight of {feature}", f"glue '=' to the name, a blank behind it: {example}"
-                raise InputError(where, found, hint, line.number)
+            if re.match(re.escape(feature.name) + rb"[ \t]*=", line.text):
+                found = f"{shown(line.text)} is not a weight of {feature}"
+                raise InputError(where, found, f"glue '=' to the name, with a blank after it: {example}", line.number)
         found = f"no weight of {feature} in [weight]"
         raise InputError(where, found, f"Moses would take 1 for every column: write {example} with {n} weights below [weight]")
-    found_weights = len(own[-1].words) - 1
-    if found_weights != n:
-        plural = "s" * (found_weights != 1)
-        found = f"{found_weights} weight{plural} of {feature}, of which num-features={n} (line {feature.line.number})"
+    line = own[-1]
+    if len(line.words) - 1 != n:
+        weights_found = counted(len(line.words) - 1, "weight")
+        found = f"{weights_found} of {feature}, of which num-features={n} (line {feature.line.number})"
         hint = "Moses stops there: make them as many as the columns of the table it had so far"
-        raise InputError(where, found, hint, own[-1].number)
-    return own[-1]
+        raise InputError(where, found, hint, line.number)
+    return line
 
 
 def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
-    """The phrase table of that name, or the only one, with ``weights_end``.
+    """Find the phrase table of that name, or the only one, with ``weights_end``.
 
     Raises InputError, with ``where`` as the file's name, for an ini of the old style, one without features or phrase tables,
-    several tables and no name, a name that is none of theirs, and weights that are missing or not ``num-features`` many.
+    several tables and no name, a name that none of them has, and weights that are missing or not ``num-features`` many.
     """
     lines = list(_lines(ini))
-    feature = _chosen(ini, name, where, lines)
+    feature = _chosen(name, where, lines)
     number = feature.values.get(b"num-features")
     if number and not re.fullmatch(rb"0*[1-9]\d{0,8}", number.text):
         found = f"num-features={printable(number.text)}"
         raise InputError(where, found, "write the number of the table's score columns", feature.line.number)
-    return replace(feature, weights_end=_weights(ini, feature, where, lines).words[-1].end)
+    return replace(feature, weights_end=_weights(feature, where, lines).words[-1].end)
 
 
 def new_weights(how: str, added: Sequence[Column]) -> list[bytes]:
-    """A weight for each added column: ``small`` (0.01, for counts -0.01), ``zero``, or numbers between commas as they are.
+    """Choose a weight for each added column: ``small``, ``zero``, or numbers between commas, taken as they are.
 
-    Small weights leave a tuned system nearly where it was, log p counting in its favour and unknown words against it.
+    Small weights are 0.01, and -0.01 for counts. They leave a tuned system nearly where it was, with log p counting for a
+    hypothesis and unknown words against it.
 
     Raises OptionError for anything else.
     """
@@ -202,16 +198,16 @@ def new_weights(how: str, added: Sequence[Column]) -> list[bytes]:
         return [b"0" for _ in added]
     numbers = how.encode("utf-8", "surrogateescape").split(b",")
     if bad := [number for number in numbers if not re.fullmatch(NUMBER, number)]:
-        raise OptionError(f"--weights: {shown(bad[0])} is no number; write small, zero or numbers such as 0.05,-0.1")
+        raise OptionError(f"--weights: {shown(bad[0])} is not a number; write small, zero or numbers such as 0.05,-0.1")
     if len(numbers) != len(added):
         raise OptionError(f"--weights {how}: the number of weights is {len(numbers)}, that of added columns {len(added)}")
     return numbers
 
 
 def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
-    """The ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
+    """Write the ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
 
-    ``tuneable-components``, where the line has it, gets a 1 for each of these, as Moses wants one word for every column.
+    ``tuneable-components``, where the line has it, gets a 1 for each of them, as Moses wants one word for every column.
 
     Raises OptionError for a path that cannot stand in an ini.
     """
@@ -233,14 +229,14 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
     if components := feature.value(b"tuneable-components"):
         put(b"tuneable-components", components + b",1" * len(weights))
     edits.append((feature.weights_end, feature.weights_end, b"".join(b" " + weight for weight in weights)))
-    edits.insert(0, (line_end, line_end, added))  # before, and so behind, a value that ends there (an empty "path=")
+    edits.insert(0, (line_end, line_end, added))  # first in edits, and so after a value that ends there (an empty "path=")
     for start, end, value in sorted(edits, key=lambda edit: edit[0], reverse=True):
         ini = ini[:start] + value + ini[end:]
     return ini
 
 
 def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
-    """What Moses loads, but its scripts misread."""
+    """Name what Moses loads, but its scripts misread."""
     found = []
     if not re.fullmatch(rb"[A-Za-z][A-Za-z0-9]*", feature.name):
         found.append(
@@ -249,7 +245,7 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
         )
     if feature.implementation not in _UNFILTERED:
         line, script = f"line {feature.line.number}", "filter-model-given-input.pl"
-        row = ini[: feature.line.words[0].start].rpartition(b"\n")[2] + feature.line.value(ini)
+        row = ini[: feature.line.words[0].start].rpartition(b"\n")[2] + feature.line.text
         if b"\t" in row or b"  " in row or row.startswith(b" "):
             found.append(f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks")
         if b"=" in path:
@@ -258,7 +254,7 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
 
 
 def hints(feature: Feature, columns: Sequence[Column]) -> list[str]:
-    """What else must know the number of columns, as the options of Moses' programs.
+    """Tell what else must know the number of columns, as the options of Moses' programs.
 
     ``--range`` has bounds for each tuneable column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank
     by p(target | source), which train-model.perl writes as the third column.

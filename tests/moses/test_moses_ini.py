@@ -309,7 +309,7 @@ REFUSALS = {
     ),
     "no table by that name": (
         TWO, ["--feature", "LM0"],
-        ":7: LM0 is no phrase table: 'KENLM name=LM0 factor=0 path=lm.blm order=5'; "
+        ":7: LM0 is not a phrase table: 'KENLM name=LM0 factor=0 path=lm.blm order=5'; "
         "use --feature TranslationModel0 or --feature TranslationModel1",
     ),
     "two of a name": (
@@ -333,8 +333,8 @@ REFUSALS = {
     ),
     "weights that are not its": (
         INI.replace("TranslationModel0= ", "TranslationModel0 ="), [],
-        ":9: 'TranslationModel0 =0.2 0.2 0.2 0.2' is no weight of TranslationModel0; "
-        "glue '=' to the name, a blank behind it: 'TranslationModel0= w w …'",
+        ":9: 'TranslationModel0 =0.2 0.2 0.2 0.2' is not a weight of TranslationModel0; "
+        "glue '=' to the name, with a blank after it: 'TranslationModel0= w w …'",
     ),
     "too few weights": (
         INI.replace("0.2 0.2\n", "0.2\n"), [],
@@ -369,7 +369,7 @@ def test_usage(run: Run, table: Path) -> None:
     assert refused("--table", table, "--path", "a#b").startswith("path 'a#b': ")
     assert refused("--table", table, "--path", "").startswith("path '': ")
     assert refused("--table", table, "--weights", "tiny") == (
-        "--weights: 'tiny' is no number; write small, zero or numbers such as 0.05,-0.1"
+        "--weights: 'tiny' is not a number; write small, zero or numbers such as 0.05,-0.1"
     )
     assert refused("--table", table, "--weights", "0.1") == "--weights 0.1: the number of weights is 1, that of added columns 2"
     assert refused("--table", table, ini=INI.replace("PhraseDictionaryMemory", "ProbingPT")) == (
