@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.models.checkpoint import CONFIG
 from phrase_rescore.report.theme import CHARACTER, COLOURS, GREY, INK, Records, Spec, altair, picture, specification
 from phrase_rescore.training.log import Point, Run
+
+Curve = list[tuple[float, float]]  # x and y of its points
 
 FORMATS = {".png": "png", ".svg": "svg"}
 X_LABELS = {"steps": "step (minibatches)", "hours": "time of training (hours)", "pairs": "phrase pairs seen (millions)"}
@@ -27,7 +29,7 @@ _MARKED = 10  # of the points of a curve, or a few more: all of a long one would
 _NAME = 40  # characters in the legend
 _LEGEND_ROWS = 16
 _ROW, _SAMPLE, _GAP = 20, 28, 8  # pixels of the legend: a row's height, a piece of line, what separates two things
-_MARKER_SIZE, _STAR_SIZE = 50, 150  # square pixels
+_FIGURE = 6  # characters of most figures in the legend
 
 
 @dataclass(frozen=True)
@@ -48,22 +50,10 @@ class Chart:
             raise OptionError(f"{run.name}: no {CONFIG} beside its log says the batch size; draw it with --x steps")
         return point.step * run.batch_size / 1e6
 
-    def curve(self, run: Run, figure: str) -> Records:
-        """The points (x, y) that have the figure, a field of Point; on a logarithmic axis only those right of 0."""
+    def curve(self, run: Run, figure: str) -> Curve:
+        """The points that have the figure, a field of Point; on a logarithmic axis only those right of 0."""
         found = [(self.place(run, point), getattr(point, figure)) for point in run.points]
-        return [{"x": x, "y": y} for x, y in found if y is not None and (x > 0 or not self.log_x)]
-
-
-class _Trace(NamedTuple):
-    """A run as it is drawn: its entry in the legend, and the records of its lines and of its markers and star."""
-
-    name: str
-    colour: str
-    marker: str
-    measured: bool  # it has held-out figures
-    best: str  # the figure at the best step, empty if there is none to mark
-    lines: Records
-    symbols: Records
+        return [(x, y) for x, y in found if y is not None and (x > 0 or not self.log_x)]
 
 
 def picture_format(path: str) -> str:
@@ -92,112 +82,111 @@ def curves(runs: Sequence[Run], chart: Chart = Chart(), width: int = 480, height
     Raises OptionError for a run that has nothing to draw or does not say where.
     """
     alt = altair()
-    traces = [_trace(number, run, chart) for number, run in enumerate(runs)]
-    x = _axis(alt.X, "x:Q", X_LABELS[chart.x], chart.log_x)
-    y = _axis(alt.Y, "y:Q", Y_LABELS[chart.y], chart.y == "perplexity")
-    # The legends lie outside of the axes, in pixels of the same picture
+    plot, legend = _Marks(), _Marks()
+    names = [run.name if len(run.name) <= _NAME else f"{run.name[: _NAME - 1]}…" for run in runs]
+    column_width = _SAMPLE + CHARACTER * (_FIGURE + max(map(len, names))) + 6 * _GAP
+    for number, run in enumerate(runs):
+        colour, marker = COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]
+        held_out, training = _figures(run, chart)
+        plot.line(training, colour, dashed=True)
+        plot.line(held_out, colour)
+        marked = held_out or training
+        for point in marked[:: max(1, len(marked) // _MARKED)] + (training if held_out and len(training) == 1 else []):
+            plot.symbol(*point, colour, marker)
+        # Right of the axes which run is which, with the figure at the best step
+        column, row = divmod(number, _LEGEND_ROWS)
+        x, y = width + 3 * _GAP + column * column_width, _ROW * (row + 0.5)
+        legend.line([(x, y), (x + _SAMPLE, y)], colour, dashed=not held_out)
+        legend.symbol(x + _SAMPLE / 2, y, colour, marker)
+        x += _SAMPLE + 2 * _GAP
+        for point in chart.curve(replace(run, points=(run.best,)), chart.y) if run.best else []:
+            plot.symbol(*point, colour, _STAR)
+            legend.symbol(x, y, colour, _STAR)
+            legend.text(x + 1.5 * _GAP, y, f"{point[1]:.2f}")
+        legend.text(x + CHARACTER * _FIGURE + 2 * _GAP, y, names[number])
+    _add_kinds(legend, {line["dashed"] for line in plot.lines})
+    plot.lines.sort(key=lambda line: not line["dashed"])
+    plot.symbols.sort(key=lambda symbol: symbol["shape"] == _STAR)
+    x_axis = alt.X("x:Q", title=X_LABELS[chart.x], **_scaled(chart.log_x))
+    y_axis = alt.Y("y:Q", title=Y_LABELS[chart.y], **_scaled(chart.y == "perplexity"))  # which falls by orders of magnitude
+    tooltip = [alt.Tooltip("x:Q", title=chart.x, format=",.6~g"), alt.Tooltip("y:Q", title=chart.y, format=",.3f")]
     pixels = {"x": alt.X("x:Q", scale=None, axis=None), "y": alt.Y("y:Q", scale=None, axis=None)}
-    text = alt.Chart(alt.NamedData("texts")).mark_text(aria=False, align="left", baseline="middle", fontSize=12, color=INK)
-    number = [alt.Tooltip("x:Q", title=chart.x, format=",.6~g"), alt.Tooltip("y:Q", title=chart.y, format=",.3f")]
-    layers = *_marks("", x=x, y=y, tooltip=number), *_marks("legend_", **pixels), text.encode(**pixels, text="text:N")
-    legend = _legend(traces, width)
-    return specification(
-        alt.layer(*layers).properties(width=width, height=height),
-        lines=sorted((line for trace in traces for line in trace.lines), key=lambda line: not line["dashed"]),
-        symbols=sorted((symbol for trace in traces for symbol in trace.symbols), key=lambda symbol: symbol["shape"] == _STAR),
-        legend_lines=legend.lines, legend_symbols=legend.symbols, texts=legend.texts,
-    )  # fmt: skip
+    layers = *plot.layers("", x=x_axis, y=y_axis, tooltip=tooltip), *legend.layers("legend_", **pixels)
+    data = plot.datasets("") | legend.datasets("legend_")
+    return specification(alt.layer(*layers).properties(width=width, height=height), **data)
 
 
-def _axis(channel: Any, field: str, title: str, logarithmic: bool) -> Any:
-    alt = altair()
-    scale = alt.Scale(type="log" if logarithmic else "linear", nice=False, zero=False, padding=12)
-    grid = alt.condition("datum.label == ''", alt.value(0.35), alt.value(1.0))
-    axis = alt.Axis(format=",.10~g", tickCount=6 if logarithmic else 8, gridOpacity=grid)
-    return channel(field, title=title, scale=scale, axis=axis)
-
-
-def _marks(prefix: str, **encodings: Any) -> tuple[Any, Any]:
-    """Layers of the data sets ``lines`` and ``symbols`` of this prefix, whose records say what they look like."""
-    alt = altair()
-    lines, symbols = (alt.Chart(alt.NamedData(prefix + name)) for name in ("lines", "symbols"))
-    colour = alt.Color("colour:N", scale=None)
-    return (
-        lines.mark_line(aria=False).encode(
-            **encodings, color=colour, detail=["run:N", "dashed:N"],
-            strokeDash=alt.condition("datum.dashed", alt.value([5, 3]), alt.value([1, 0])),
-            strokeWidth=alt.condition("datum.dashed", alt.value(1.1), alt.value(1.9)),
-        ),
-        symbols.mark_point(aria=False, filled=True, opacity=1, stroke="#FFFFFF", strokeWidth=0.6).encode(
-            **encodings, color=colour, shape=alt.Shape("shape:N", scale=None), size=alt.Size("size:Q", scale=None),
-        ),
-    )  # fmt: skip
-
-
-def _trace(number: int, run: Run, chart: Chart) -> _Trace:
-    """Raises OptionError if there is nothing to draw."""
+def _figures(run: Run, chart: Chart) -> tuple[Curve, Curve]:
+    """The held-out curve and that of training. Raises OptionError if there is nothing to draw."""
     held_out = chart.curve(run, chart.y)
     training = chart.curve(run, "train_loss") if chart.y == "loss" else []
-    if not held_out and not training:
-        hint = "train with --eval-every small enough for a record"
-        if chart.y == "perplexity" and all(point.perplexity is None for point in run.points):
-            hint = "draw it with --y loss"
-        elif chart.log_x:
-            hint = "draw it without --log-x"
-        raise OptionError(f"{run.name}: the log has no {chart.y} to draw there; {hint}")
-    colour, marker = COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]
-    marked = held_out or training
-    marked = marked[:: max(1, len(marked) // _MARKED)] + (training if held_out and len(training) == 1 else [])
-    best = chart.curve(replace(run, points=(run.best,)), chart.y) if run.best else []
-    lines = [point | {"run": number, "dashed": False, "colour": colour} for point in held_out]
-    lines += [point | {"run": number, "dashed": True, "colour": colour} for point in training]
-    symbols = [point | {"shape": marker, "size": _MARKER_SIZE, "colour": colour} for point in marked]
-    symbols += [point | {"shape": _STAR, "size": _STAR_SIZE, "colour": colour} for point in best]
-    name = run.name if len(run.name) <= _NAME else f"{run.name[: _NAME - 1]}…"
-    figure = f"{best[0]['y']:.2f}" if best else ""
-    return _Trace(name, colour, marker, bool(held_out), figure, lines, symbols)
+    if held_out or training:
+        return held_out, training
+    hint = "train with --eval-every small enough for a record"
+    if chart.y == "perplexity" and all(point.perplexity is None for point in run.points):
+        hint = "draw it with --y loss"
+    elif chart.log_x:
+        hint = "draw it without --log-x"
+    raise OptionError(f"{run.name}: the log has no {chart.y} to draw there; {hint}")
 
 
-class _Legend:
-    """The records of the legends, in pixels of the picture."""
+def _scaled(logarithmic: bool) -> dict[str, Any]:
+    """The scale and the axis of a channel; what is between the numbers of a logarithmic axis has faint lines."""
+    alt = altair()
+    grid = alt.condition("datum.label == ''", alt.value(0.35), alt.value(1.0))
+    return {
+        "scale": alt.Scale(type="log" if logarithmic else "linear", nice=False, zero=False, padding=12),
+        "axis": alt.Axis(format=",.10~g", tickCount=6 if logarithmic else 8, gridOpacity=grid),
+    }
+
+
+def _add_kinds(legend: _Marks, dashed: set[bool]) -> None:
+    """Say above the axes what the kinds of line are."""
+    x, y = 0.0, -_ROW
+    if False in dashed:
+        legend.line([(x, y), (x + _SAMPLE, y)], GREY)
+        legend.text(x + _SAMPLE + _GAP, y, "held-out")
+        x += _SAMPLE + 4 * _GAP + CHARACTER * len("held-out")
+        legend.symbol(x, y, GREY, _STAR)
+        legend.text(x + 2 * _GAP, y, "best held-out loss")
+        x += 4 * _GAP + CHARACTER * len("best held-out loss")
+    if True in dashed:
+        legend.line([(x, y), (x + _SAMPLE, y)], GREY, dashed=True)
+        legend.text(x + _SAMPLE + _GAP, y, "training, mean since the last record")
+
+
+class _Marks:
+    """Lines, symbols and texts, as records that say what they look like."""
 
     def __init__(self) -> None:
         self.lines, self.symbols, self.texts = Records(), Records(), Records()
 
-    def line(self, x: float, y: float, colour: str, dashed: bool) -> None:
-        ends = {"y": y, "run": len(self.lines), "colour": colour, "dashed": dashed}
-        self.lines += [{"x": x} | ends, {"x": x + _SAMPLE} | ends]
+    def line(self, points: Curve, colour: str, dashed: bool = False) -> None:
+        look = {"line": len(self.lines), "colour": colour, "dashed": dashed}
+        self.lines += [{"x": x, "y": y} | look for x, y in points]
 
-    def symbol(self, x: float, y: float, colour: str, shape: str, size: float) -> None:
-        self.symbols.append({"x": x, "y": y, "colour": colour, "shape": shape, "size": size})
+    def symbol(self, x: float, y: float, colour: str, shape: str) -> None:
+        self.symbols.append({"x": x, "y": y, "colour": colour, "shape": shape, "size": 150 if shape == _STAR else 50})
 
-    def text(self, x: float, y: float, text: str) -> float:
-        """Returns where the text ends, more or less."""
+    def text(self, x: float, y: float, text: str) -> None:
         self.texts.append({"x": x, "y": y, "text": text})
-        return x + CHARACTER * len(text)
 
+    def datasets(self, prefix: str) -> dict[str, Records]:
+        return {f"{prefix}lines": self.lines, f"{prefix}symbols": self.symbols, f"{prefix}texts": self.texts}
 
-def _legend(traces: Sequence[_Trace], width: int) -> _Legend:
-    """Say above the axes what the kinds of line are, and right of them which run is which and its figure at the best step."""
-    legend, x, y = _Legend(), 0.0, float(-_ROW)
-    if any(trace.measured for trace in traces):
-        legend.line(x, y, GREY, dashed=False)
-        x = legend.text(x + _SAMPLE + _GAP, y, "held-out") + 2 * _GAP
-        legend.symbol(x, y, GREY, _STAR, _STAR_SIZE)
-        x = legend.text(x + 2 * _GAP, y, "best held-out loss") + 2 * _GAP
-    if any(line["dashed"] for trace in traces for line in trace.lines):
-        legend.line(x, y, GREY, dashed=True)
-        legend.text(x + _SAMPLE + _GAP, y, "training, mean since the last record")
-    figures, names = (CHARACTER * max(map(len, texts)) for texts in zip(*((t.best, t.name) for t in traces), strict=True))
-    for number, trace in enumerate(traces):
-        column, row = divmod(number, _LEGEND_ROWS)
-        x = width + 3 * _GAP + column * (_SAMPLE + figures + names + 6 * _GAP)
-        y = _ROW * (row + 0.5)
-        legend.line(x, y, trace.colour, dashed=not trace.measured)
-        legend.symbol(x + _SAMPLE / 2, y, trace.colour, trace.marker, _MARKER_SIZE)
-        x += _SAMPLE + 2 * _GAP
-        if trace.best:
-            legend.symbol(x, y, trace.colour, _STAR, _STAR_SIZE)
-            legend.text(x + 1.5 * _GAP, y, trace.best)
-        legend.text(x + figures + 2.5 * _GAP if figures else x - _GAP, y, trace.name)
-    return legend
+    def layers(self, prefix: str, **encodings: Any) -> list[Any]:
+        """Draw the data sets of this prefix."""
+        alt = altair()
+        lines, symbols, texts = (alt.Chart(alt.NamedData(name)).encode(**encodings) for name in self.datasets(prefix))
+        colour = alt.Color("colour:N", scale=None)
+        return [
+            lines.mark_line(aria=False).encode(
+                color=colour, detail="line:N",
+                strokeDash=alt.condition("datum.dashed", alt.value([5, 3]), alt.value([1, 0])),
+                strokeWidth=alt.condition("datum.dashed", alt.value(1.1), alt.value(1.9)),
+            ),
+            symbols.mark_point(aria=False, filled=True, opacity=1, stroke="#FFFFFF", strokeWidth=0.6).encode(
+                color=colour, shape=alt.Shape("shape:N", scale=None), size=alt.Size("size:Q", scale=None)
+            ),
+            texts.mark_text(aria=False, align="left", baseline="middle", fontSize=12, color=INK).encode(text="text:N"),
+        ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -34,30 +34,37 @@ class ScoreColumns:
     n_scores: int
     phi: int
     log_p: int | None = None  # of the model's score; None: the table has none
-    log_scale: bool = False  # it is log p, no probability
+    log_scale: bool = False  # it is log p and not p
     signature: str = ""  # of the model that made it, where the sidecar says
+
+
+VALUES = np.dtype([
+    ("log_phi", np.float64),
+    ("log_p", np.float64),  # nan where the table has no score of the model
+    ("src_count", np.float64),  # occurrences of the source, nan where the table does not say
+    ("joint", np.float64),  # and of the pair
+])  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Neighbouring rows: phrases with single blanks between their words, natural logarithms, counts. Arrays are (rows,)."""
+    """Neighbouring rows: phrases with single blanks between their words, and VALUES (rows,), logarithms being natural."""
 
     src: list[bytes]
     tgt: list[bytes]
-    log_phi: Floats
-    log_p: Floats  # nan where the table has no score of the model
-    src_count: Floats  # occurrences of the source, nan where the table does not say
-    joint: Floats  # and of the pair
+    values: NDArray[np.void]
 
     def __len__(self) -> int:
         return len(self.src)
 
     def __getitem__(self, part: slice) -> Rows:
-        return Rows(*(getattr(self, f.name)[part] for f in fields(self)))
+        return Rows(self.src[part], self.tgt[part], self.values[part])
 
     def scored(self, log_p: Floats) -> Rows:
-        """The rows with these scores of the model."""
-        return replace(self, log_p=log_p)
+        """Return the rows with these scores of the model."""
+        values = self.values.copy()
+        values["log_p"] = log_p
+        return replace(self, values=values)
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -67,26 +74,22 @@ class Rows:
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """Of parts on end."""
-        if not parts:
-            return cls([], [], *(np.empty(0) for _ in range(4)))
-        src, tgt = (list(chain.from_iterable(getattr(part, name) for part in parts)) for name in ("src", "tgt"))
-        return cls(src, tgt, *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)[2:]))
+        """Concatenate the parts."""
+        src, tgt = list(chain.from_iterable(part.src for part in parts)), list(chain.from_iterable(part.tgt for part in parts))
+        return cls(src, tgt, np.concatenate([np.empty(0, VALUES), *(part.values for part in parts)]))
 
 
 def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ScoreColumns:
-    """By the sidecar of ``annotate``, or else by their looks; ``phi``: None for the usual place.
+    """Find the columns by the sidecar of ``annotate``, or else by their looks; ``phi``: None for the usual place.
 
-    Of several models' columns those of ``checkpoint`` are taken, else the first ones.
-
-    Raises InputError for an empty table, a first row that is not valid and a sidecar that does not fit, OptionError for a
-    column that the table does not have.
+    Of several models' columns those of ``checkpoint`` are taken, else the first ones. Raises InputError for an empty
+    table, a first row that is not valid and a sidecar that does not fit, OptionError for a column that the table does not have.
     """
     name, rows = display_name(table), list(read_first_rows(table))
     n_scores = rows[0].n_scores
     phi = phi or (1 if checkpoint.inverse else 3)
     if phi > n_scores:
-        raise OptionError(f"--phi-column {phi}: {name} has {n_scores} score column{'s' * (n_scores != 1)}")
+        raise OptionError(f"--phi-column {phi}: {name} has {n_scores} score {'column' if n_scores == 1 else 'columns'}")
     found = ScoreColumns(n_scores, phi)
     if (sidecar := read_sidecar(table)) is not None:
         own = [column for column in sidecar if column.feature == "log_prob"]
@@ -111,21 +114,18 @@ def _rows_of(block: Block, columns: ScoreColumns, table: str) -> Rows:
     rows = parse_block(block, columns.n_scores)
     for line, _, error in rows.bad:
         raise error.at(table, line)
-    return _with_numbers(rows.src, rows.tgt, rows.values(columns.n_scores), rows.counts(), columns)
-
-
-def _with_numbers(src: list[bytes], tgt: list[bytes], scores: Floats, counts: list[bytes], columns: ScoreColumns) -> Rows:
-    numbers = np.array([_counts(field) for field in counts]) if counts else np.empty((0, 2))
-    log_p = np.full(len(src), np.nan)
+    scores = rows.values(columns.n_scores)
+    values = np.full(len(scores), np.nan, VALUES)
+    values["log_phi"] = np.log(np.maximum(scores[:, columns.phi - 1], MIN_P))
     if columns.log_p is not None:
-        log_p = scores[:, columns.log_p - 1]
-        log_p = log_p if columns.log_scale else np.log(np.maximum(log_p, MIN_P))
-    log_phi = np.log(np.maximum(scores[:, columns.phi - 1], MIN_P))
-    return Rows(src, tgt, log_phi, log_p, numbers[:, 0], numbers[:, 1])
+        p = scores[:, columns.log_p - 1]
+        values["log_p"] = p if columns.log_scale else np.log(np.maximum(p, MIN_P))
+    values["src_count"], values["joint"] = np.array([_counts(field) for field in rows.counts()]).reshape(-1, 2).T
+    return Rows(rows.src, rows.tgt, values)
 
 
 def _counts(field: bytes) -> tuple[float, float]:
-    """Occurrences of the source and of the pair.
+    """Read the occurrences of the source and of the pair.
 
     >>> _counts(b" 11 20 8 "), _counts(b" ")
     ((20.0, 8.0), (nan, nan))
@@ -140,7 +140,7 @@ def _counts(field: bytes) -> tuple[float, float]:
 def read_sources(
     table: str, columns: ScoreColumns, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS
 ) -> Iterator[Rows]:
-    """The rows of a table in parts that hold all rows of their sources, where equal sources are adjacent.
+    """Yield the rows of a table in parts that hold all rows of their sources, where equal sources are adjacent.
 
     Raises InputError for a bad row and for a file that cannot be read.
     """
@@ -159,9 +159,9 @@ def read_sources(
 
 
 def sample_sources(parts: Iterable[Rows], most: int) -> tuple[Rows, int, int]:
-    """All rows of some sources, ``most`` rows or a little fewer, in the table's order; how many rows and sources there were.
+    """Take all rows of some sources, ``most`` rows or a little fewer; also return how many rows and sources there were.
 
-    The sources are those of the smallest hashes: which ones depends on the table alone.
+    The rows are in the table's order. The sources are those of the smallest hashes, which depend on the table alone.
     """
     kept: list[tuple[int, int, Rows]] = []  # the largest hash first; then the number of the source
     size = rows = sources = 0

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import InputError, OptionError, cannot_write
+from phrase_rescore.errors import OptionError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_writable
-from phrase_rescore.files.streams import display_name
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.inference.translator import Hypothesis, Translator
+from phrase_rescore.inference.translator import Translator
 from phrase_rescore.models.checkpoint import LOG, Checkpoint, load
 from phrase_rescore.report import sections
 from phrase_rescore.report.maps import draw_maps
@@ -41,10 +40,6 @@ class Options:
 Step = Callable[[str], object]
 
 
-def _nothing(what: str) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Report:
     """What was written."""
@@ -53,7 +48,7 @@ class Report:
     warnings: list[str]
 
 
-def report(options: Options, on_read: Callable[[int], object] | None = None, on_step: Step = _nothing) -> Report:
+def report(options: Options, on_read: Callable[[int], object] | None = None, on_step: Step = lambda what: None) -> Report:
     """Write the page, and the pictures if a directory is named; ``on_step`` hears what is being done.
 
     Raises InputError for a table that cannot be read, ModelError for a model directory that cannot, OptionError where a
@@ -67,8 +62,6 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
     columns = find_columns(options.table, checkpoint, options.phi_column)
     on_step("reading the table")
     statistics, rows, sources = _gather(options, checkpoint, columns, on_read, on_step)
-    if not rows:
-        raise InputError(display_name(options.table), "is empty", "pass a phrase table")
     warnings = _warnings(options, checkpoint, columns, statistics, rows)
     parts = _sections(options, checkpoint, statistics, on_step)
     of = f"{rows:,} rows of {sources:,} sources"
@@ -106,7 +99,9 @@ def _sections(options: Options, checkpoint: Checkpoint, statistics: TableStatist
     if statistics.grouped:
         chosen = sections.choose(statistics)
         on_step("drawing phrases from the model")
-        drawn = _samples(checkpoint, [source.src for listed in chosen for source in listed])
+        phrases = [source.src for listed in chosen for source in listed]
+        samples = Translator(checkpoint).samples(phrases, sections.DRAWN, _SEED) if phrases else []
+        drawn = dict(zip(phrases, samples, strict=True))
         parts |= {"targets": sections.targets(chosen, drawn), "disagreements": sections.disagreements(statistics)}
     on_step("laying out maps")
     maps = draw_maps(checkpoint, dict(statistics.long_sources.ranked()))
@@ -122,7 +117,7 @@ def _sections(options: Options, checkpoint: Checkpoint, statistics: TableStatist
 def _gather(
     options: Options, checkpoint: Checkpoint, columns: ScoreColumns, on_read: Callable[[int], object] | None, on_step: Step
 ) -> tuple[TableStatistics, int, int]:
-    """The statistics, and how many rows and sources the table has."""
+    """Take the statistics; also return how many rows and sources the table has."""
     statistics = TableStatistics(checkpoint, grouped=not checkpoint.inverse)
     parts = read_sources(options.table, columns, on_read)
     if columns.log_p is not None:
@@ -147,8 +142,8 @@ def _warnings(
         said.append(f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it.")
     elif not columns.signature:
         said.append(
-            f"No .columns.json says whose scores the table has; column {columns.log_p} looks like a model’s and is taken "
-            f"for one of {options.model_dir}."
+            f"No .columns.json says whose scores the table has; column {columns.log_p} looks like a model’s and is taken to be "
+            f"that of {options.model_dir}."
         )
     elif columns.signature != checkpoint.signature:
         said.append(
@@ -157,20 +152,13 @@ def _warnings(
         )
     if checkpoint.inverse:
         said.append(
-            "An inverse model: the targets of a source are not compared, since p(source | target) does not share itself out "
-            "among them."
+            "An inverse model: the targets of a source are not compared, since p(source | target) does not sum to 1 over them."
         )
     return said
 
 
-def _samples(checkpoint: Checkpoint, sources: Sequence[bytes]) -> dict[bytes, list[Hypothesis]]:
-    if not sources:
-        return {}
-    return dict(zip(sources, Translator(checkpoint).samples(sources, sections.DRAWN, _SEED), strict=True))
-
-
 def _draw(specs: dict[str, Spec], directory: str) -> None:
-    """NAME.png and NAME.svg of every chart. Raises OptionError if there is no writing there."""
+    """Write NAME.png and NAME.svg of every chart. Raises OptionError if the directory cannot be written."""
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.coverage import MOST_UNKNOWN
-from phrase_rescore.data.vocabulary import FIRST_WORD
 from phrase_rescore.inference.translator import Hypothesis
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.report import charts
@@ -178,7 +177,7 @@ def choose(s: TableStatistics) -> Chosen:
 def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Hypothesis]]) -> Section:
     """(b) the paper's tables 2 and 3; ``drawn``: phrases drawn from the model for each source."""
     frequent, rare = chosen
-    known = [phrase.target in source.tgt for source in (*frequent, *rare) for phrase in drawn.get(source.src, ())]
+    known = [phrase.target in source.rows.tgt for source in (*frequent, *rare) for phrase in drawn.get(source.src, ())]
     return Section({
         "frequent": [_entry(source, drawn.get(source.src, ())) for source in frequent],
         "rare": [_entry(source, drawn.get(source.src, ())) for source in rare],
@@ -189,17 +188,16 @@ def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Hypothesis]]) -> Sect
 
 def _entry(source: Source, drawn: Sequence[Hypothesis]) -> tuple[Source, Records, Records, Records]:
     """The source, its best targets by φ and by the model, and the likeliest drawn ones."""
-    joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in source.joint.tolist()]
-    by_phi = [
-        {"tgt": source.tgt[i], "figure": f"{math.exp(source.log_phi[i]):.3g}{joint[i]}", "known": True}
-        for i in _top(source.log_phi)
-    ]
-    by_model = [{"tgt": source.tgt[i], "figure": nats(float(source.log_p[i])), "known": True} for i in _top(source.log_p)]
+    tgt, values = source.rows.tgt, source.rows.values
+    joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in values["joint"].tolist()]
+    phi, log_p = np.exp(values["log_phi"]), values["log_p"]
+    by_phi = [{"tgt": tgt[i], "figure": f"{phi[i]:.3g}{joint[i]}", "known": True} for i in _top(values["log_phi"])]
+    by_model = [{"tgt": tgt[i], "figure": nats(float(log_p[i])), "known": True} for i in _top(log_p)]
     times = Counter(phrase.target for phrase in drawn)
     likely = sorted({phrase.target: phrase.log_p for phrase in drawn}.items(), key=lambda item: (-item[1], item[0]))
     sampled = [
-        {"tgt": tgt, "figure": f"{nats(log_p)} ({times[tgt]})", "known": tgt in source.tgt}
-        for tgt, log_p in likely[:SHOWN_SAMPLES]
+        {"tgt": phrase, "figure": f"{nats(log_p)} ({times[phrase]})", "known": phrase in tgt}
+        for phrase, log_p in likely[:SHOWN_SAMPLES]
     ]
     return source, by_phi, by_model, sampled
 
@@ -238,14 +236,14 @@ def coverage(sides: Mapping[str, SideCoverage], rows: int, trained: Sequence[flo
     """(e) words that the model does not know; ``trained``: their shares in training, source and target."""
     cells, unknown, fits = [], [], True
     for (name, side), of_training in zip(sides.items(), trained, strict=True):
-        known = f"{int(side.seen[FIRST_WORD:].sum()):,} of {len(side.vocabulary.words):,}"
+        words, ranked = side.counts.total(), sorted(side.unknown_words().items(), key=lambda item: (-item[1], item[0]))
+        seen = f"{len(side.counts) - len(ranked):,} of {len(side.vocabulary.words):,}"
         cells.append([
-            name, number(side.words), number(side.unknown), percent(side.unknown_share), percent(of_training),
-            number(side.rows), percent(share(side.rows, rows)), known,
+            name, number(words), number(side.unknown_words().total()), percent(side.unknown_share), percent(of_training),
+            number(side.rows), percent(share(side.rows, rows)), seen,
         ])  # fmt: skip
-        ranked = sorted(side.unknown_words.items(), key=lambda item: (-item[1], item[0]))
         unknown.append((name, len(ranked), ranked[:_COMMONEST]))
-        fits &= not side.words or side.unknown_share <= max(MOST_UNKNOWN, 2 * of_training)
+        fits &= not words or side.unknown_share <= max(MOST_UNKNOWN, 2 * of_training)
     return Section({"rows": cells, "unknown": unknown, "fits": fits})
 
 

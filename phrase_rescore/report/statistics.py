@@ -16,12 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.sketch import Hashes, hashes
-from phrase_rescore.data.vocabulary import UNK, Vocabulary
+from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.report.rows import Floats, Rows
+from phrase_rescore.report.rows import VALUES, Floats, Rows
 
 JOINT_EDGES = np.array([1, 2, 3, 5, 10, 30, 100, 1000])  # where a class of joint counts begins
 JOINT_CLASSES = ("1", "2", "3–4", "5–9", "10–29", "30–99", "100–999", "1000+")
@@ -151,14 +150,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Source:
-    """A source with all its rows."""
+    """A source, how often it was seen, and all its rows."""
 
     src: bytes
     count: float
-    tgt: list[bytes]
-    log_phi: Floats
-    log_p: Floats
-    joint: Floats
+    rows: Rows
 
 
 @dataclass(frozen=True)
@@ -181,38 +177,29 @@ class Disagreement:
 
 @dataclass
 class SideCoverage:
-    """Words of one side that the model knows, over all rows."""
+    """Words of one side, as the model reads them, over all rows."""
 
     vocabulary: Vocabulary
     factor: int | None
-    words: int = 0
-    unknown: int = 0
+    counts: Counter[bytes] = field(default_factory=Counter)
     rows: int = 0  # with an unknown word
-    seen: NDArray[np.bool_] = field(init=False)  # of every id
-    unknown_words: Counter[bytes] = field(default_factory=Counter)
 
-    def __post_init__(self) -> None:
-        self.seen = np.zeros(len(self.vocabulary), bool)
+    def add(self, phrases: Sequence[bytes], side: str) -> None:
+        """Raises RowError for a word without the factor that the model reads."""
+        known = self.vocabulary.ids
+        for phrase in select_factor(phrases, self.factor, side):
+            words = phrase.split(b" ")
+            self.counts.update(words)
+            self.rows += any(word not in known for word in words)
+
+    def unknown_words(self) -> Counter[bytes]:
+        """The words that the model does not know."""
+        return Counter({word: n for word, n in self.counts.items() if word not in self.vocabulary.ids})
 
     @property
     def unknown_share(self) -> float:
         """The share of the words that the model does not know; nan without words."""
-        return share(self.unknown, self.words)
-
-    def add(self, phrases: Sequence[bytes], side: str) -> None:
-        """Raises RowError for a word without the factor that the model reads."""
-        if not phrases:
-            return
-        read = select_factor(phrases, self.factor, side)
-        encoded = Ragged.of_phrases(read, self.vocabulary)
-        self.words += len(encoded.ids)
-        self.seen[encoded.ids] = True
-        self.rows += int(np.count_nonzero(encoded.counts_of(UNK)))
-        places = np.flatnonzero(encoded.ids == UNK).tolist()
-        if places:
-            self.unknown += len(places)
-            words = b" ".join(read).split(b" ")
-            self.unknown_words.update([words[i] for i in places])
+        return share(self.unknown_words().total(), self.counts.total())
 
 
 def lengths_of(phrases: Sequence[bytes]) -> Ints:
@@ -283,9 +270,9 @@ class TableStatistics:
         if not len(rows):
             return
         self.rows += len(rows)
-        self.counted += int(np.isfinite(rows.joint).sum())
+        self.counted += int(np.isfinite(rows.values["joint"]).sum())
         lengths = lengths_of(rows.src), lengths_of(rows.tgt)
-        classes = _classes(np.nan_to_num(rows.joint, nan=1), JOINT_EDGES)
+        classes = _classes(np.nan_to_num(rows.values["joint"], nan=1), JOINT_EDGES)
         self._add_sums(rows, classes, lengths)
         self._add_points(rows, classes)
         for (side, coverage), phrases in zip(self.coverage.items(), (rows.src, rows.tgt), strict=True):
@@ -295,7 +282,7 @@ class TableStatistics:
         self._add_sources(rows, starts, lengths)
 
     def _add_sums(self, rows: Rows, classes: Ints, lengths: tuple[Ints, Ints]) -> None:
-        log_phi, log_p = rows.log_phi, rows.log_p
+        log_phi, log_p = rows.values["log_phi"], rows.values["log_p"]
         places = np.ravel_multi_index(
             (classes, _binned(log_phi, PHI_STEP, PHI_BINS), _binned(log_p, P_STEP, P_BINS)), self.density.shape
         )
@@ -313,18 +300,18 @@ class TableStatistics:
 
     @staticmethod
     def _point(rows: Rows, i: int, joint_class: int) -> Point:
-        phi, p, count, joint = (float(column[i]) for column in (rows.log_phi, rows.log_p, rows.src_count, rows.joint))
-        return Point(rows.src[i], rows.tgt[i], phi, p, count, joint, joint_class)
+        values = {name: float(rows.values[name][i]) for name in VALUES.names or ()}
+        return Point(rows.src[i], rows.tgt[i], **values, joint_class=joint_class)
 
     def _add_sources(self, rows: Rows, starts: Ints, lengths: tuple[Ints, Ints]) -> None:
         sizes = np.diff(starts, append=len(rows))
         src = [rows.src[i] for i in starts.tolist()]
-        counts = np.where(np.isfinite(rows.src_count[starts]), rows.src_count[starts], sizes)
+        told = rows.values["src_count"][starts]
+        counts = np.where(np.isfinite(told), told, sizes)
         ties = hashes(src)
 
         def whole(i: int) -> Source:
-            part = rows[int(starts[i]) : int(starts[i] + sizes[i])]
-            return Source(src[i], float(counts[i]), part.tgt, part.log_phi, part.log_p, part.joint)
+            return Source(src[i], float(counts[i]), rows[int(starts[i]) : int(starts[i] + sizes[i])])
 
         long = lengths[0][starts] >= LONG
         long[long] = [len(_WORDS.findall(src[i])) >= LONG - 1 for i in np.flatnonzero(long).tolist()]
@@ -344,7 +331,7 @@ class TableStatistics:
         at = np.flatnonzero(np.repeat(sizes > 1, sizes))
         group = np.repeat(np.arange(len(several)), sizes[several])
         begins = np.append(0, np.cumsum(sizes[several])[:-1])
-        log_phi, log_p, tgt_lengths = rows.log_phi[at], rows.log_p[at], lengths[1][at]
+        log_phi, log_p, tgt_lengths = rows.values["log_phi"][at], rows.values["log_p"][at], lengths[1][at]
         log_phi = log_phi - np.logaddexp.reduceat(log_phi, begins)[group]  # shares of what all its targets have
         log_p = log_p - np.logaddexp.reduceat(log_p, begins)[group]
         best_phi = log_phi >= np.maximum.reduceat(log_phi, begins)[group] - 1e-9

@@ -114,27 +114,26 @@ def svg_texts(path):
 
 def test_held_out_is_solid_training_dashed_and_the_best_step_a_star(make_run):
     data = curves([read_run(make_run()), read_run(make_run("second", UNMEASURED))])["datasets"]
-    points = [
-        [(line["x"], line["y"]) for line in data["lines"] if (line["run"], line["dashed"]) == which]
-        for which in ((0, False), (0, True), (1, False), (1, True))
-    ]
+    drawn = {}
+    for line in data["lines"]:
+        drawn.setdefault((line["colour"], line["dashed"]), []).append((line["x"], line["y"]))
+    first, second = dict.fromkeys(line["colour"] for line in data["legend_lines"] if line["y"] > 0)
     training = [(100, 22.5), (200, 18.0), (250, 15.0)]
-    assert points == [[(100, 20.0), (200, 12.25), (250, 13.0)], training, [], training]
-    first, second = ({line["colour"] for line in data["lines"] if line["run"] == run} for run in (0, 1))
-    assert len(first) == len(second) == 1
-    assert first != second
+    held_out = [(100, 20.0), (200, 12.25), (250, 13.0)]
+    assert drawn == {(first, True): training, (second, True): training, (first, False): held_out}
     star = data["symbols"][-1]
-    assert (star["x"], star["y"], {star["colour"]}) == (200, 12.25, first)
+    assert (star["x"], star["y"], star["colour"]) == (200, 12.25, first)
     assert [symbol["shape"] for symbol in data["symbols"]].count(star["shape"]) == 1
-    assert [(line["dashed"], line["colour"]) for line in data["legend_lines"][-4::2]] == [(False, *first), (True, *second)]
-    in_legend = [symbol["shape"] for symbol in data["legend_symbols"]]
-    assert in_legend == [star["shape"], "circle", star["shape"], "square"]
+    in_legend = {(line["colour"], line["dashed"]) for line in data["legend_lines"] if line["y"] > 0}
+    assert in_legend == {(first, False), (second, True)}
+    shapes = [(symbol["colour"], symbol["shape"]) for symbol in data["legend_symbols"] if symbol["y"] > 0]
+    assert shapes == [(first, "circle"), (first, star["shape"]), (second, "square")]
 
 
 def test_legends_lie_outside_of_the_axes(make_run):
     path = make_run()
     data = curves([read_run(f"{i}={path}") for i in range(40)], width=480)["datasets"]
-    places = [(text["x"], text["y"]) for text in data["texts"]]
+    places = [(text["x"], text["y"]) for text in data["legend_texts"]]
     assert all(y < 0 or x > 480 for x, y in places)
     assert len(set(places)) == len(places) == 3 + 2 * 40
     assert all(y < 330 for _, y in places)

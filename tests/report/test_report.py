@@ -204,7 +204,7 @@ def test_blocks_do_not_matter(annotated, model):
     assert [largest.ranked() for largest in one.points] == [largest.ranked() for largest in many.points]
     assert [item.row for item in one.model_more.ranked()] == [item.row for item in many.model_more.ranked()]
     assert [source.src for source in one.rare.ranked()] == [source.src for source in many.rare.ranked()]
-    assert one.coverage["target"].unknown_words == many.coverage["target"].unknown_words
+    assert one.coverage == many.coverage
 
 
 def test_figures_are_those_of_the_rows(annotated, model):
@@ -227,7 +227,8 @@ def test_figures_are_those_of_the_rows(annotated, model):
     best = total(found.best)
     assert (best["n"], best["same"]) == (several, same)
     unknown = sum(word not in TARGET_WORDS for row in rows for word in row[1].split(b" "))
-    assert found.coverage["target"].unknown == unknown > 0
+    assert found.coverage["target"].unknown_words().total() == unknown > 0
+    assert found.coverage["target"].rows == sum(not set(row[1].split(b" ")) <= set(TARGET_WORDS) for row in rows)
 
 
 def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
@@ -242,7 +243,7 @@ def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
         assert (by_looks.log_p, by_looks.log_scale, by_looks.signature) == (5, scale == "log", "")
     assert [columns.log_scale for columns in both] == [False, True]
     rows = [next(iter(read_sources(str(tmp_path / s), c))) for s, c in zip(("exp", "log"), both, strict=True)]
-    np.testing.assert_allclose(rows[0].log_p, rows[1].log_p, rtol=1e-5)
+    np.testing.assert_allclose(rows[0].values["log_p"], rows[1].values["log_p"], rtol=1e-5)
 
 
 def test_a_sample_has_whole_sources(plain, model):
