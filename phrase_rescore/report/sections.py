@@ -13,28 +13,12 @@ import numpy as np
 from phrase_rescore.data.coverage import MOST_UNKNOWN
 from phrase_rescore.inference.translator import Hypothesis
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.report import charts
+from phrase_rescore.report import charts, statistics
 from phrase_rescore.report.curves import curves
 from phrase_rescore.report.maps import Map
 from phrase_rescore.report.page import nats, number, percent, readable
 from phrase_rescore.report.rows import Floats
-from phrase_rescore.report.statistics import (
-    ENOUGH,
-    JOINT_CLASSES,
-    JOINT_EDGES,
-    LONG,
-    LONGEST,
-    POINTS,
-    RARE,
-    SOURCE_CLASSES,
-    Disagreement,
-    SideCoverage,
-    Source,
-    TableStatistics,
-    diverse,
-    share,
-    total,
-)  # fmt: skip
+from phrase_rescore.report.statistics import Disagreement, SideCoverage, Source, TableStatistics, diverse, share, total
 from phrase_rescore.report.theme import FULL, Records, Spec
 from phrase_rescore.training.log import Run
 
@@ -60,12 +44,12 @@ def summary(s: TableStatistics, checkpoint: Checkpoint) -> dict[str, Any]:
     """The figures by which one decides."""
     given, predicted = checkpoint.sides
     rho, n_ranked = s.rank_correlation()
-    rho_frequent, n_frequent = s.rank_correlation(ENOUGH)
+    rho_frequent, n_frequent = s.rank_correlation(statistics.ENOUGH)
     best, (lowest, _, highest) = total(s.best), s.spread(sure=True)
     loss, control = (_loss(checkpoint.training, name) for name in ("held_out", "held_out_other_sources"))
     return {
         "given": given, "predicted": predicted, "signature": checkpoint.signature,
-        "rho": rho, "n_ranked": n_ranked, "rho_frequent": rho_frequent, "n_frequent": n_frequent, "enough": ENOUGH,
+        "rho": rho, "n_ranked": n_ranked, "rho_frequent": rho_frequent, "n_frequent": n_frequent, "enough": statistics.ENOUGH,
         "grouped": s.grouped, "several": int(best["n"]), "same": share(best["same"], best["n"]),
         "chance": share(best["chance"], best["n"]), "loss": loss, "control": control, "counted": s.counted,
         "known": {side: 1 - coverage.unknown_share for side, coverage in s.coverage.items()},
@@ -97,17 +81,17 @@ def scores(s: TableStatistics, sides: Sides) -> Section:
             })  # fmt: skip
     medians = [{"log_phi": x, "log_p": y} for x, y in s.median_by_phi()]
     longest = max([record["words"] for record in records], default=1)
-    facts: dict[str, Any] = {"sampled": len(records), "most": POINTS, "counted": s.counted, "left": None}
+    facts: dict[str, Any] = {"sampled": len(records), "most": statistics.POINTS, "counted": s.counted, "left": None}
     if len(medians) > 1:
         left, *_, right = sorted(medians, key=lambda median: median["log_phi"])
         facts |= {"left": left, "right": right}
-    return Section(facts, {"scatter": charts.scatter(records, medians, JOINT_CLASSES, longest, *sides)})
+    return Section(facts, {"scatter": charts.scatter(records, medians, statistics.JOINT_CLASSES, longest, *sides)})
 
 
 def frequency(s: TableStatistics) -> Section:
     """(e) scores by how often a pair was seen, and shares among a source's targets."""
     records, rows = [], []
-    for i, (name, sums) in enumerate(zip(JOINT_CLASSES, s.by_joint, strict=True)):
+    for i, (name, sums) in enumerate(zip(statistics.JOINT_CLASSES, s.by_joint, strict=True)):
         if not (n := int(sums["n"])):
             continue
         means = {key: float(sums[key] / n) for key in ("log_phi", "log_p", "sure")}
@@ -120,12 +104,12 @@ def frequency(s: TableStatistics) -> Section:
         ]
         rows.append([name, number(n), nats(means["log_phi"]), nats(means["log_p"]), nats(low, 1), nats(high, 1),
                      percent(means["sure"]), nats(of_sure, 1)])  # fmt: skip
-    ends = {"once": s.by_joint[:1], "often": s.by_joint[np.searchsorted(JOINT_EDGES, ENOUGH) :]}
+    ends = {"once": s.by_joint[:1], "often": s.by_joint[np.searchsorted(statistics.JOINT_EDGES, statistics.ENOUGH) :]}
     facts: dict[str, Any] = {"rows": rows, "compared": s.grouped and bool(s.best["n"].any())}
     for name, part in ends.items():
         sums = total(part)
         facts[name] = {key: sums[key] / sums["n"] for key in ("log_phi", "log_p")} if sums["n"] else None
-    specs = {"frequency": charts.frequency(records, JOINT_CLASSES)}
+    specs = {"frequency": charts.frequency(records, statistics.JOINT_CLASSES)}
     if facts["compared"]:
         specs["calibration"] = _calibration(s)
     return Section(facts, specs)
@@ -134,16 +118,16 @@ def frequency(s: TableStatistics) -> Section:
 def _calibration(s: TableStatistics) -> Spec:
     records = [
         {"seen": name, "rows": int(sums["n"])} | {whose: float(sums[whose] / sums["n"]) for whose in ("model", "table")}
-        for name, bins in zip(SOURCE_CLASSES, s.shares, strict=True)
+        for name, bins in zip(statistics.SOURCE_CLASSES, s.shares, strict=True)
         for sums in bins[bins["n"] >= _FEWEST]
     ]
     best = [
         {"seen": name, "who": who, "share": float(sums[key] / sums["n"]), "sources": int(sums["n"])}
-        for name, sums in zip(SOURCE_CLASSES, s.best, strict=True)
+        for name, sums in zip(statistics.SOURCE_CLASSES, s.best, strict=True)
         for who, key in (("model", "same"), ("chance", "chance"))
         if sums["n"]
     ]
-    return charts.shares(records, best, SOURCE_CLASSES)
+    return charts.shares(records, best, statistics.SOURCE_CLASSES)
 
 
 def length(s: TableStatistics, sides: Sides) -> Section:
@@ -151,8 +135,8 @@ def length(s: TableStatistics, sides: Sides) -> Section:
     by_lengths = s.by_lengths.T if sides[0] == "target" else s.by_lengths
     records = [
         {"given": a, "predicted": b, "score": score, "value": float(sums[key] / sums["n"]), "rows": int(sums["n"])}
-        for a in range(1, LONGEST + 1)
-        for b in range(1, LONGEST + 1)
+        for a in range(1, statistics.LONGEST + 1)
+        for b in range(1, statistics.LONGEST + 1)
         for score, key in (("phi", "log_phi"), ("p", "log_p"))
         if (sums := by_lengths[a, b])["n"] >= _FEWEST
     ]
@@ -181,7 +165,7 @@ def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Hypothesis]]) -> Sect
     return Section({
         "frequent": [_entry(source, drawn.get(source.src, ())) for source in frequent],
         "rare": [_entry(source, drawn.get(source.src, ())) for source in rare],
-        "long": LONG, "rare_count": RARE, "best": SHOWN_TARGETS, "likely": SHOWN_SAMPLES, "drawn": DRAWN,
+        "long": statistics.LONG, "rare_count": statistics.RARE, "best": SHOWN_TARGETS, "likely": SHOWN_SAMPLES, "drawn": DRAWN,
         "n_drawn": len(known), "n_known": sum(known),
     })  # fmt: skip
 
@@ -211,7 +195,7 @@ def _top(values: Floats) -> list[int]:
 def disagreements(s: TableStatistics) -> Section:
     """(d) where the two would decide differently."""
     kinds = {"model_more": s.model_more, "table_more": s.table_more}
-    return Section({"enough": ENOUGH} | {name: _disagreements(items.ranked()) for name, items in kinds.items()})
+    return Section({"enough": statistics.ENOUGH} | {name: _disagreements(items.ranked()) for name, items in kinds.items()})
 
 
 def _disagreements(items: Sequence[Disagreement]) -> list[list[str]]:
