@@ -1,11 +1,14 @@
-"""The exceptions of this package. Libraries raise, the command line turns them into one line and an exit status."""
+"""The exceptions of this package, and the words of their messages.
+
+The library raises; the command line turns an exception into one line and an exit status.
+"""
 
 from __future__ import annotations
 
 import errno
 
 _FULL = "make room there, or write elsewhere"
-_REMEDIES = {  # of what the system refuses: where something is read, and where it is written
+_REMEDIES = {  # what to do when the system refuses: where something is read, and where it is written
     errno.ENOENT: ("check the path", "make its directory first, or name another"),
     errno.ENOTDIR: ("check the path: a file stands in it where a directory should", "name another directory"),
     errno.EISDIR: ("name a file in it", "name a file"),
@@ -51,7 +54,7 @@ class InputError(RescoreError):
 
 
 def remedy(error: OSError, writing: bool = False) -> str:
-    """What to do about an error of the system where a file is read or written; empty if nothing can be said.
+    """Say what to do about an error of the system where a file is read or written; nothing if nothing can be said.
 
     >>> remedy(FileNotFoundError(2, "No such file or directory"))
     'check the path'
@@ -60,12 +63,12 @@ def remedy(error: OSError, writing: bool = False) -> str:
 
 
 def unreadable(path: str, error: OSError) -> InputError:
-    """What the system says of a file that was to be read, with a remedy."""
+    """Make an error of what the system says of a file that was to be read, with a remedy."""
     return InputError(path, error.strerror or str(error), remedy(error))
 
 
 def cannot_write(path: str, error: OSError) -> str:
-    """The line for a file that cannot be written, or not to its end."""
+    """Make the line for a file that cannot be written, or not to its end."""
     hint = remedy(error, writing=True)
     return f"cannot write {path}: {error.strerror or error}" + (f"; {hint}" if hint else "")
 
@@ -81,6 +84,7 @@ class RowError(RescoreError):
         return f"{self.found}; {self.hint}"
 
     def at(self, path: str, line: int) -> InputError:
+        """Return the error of the file in which the row stands."""
         return InputError(path, self.found, self.hint, line)
 
 

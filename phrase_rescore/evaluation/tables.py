@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from phrase_rescore.errors import counted
 from phrase_rescore.evaluation.run import Cell, Evaluation, SetScores
 
 FORMATS = ("text", "markdown", "json")
@@ -65,14 +66,10 @@ def _tables(result: Evaluation) -> Iterator[_Table]:
         yield _Table([f"against {baseline}", ""], columns(sets), rows)
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
 def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
     """Yield what the numbers are: a name, and what is to be said of it."""
     for of_set in result.sets:
-        yield of_set.files.name, f"{_count(of_set.segments, 'segment')}, {_count(len(of_set.files.references), 'reference')}"
+        yield of_set.files.name, f"{counted(of_set.segments, 'segment')}, {counted(len(of_set.files.references), 'reference')}"
     for metric in result.metrics:
         signatures = {of_set.signatures[metric]: of_set.files.name for of_set in result.sets}
         for signature, name in signatures.items():

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
 
-from phrase_rescore.errors import OptionError, RescoreError, cannot_write
+from phrase_rescore.errors import OptionError, RescoreError, cannot_write, counted
 
 GZIP_LEVELS = ("fast", *"123456789")
 _FAST = 2  # 1 is faster by a third, and files are a third larger
@@ -187,6 +187,5 @@ class SideFile:
 
     def summary(self) -> str:
         """``dropped 2 rows, kept in FILE: 17, 40``."""
-        rows = "row" if self.rows == 1 else "rows"
         more = ", …" if self.rows > len(self.where) else ""
-        return f"dropped {self.rows:,} {rows}, kept in {self.path}: {', '.join(self.where)}{more}"
+        return f"dropped {counted(self.rows, 'row')}, kept in {self.path}: {', '.join(self.where)}{more}"

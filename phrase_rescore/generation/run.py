@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.streams import map_array
 from phrase_rescore.generation.tables import Partners, RowLayout, partners
 from phrase_rescore.inference.translator import MAX_LENGTH, Hypothesis, Translator, Vectors
@@ -200,8 +200,7 @@ class Generation:
     def _key(self, names: Iterable[bytes]) -> Sequence[bytes]:
         """Return phrases as the model reads them: by its factor."""
         checkpoint = self.translator.checkpoint
-        side = checkpoint.sides[0]
-        return select_factor(list(names), checkpoint.factors[side == "target"], side)
+        return select_factor(list(names), checkpoint.read_factor, checkpoint.sides[0])
 
     def _partners(self, table: str, names: Iterable[bytes]) -> Partners:
         checkpoint = self.translator.checkpoint
@@ -224,9 +223,8 @@ class Generation:
     def report(self) -> list[str]:
         """Return the closing lines."""
         rate = self.sources / self.seconds if self.seconds else 0.0
-        phrases = f"{self.sources:,} {'phrase' if self.sources == 1 else 'phrases'}"
         hypotheses = f"{self.hypotheses:,} {'hypothesis' if self.hypotheses == 1 else 'hypotheses'}"
-        lines = [f"{phrases}, {hypotheses}, {rate:,.0f} phrases/s"]
+        lines = [f"{counted(self.sources, 'phrase')}, {hypotheses}, {rate:,.0f} phrases/s"]
         if self.table is not None and self.sources:
             best = f"{self.best_known:,} of {self.sources:,} ({self.best_known / self.sources:.1%})"
             left_out = ", left out" if self.only_new else ""
