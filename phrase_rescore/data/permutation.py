@@ -1,4 +1,4 @@
-"""A random order of many things that takes no memory: where each place's element stands is computed, not stored."""
+"""A random order of many things that takes no memory: the element at a place is computed, not stored."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ROUNDS = 6
 class Permutation:
     """A pseudo-random permutation of 0 … n - 1 that ``key`` chooses.
 
-    A Feistel network over numbers of 2 w bits, the smallest such range that holds n; whatever leaves 0 … n - 1 goes through
-    again until it is back ("cycle walking": Black and Rogaway, CT-RSA 2002).
+    It is a Feistel network over numbers of 2 w bits, the smallest such range that holds n. What leaves 0 … n - 1 goes through
+    it again until it is back ("cycle walking": Black and Rogaway, CT-RSA 2002).
     """
 
     def __init__(self, n: int, key: Sequence[int]) -> None:
@@ -35,7 +35,7 @@ class Permutation:
         return (left << self._half) | right
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The elements that stand at these places: (m,) -> (m,)."""
+        """Return the elements at these places: (m,) -> (m,)."""
         x = self._once(places.astype(np.uint64))
         while (outside := x >= self._n).any():
             x[outside] = self._once(x[outside])

@@ -1,7 +1,7 @@
 """Prefix trees of phrases, level by level: what phrases share, so that it is computed once.
 
 A tree is built over the rows of one batch. Level t holds the distinct prefixes of t + 1 words; a node is a parent on the
-level above and a word. Rows know their node on every level, so results flow back to them by indexing.
+level above and a word. Every row has its node on every level that it reaches, so that results are indexed back to rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Level:
 
 
 def prefix_levels(phrases: Ragged, roots: Indices | None = None) -> list[Level]:
-    """The levels of the tree of ``phrases``; rows of different ``roots`` (n,) share nothing. Default: one root, 0."""
+    """Return the levels of the tree of ``phrases``. Rows of different ``roots`` (n,) share nothing. Default: one root, 0."""
     if not len(phrases.ids):
         return []
     rows, lengths = np.arange(len(phrases)), phrases.lengths
@@ -44,7 +44,7 @@ def prefix_levels(phrases: Ragged, roots: Indices | None = None) -> list[Level]:
 
 
 def distinct_phrases(phrases: Ragged) -> tuple[Indices, Indices]:
-    """One row of each distinct phrase, (phrases,), and which of them each row is, (rows,)."""
+    """Return one row of each distinct phrase, (phrases,), and which of them each row is, (rows,)."""
     last = np.full(len(phrases), -1, dtype=np.int64)
     base = 0
     for level in prefix_levels(phrases):

@@ -43,7 +43,7 @@ class SortedPairs:
 
 
 def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
-    """A stream as pieces of whole lines; a piece that ends within a line, as when sort was killed, is not given."""
+    """Yield a stream in pieces of whole lines. A piece that ends within a line, as when sort was killed, is left out."""
     while chunk := stream.read(_CHUNK):
         if not chunk.endswith(b"\n"):
             chunk += stream.readline()
@@ -52,7 +52,7 @@ def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _gnu_sort() -> str:
-    """The name of GNU sort. Raises OptionError if there is none: others differ in options, bytes they take and limits."""
+    """Return the name of GNU sort. Raises OptionError if there is none: others differ in options, bytes they take, limits."""
     for name in _NAMES:
         with contextlib.suppress(OSError):
             version = subprocess.run([name, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -69,7 +69,7 @@ def _command(program: str, directory: str, memory: int, threads: int, counted: b
 
 
 class _Sort:
-    """A running sort: it reads everything before it writes anything, so it can be fed first and read then."""
+    """A running sort. It reads everything before it writes anything, so it can be fed first and read after that."""
 
     def __init__(self, command: list[str]) -> None:
         environment = {**os.environ, "LC_ALL": "C"}
@@ -82,7 +82,7 @@ class _Sort:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """It does not outlive the ``with`` block."""
+        """End the process, which does not outlive the ``with`` block."""
         self._process.kill()
         for stream in (self.input, self.output, self._messages):
             with contextlib.suppress(BrokenPipeError):
@@ -90,7 +90,7 @@ class _Sort:
         self._process.wait()
 
     def finish(self, complete: bool) -> None:
-        """Waits for its end. Raises RescoreError if it failed, or if it did not take all its input."""
+        """Wait for its end. Raises RescoreError if it failed, or if it did not take all its input."""
         said = self._messages.read().decode("utf-8", "backslashreplace").splitlines()
         status = self._process.wait()
         if status or not complete:
@@ -104,7 +104,7 @@ def _add(totals: dict[bytes, float], pairs: Iterable[bytes], counts: Iterable[fl
 
 
 def _feed(stream: IO[bytes], blocks: Iterable[PairBlock], counted: bool) -> bool:
-    """Writes the lines of all pairs, each once a block; False if the reader went away."""
+    """Write the lines of all pairs, each once a block. Returns False if the reader went away."""
     for src, tgt, counts in blocks:
         pairs = map(b"\t".join, zip(src, tgt, strict=True))
         if counted:
@@ -126,20 +126,20 @@ def _feed(stream: IO[bytes], blocks: Iterable[PairBlock], counted: bool) -> bool
 
 
 def _totals(chunks: Iterable[bytes], counted: bool) -> Iterator[dict[bytes, float]]:
-    """From sorted lines to distinct pairs and how often each was seen (once, without counts), in order."""
-    open_: dict[bytes, float] = {}  # the last pair, which the next chunk may go on with
+    """Yield the distinct pairs of sorted lines, in order, with how often each was seen (once, without counts)."""
+    last_pair: dict[bytes, float] = {}  # with which the next chunk may go on
     for chunk in chunks:
         lines = chunk[:-1].split(b"\n")
         if not counted:
             yield dict.fromkeys(lines, 1)
             continue
         split = [line.rpartition(b"\t") for line in lines]
-        totals = open_
+        totals = last_pair
         _add(totals, (pair for pair, _, _ in split), (float(count) for _, _, count in split))
         last = next(reversed(totals))
-        open_ = {last: totals.pop(last)}
+        last_pair = {last: totals.pop(last)}
         yield totals
-    yield open_
+    yield last_pair
 
 
 def _is_short(pair: bytes, max_length: int) -> bool:
@@ -148,7 +148,7 @@ def _is_short(pair: bytes, max_length: int) -> bool:
 
 
 def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_length: int | None) -> None:
-    """Writes the pairs that are to be kept, and counts the others."""
+    """Write the pairs that are to be kept, and count the others."""
     with open(result.path, "wb") as stream:
         for totals in _totals(chunks, min_count > 1):
             short = list(totals) if max_length is None else [pair for pair in totals if _is_short(pair, max_length)]
@@ -168,14 +168,14 @@ def sorted_pairs(
     min_count: int = 1,
     max_length: int | None = None,
 ) -> Iterator[SortedPairs]:
-    """The distinct pairs of all blocks, once each, for as long as the ``with`` block lasts.
+    """Give the distinct pairs of all blocks, once each, for as long as the ``with`` block lasts.
 
     ``memory``: the bytes that sorting may use; the rest lies in a directory made in ``scratch``, which is always removed.
     Pairs with a phrase of more than ``max_length`` words are left out, and so are those whose counts add up to less than
     ``min_count`` (which, above 1, needs blocks with counts).
 
-    Raises OptionError if there is no GNU sort or no writing in ``scratch``, and RescoreError if sorting fails, as when the
-    disk is full.
+    Raises OptionError if there is no GNU sort or ``scratch`` cannot be written in, and RescoreError if sorting fails, as when
+    the disk is full.
     """
     program = _gnu_sort()
     try:

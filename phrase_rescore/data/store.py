@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.atomic import replace_directory
+from phrase_rescore.files.atomic import replace_directory, sync
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 FORMAT_VERSION = 1
@@ -41,7 +42,7 @@ ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the store holds and what was left out of it; all but the shares are numbers of distinct pairs."""
+    """What a store holds and what was left out of it; all but the shares are numbers of distinct pairs."""
 
     training: int
     held_out: int
@@ -52,7 +53,7 @@ class Numbers:
 
     @property
     def distinct(self) -> int:
-        """Training and held out."""
+        """The number of pairs in the store."""
         return self.training + self.held_out
 
 
@@ -71,9 +72,9 @@ class PairStore:
 class HeldOut:
     """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is under a threshold.
 
-    The threshold is the largest that holds out at most ``most`` pairs and 0.5 % of the sources, so it depends on the sources
-    alone and never separates the targets of one source.
-    Every source has a pair, so only the ``most`` smallest hashes can matter: no more than twice as many are remembered.
+    The threshold is the largest that holds out at most ``most`` pairs and 0.5 % of the sources. The choice depends on the
+    sources alone and never separates the targets of one source. Every source has a pair, so only the ``most`` smallest hashes
+    can matter, and no more than twice as many are remembered.
     """
 
     def __init__(self, most: int) -> None:
@@ -83,7 +84,7 @@ class HeldOut:
         self._open: dict[bytes, int] = {}  # the last source, which the next block may go on with
 
     def add(self, src: Sequence[bytes]) -> None:
-        """The sources of the next pairs, one a pair."""
+        """Take the sources of the next pairs, one a pair."""
         sizes = Counter(self._open)
         sizes.update(src)
         self._open = {src[-1]: sizes.pop(src[-1])}
@@ -101,7 +102,7 @@ class HeldOut:
             self._limit = self._smallest[-1][0] if self._smallest else b""
 
     def sources(self) -> frozenset[bytes]:
-        """The sources to hold out, when all have gone by."""
+        """Return the sources to hold out, when all have gone by."""
         self._close(self._open)
         self._open = {}
         held, pairs = [], 0
@@ -113,21 +114,14 @@ class HeldOut:
         return frozenset(held)
 
 
-def _sync(stream: IO[bytes]) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())
-
-
 @contextmanager
 def _growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """What appends values to a new one-dimensional .npy file, which is whole when the ``with`` block ends well."""
+    """Give what appends values to a new one-dimensional .npy file, which is whole when the ``with`` block ends well."""
     length = 0
 
-    def write_header() -> int:
-        """At the file's beginning; numpy leaves room in it for any length. Returns where the values start."""
+    def write_header() -> None:  # numpy leaves room in it for any length
         header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
         np.lib.format.write_array_header_1_0(stream, header)
-        return stream.tell()
 
     def append(values: NDArray[Any]) -> None:
         nonlocal length
@@ -135,11 +129,10 @@ def _growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDA
         length += len(values)
 
     with open(path, "wb") as stream:
-        start = write_header()
+        write_header()
         yield append
         stream.seek(0)
-        assert write_header() == start
-        _sync(stream)
+        write_header()
 
 
 class _GrowingRagged:
@@ -163,29 +156,27 @@ class _GrowingRagged:
 
 
 def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **options: Any) -> Fingerprint | None:
-    """What tells whether a store still fits: path, size and time of every file that it comes from, and the options.
+    """Return what tells whether a store still fits: path, size and time of the files that it comes from, and the options.
 
     ``files`` are those besides the inputs (vocabularies, a corpus), None where one is not given. ``options`` are whatever
     else changes the pairs or the vocabularies, as JSON has it. Take it before the inputs are read.
 
-    None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
+    Returns None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
     """
-    found: list[list[tuple[str, int, int] | None]] = []
-    for paths in (inputs, files):
-        found.append([])
-        for path in paths:
-            if path is None:
-                found[-1].append(None)
-                continue
-            if path == "-" or not os.path.isfile(path):
-                return None
-            status = os.stat(path)
-            found[-1].append((os.path.abspath(path), status.st_size, status.st_mtime_ns))
-    return {"inputs": found[0], "files": found[1], "options": options}
+
+    def stamp(path: str | None) -> tuple[str, int, int] | None:
+        if path is None:
+            return None
+        status = os.stat(path)
+        return os.path.abspath(path), status.st_size, status.st_mtime_ns
+
+    if any(path == "-" or not os.path.isfile(path) for path in (*inputs, *files) if path is not None):
+        return None
+    return {"inputs": list(map(stamp, inputs)), "files": list(map(stamp, files)), "options": options}
 
 
 def check_store_target(directory: str) -> None:
-    """Raises OptionError if a store must not be written under this name: it would replace what is there."""
+    """Raise OptionError if a store must not be written under this name: it would replace what is there."""
     try:
         strangers = set(os.listdir(directory)) - {SUMMARY, *_CONTENT}
     except FileNotFoundError:
@@ -197,17 +188,11 @@ def check_store_target(directory: str) -> None:
         raise OptionError(f"{directory} {found}; name a directory for nothing but the prepared pairs")
 
 
-def _write(path: str, data: bytes) -> None:
-    with open(path, "wb") as stream:
-        stream.write(data)
-        _sync(stream)
-
-
 def _encode(
     directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: frozenset[bytes],
     progress: Callable[[int], object],
 ) -> Numbers:  # fmt: skip
-    """Writes the arrays."""
+    """Write the arrays, and count what is in them."""
     sizes = dict.fromkeys(_PARTS, 0)
     with ExitStack() as stack:
         arrays = {
@@ -235,9 +220,9 @@ def prepare_store(
     held_out: int,
     progress: Callable[[int], object] | None = None,
 ) -> PairStore:
-    """Encodes distinct pairs into a new store, which appears whole or not at all and replaces an older one.
+    """Encode distinct pairs into a new store, which appears whole or not at all and replaces an older one.
 
-    The pairs go by twice: ``vocabularies`` gets the word counts of both sides and chooses the shortlists in between.
+    The pairs go by twice. In between, ``vocabularies`` gets the word counts of both sides and chooses the shortlists.
     At most ``held_out`` pairs are held out. ``progress`` is called with the number of pairs of each block, in both passes.
 
     Raises OptionError if the directory holds something else, and RescoreError if the files cannot be written.
@@ -258,14 +243,16 @@ def prepare_store(
         with replace_directory(directory) as temporary:
             numbers = _encode(temporary, pairs, chosen, choice.sources(), tell)
             for name, vocabulary in zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True):
-                _write(os.path.join(temporary, name), format_vocabulary(vocabulary))
+                Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
             summary = {
                 "format_version": FORMAT_VERSION,
                 "fingerprint": fingerprint,
                 "numbers": asdict(numbers),
                 "files": {name: os.path.getsize(os.path.join(temporary, name)) for name in _CONTENT},
             }
-            _write(os.path.join(temporary, SUMMARY), (json.dumps(summary, indent=2) + "\n").encode())
+            Path(temporary, SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
+            for name in (*_CONTENT, SUMMARY):
+                sync(os.path.join(temporary, name))
     except OSError as error:
         raise RescoreError(f"cannot write {directory}: {error.strerror}; make room there, or name another directory") from None
     return _load(directory, numbers)
@@ -286,7 +273,7 @@ def _load(directory: str, numbers: Numbers) -> PairStore:
 
 
 def open_store(directory: str, fingerprint: Fingerprint | None) -> PairStore | None:
-    """The store, if it is whole and was made from the files and options that ``fingerprint`` tells of; else None."""
+    """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None."""
     try:
         with open(os.path.join(directory, SUMMARY), encoding="utf-8") as stream:
             summary = json.load(stream)

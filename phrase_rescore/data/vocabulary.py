@@ -47,9 +47,9 @@ class Vocabulary:
 
 
 def most_frequent(counts: Counter[bytes], shortlist: int) -> tuple[Vocabulary, int]:
-    """The ``shortlist`` most frequent words, ties in byte order, and how many words were left out to teach UNK.
+    """Return the ``shortlist`` most frequent words, ties in byte order, and how many words were left out to teach UNK.
 
-    If there are no more types than the shortlist has places, UNK would never be seen in training; then the rarest words,
+    If there are no more types than the shortlist has places, UNK would never be seen in training. Then the rarest words,
     1 % of the types and at least one, are left out. A side of a single type keeps it.
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -62,7 +62,7 @@ def most_frequent(counts: Counter[bytes], shortlist: int) -> tuple[Vocabulary, i
 
 
 def count_words(lines: Iterable[bytes]) -> Counter[bytes]:
-    """Word counts of a tokenized corpus, one segment a line."""
+    """Count the words of a tokenized corpus, one segment a line."""
     counts: Counter[bytes] = Counter()
     for line in lines:
         counts.update(words(line.rstrip(b"\r\n")))
@@ -70,21 +70,21 @@ def count_words(lines: Iterable[bytes]) -> Counter[bytes]:
 
 
 def format_vocabulary(vocabulary: Vocabulary) -> bytes:
-    """One word a line as raw bytes, tab, count; line i (from 1) has id i + 1."""
+    """Write one word a line as raw bytes, tab, count; line i (from 1) has id i + 1."""
     return b"".join(b"%b\t%d\n" % item for item in zip(vocabulary.words, vocabulary.counts, strict=True))
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Reads what ``format_vocabulary`` wrote; a word alone on its line has count 0.
+    """Read what ``format_vocabulary`` wrote; a word alone on its line has count 0.
 
-    Raises InputError for an empty or repeated word, a blank inside a word, or a count that is no number.
+    Raises InputError for an empty or repeated word, a blank inside a word, or a count that is not a number.
     """
     found: dict[bytes, int] = {}
     with open_plain(path) as stream:
         for line_number, line in enumerate(stream, 1):
             word, _, count = line.removesuffix(b"\n").partition(b"\t")
             if not word or b" " in word:
-                raise InputError(path, f"{shown(word)} is no word", "write one word, a tab and a count a line", line_number)
+                raise InputError(path, f"{shown(word)} is not a word", "write one word, a tab and a count a line", line_number)
             if line.endswith((b"\r", b"\r\n")):
                 raise InputError(path, "the line ends in CR LF", "convert it to LF line ends", line_number)
             if word in found:

@@ -116,9 +116,9 @@ LAYOUT = "write one word, a tab and a count a line"
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"a\t1\n\nb\t1\n", f"2: '' is no word; {LAYOUT}"),
-        (b"a\t1\n\t3\n", f"2: '' is no word; {LAYOUT}"),
-        (b"a b\t1\n", f"1: 'a b' is no word; {LAYOUT}"),
+        (b"a\t1\n\nb\t1\n", f"2: '' is not a word; {LAYOUT}"),
+        (b"a\t1\n\t3\n", f"2: '' is not a word; {LAYOUT}"),
+        (b"a b\t1\n", f"1: 'a b' is not a word; {LAYOUT}"),
         (b"a\t2\nb\t1\na\t1\n", "3: 'a' stands twice; name every word once"),
         (b"a\tmany\n", f"1: count 'many'; {LAYOUT}"),
         (b"a\t-1\n", f"1: count '-1'; {LAYOUT}"),
