@@ -130,7 +130,7 @@ def plain_row(n_scores: int) -> re.Pattern[bytes]:
     bracket. Its groups are: head (the bytes up to the last score), source, target and tail (the bytes after the scores, with
     the newline). Of a row that is not plain, only the fifth and last group is set: its bytes without the newline.
     """
-    phrase, scores = rb"%b(?:[ |]%b)*+" % (WORD, WORD), rb"%b(?: %b){%d}" % (NUMBER, NUMBER, n_scores - 1)
+    phrase, scores = rb"%b(?:[ |]%b)*+" % (WORD, WORD), rb" ".join([NUMBER] * n_scores)
     bars = rb" " + re.escape(SEPARATOR)
     head = rb"((%b)%b (%b)%b %b)" % (phrase, bars, phrase, bars, scores)
     return re.compile(rb"%b((?:%b[^\n]*+)?+\n)|([^\n]*+)\n" % (head, bars))

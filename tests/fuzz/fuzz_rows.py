@@ -1,4 +1,4 @@
-"""Rows and blocks of phrase tables, factors, columns on and off, the readers of phrase pairs: any bytes at all.
+"""Rows and blocks of phrase tables, factors, columns on and off, surveys, the readers of phrase pairs: any bytes at all.
 
 The command line is that of harness.py. An input's first byte chooses numbers of scores and factors; the rest are rows.
 """
@@ -12,11 +12,13 @@ import sys
 from unittest import mock
 
 import atheris
+import numpy as np
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.annotation.strip import Stripper
     from phrase_rescore.errors import InputError, RowError
     from phrase_rescore.files.blocks import Block
+    from phrase_rescore.info.survey import Surveyor
     from phrase_rescore.moses import table_blocks
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pair_readers import FORMATS, read_pair_blocks
@@ -110,6 +112,21 @@ def check_block(data: bytes, n_scores: int, factors: Factors, fix_blanks: bool) 
         assert list(selected) == plain
 
 
+def check_survey(data: bytes, n_scores: int) -> None:
+    """Plain rows are surveyed as if they were examined one by one."""
+    surveyor = Surveyor(n_scores, 7)
+    found = surveyor(3, 41, data)
+    with mock.patch.object(table_blocks, "plain_row", none_plain):
+        expected = surveyor(3, 41, data)
+    for name in ("rows", "pairs", "sources", "faults", "unsorted_pairs", "repeated_pairs", "first", "last"):
+        assert getattr(found, name) == getattr(expected, name), name
+    for name in ("words", "lengths"):
+        assert getattr(found.src, name) == getattr(expected.src, name), name
+        assert getattr(found.tgt, name) == getattr(expected.tgt, name), name
+    for name in ("rows", "least", "greatest", "above_zero", "zeros"):
+        assert np.array_equal(getattr(found.scores, name), getattr(expected.scores, name)), name
+
+
 def check_factors(phrase: bytes) -> None:
     """A factor is missing exactly where splitting at bars finds none."""
     for factor in (0, 1, 2):
@@ -153,6 +170,7 @@ def check(data: bytes) -> None:
         check_row(row, n_scores)
         check_factors(b" ".join(row.split()) or b"x")
     check_block(rows, n_scores, FACTORS[factors], bool(fix_blanks))
+    check_survey(rows, n_scores)
     for counts in (False, True):
         check_readers(rows, FORMS[form], counts, FACTORS[factors])
 
