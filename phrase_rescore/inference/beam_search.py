@@ -33,22 +33,17 @@ class Decoded(NamedTuple):
     log_p: float  # natural log p(target | source), EOS included
 
 
-class _Steps:
-    """How prefixes were continued: for each length, from 1, the shorter prefix and the last word of every prefix."""
+# How prefixes were continued: for each length, from 1, the shorter prefix and the last word of every prefix
+Steps = list[tuple[Indices, Indices]]
 
-    def __init__(self) -> None:
-        self._steps: list[tuple[Indices, Indices]] = []
 
-    def add(self, parents: Indices, words: Indices) -> None:
-        self._steps.append((parents, words))
-
-    def words(self, length: int, row: int) -> list[int]:
-        """Return the words of a prefix."""
-        found = []
-        for parents, words in reversed(self._steps[:length]):
-            found.append(int(words[row]))
-            row = parents[row]
-        return found[::-1]
+def _words(steps: Steps, length: int, row: int) -> list[int]:
+    """Return the words of a prefix of this length."""
+    found = []
+    for parents, words in reversed(steps[:length]):
+        found.append(int(words[row]))
+        row = parents[row]
+    return found[::-1]
 
 
 class _Finished:
@@ -75,12 +70,12 @@ class _Finished:
         worst[np.bincount(self._source, minlength=self._sources) < self._n] = -np.inf
         return worst
 
-    def targets(self, steps: _Steps) -> list[list[Decoded]]:
+    def targets(self, steps: Steps) -> list[list[Decoded]]:
         """Return the targets of every source, best first."""
         found: list[list[Decoded]] = [[] for _ in range(self._sources)]
         columns = (self._source, self._log_p, self._length, self._row)
         for source, log_p, length, row in zip(*(column.tolist() for column in columns), strict=True):
-            found[source].append(Decoded(steps.words(length, row), log_p))
+            found[source].append(Decoded(_words(steps, length, row), log_p))
         return found
 
 
@@ -123,7 +118,8 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
     ``beam``: how many prefixes of one length a source may have. ``barred`` (m,): ids that are not proposed, EOS among them;
     nothing is renormalised for their sake. A source has fewer targets than n where fewer were found.
     """
-    prefixes, steps, finished = model.empty_prefixes(c), _Steps(), _Finished(n, len(c))
+    prefixes, finished = model.empty_prefixes(c), _Finished(n, len(c))
+    steps: Steps = []
     log_p = np.zeros(len(c))  # of the prefixes
     k = min(beam, len(model.decoder.b_G) - len(barred))
     for length in range(1, max_length + 1):
@@ -139,7 +135,7 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
         parents, last_words, log_p = parents[kept], last_words[kept], log_p[kept]
         if not len(parents):
             break
-        steps.add(parents, last_words)
+        steps.append((parents, last_words))
         prefixes = prefixes.continued(parents, last_words)
         finished.add(prefixes.source, log_p + prefixes.eos_log_p(), length)
     return finished.targets(steps)

@@ -119,24 +119,22 @@ class Encoder(nn.Module):
 
         ``word_rows`` is what ``word_rows()`` returned. No gradient is meant to flow.
         """
-        device = word_rows.device
+
+        def on_device(rows: NDArray[np.int64]) -> Tensor:
+            return torch.from_numpy(rows).to(word_rows.device)
+
         state = self.cell.initial(1)
-        place = np.zeros(1, dtype=np.int64)  # where the state of a node of the level above stands; ended ones have none
         ended: list[State] = []
         ended_rows: list[NDArray[np.int64]] = []
         for level in prefix_levels(sources.with_eos()):
-            parents = torch.from_numpy(place[level.parents]).to(device)
-            projected = self.cell.project(state).index_select(0, parents)
-            words = torch.from_numpy(level.words).to(device)
-            state = self.cell.step(projected, rows_of(state, parents), word_rows.index_select(0, words))
-            ends = level.words == EOS
-            row_of = np.empty(len(level.words), dtype=np.int64)
-            row_of[level.nodes] = level.rows
-            ended.append(rows_of(state, torch.from_numpy(np.flatnonzero(ends)).to(device)))
-            ended_rows.append(row_of[ends])
-            state = rows_of(state, torch.from_numpy(np.flatnonzero(~ends)).to(device))
-            place = np.cumsum(~ends) - 1
-        order = torch.from_numpy(np.argsort(np.concatenate(ended_rows))).to(device)
+            going_on, place = np.unique(level.parents, return_inverse=True)
+            before, after = rows_of(state, on_device(going_on)), on_device(place)
+            projected = self.cell.project(before).index_select(0, after)
+            state = self.cell.step(projected, rows_of(before, after), word_rows.index_select(0, on_device(level.words)))
+            ends = level.words[level.nodes] == EOS
+            ended.append(rows_of(state, on_device(level.nodes[ends])))
+            ended_rows.append(level.rows[ends])
+        order = on_device(np.argsort(np.concatenate(ended_rows)))
         return self.summary(tuple(torch.cat(parts)[order] for parts in zip(*ended, strict=True)))
 
 

@@ -21,10 +21,10 @@ _SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither ov
 
 
 def _exponentials(g: Tensor, G_l: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor | float]:
-    """e = exp(G_l g + b - shift), a column for each row of g: (K, n); its column sums (n,); and the shift.
+    """Return e = exp(G_l g + b - shift), a column for each row of g: (K, n); its column sums (n,); and the shift.
 
     The shift is 0 where that is safe, which saves two passes over the logits, else each column's largest logit (n,).
-    The K symbols lie along the columns because all three products of training are faster so.
+    The K symbols lie along the columns because all three products of training are faster that way.
     """
     e = torch.mm(G_l, (g * LOG2_E).T).add_((b * LOG2_E).unsqueeze(1)).exp2_()
     mass = e.sum(0)
@@ -72,18 +72,18 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy(g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor) -> Tensor:
-    """The summed negative log-likelihood, natural log, of ``targets`` (n,) under softmax(g @ G_l.T + b): a scalar.
+    """Return the summed negative log-likelihood, natural log, of ``targets`` (n,) under softmax(g @ G_l.T + b): a scalar.
 
-    g (n, R), G_l (K, R), b (K,). Exact; the gradient is that of the plain formula.
+    g (n, R), G_l (K, R), b (K,). It is exact, and its gradient is that of the plain formula.
     """
     return _CrossEntropy.apply(g, G_l, b, targets)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class LogNormaliser:
-    """log Σ_k exp(G_l g + b)_k for rows of g, natural log, no gradient: (n, R) -> (n,). G_l (K, R), b (K,).
+    """Gives log Σ_k exp(G_l g + b)_k for rows of g, natural log, without a gradient: (n, R) -> (n,). G_l (K, R), b (K,).
 
-    On a CPU accumulated over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, so that no block's logits are
-    ever written to memory; a GPU takes GPU_ROWS whole rows at a time.
+    A CPU accumulates it over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, so that logits are never
+    written to memory. A GPU takes GPU_ROWS whole rows at a time.
     """
 
     def __init__(self, G_l: Tensor, b: Tensor) -> None:
@@ -111,5 +111,5 @@ class LogNormaliser:
         return out
 
     def _at_once(self, g: Tensor) -> Tensor:
-        """By whole rows of logits, whose largest is taken off first: safe however far out they are."""
+        """Compute it from whole rows of logits, whose largest is subtracted first: safe however far out they are."""
         return torch.logsumexp(torch.addmm(self._b, g, self._G_l.T), 1)

@@ -1,8 +1,8 @@
-"""Starting from the weights of another model, and keeping parts of a model as they are while the rest learns.
+"""Start from the weights of another model, and keep parts of a model as they are while the rest learns.
 
 Encoder and decoder can be taken one by one: all that passes between them is the summary c, of the size ``hidden`` on both
-sides. Vocabularies may differ: what belongs to a word goes to the word of the same spelling.
-Source and target are here what the network reads and predicts; ``in_table_terms`` turns them round for an inverse model.
+sides. Vocabularies may differ: the rows of a word go to the word of the same spelling. Source and target are here what the
+network reads and predicts; ``in_table_terms`` exchanges them for an inverse model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 
-# Part: the sizes in which the models must agree, and the sides whose words it has
+# Of each part, the sizes in which the models must agree, and the sides whose words it has
 PARTS = {
     "encoder": (("hidden", "embedding"), ("source",)),
     "decoder": (("hidden", "embedding", "maxout", "rank"), ("target",)),
@@ -42,7 +42,7 @@ _WORDS_IN = {  # group: the side whose words have rows in it
 
 
 def in_table_terms(name: str, inverse: bool) -> str:
-    """A side, or a part that is named by one, of an inverse model by the other side; and back.
+    """Name a side, or a part that is named by one, as the phrase table does: in an inverse model they are exchanged.
 
     >>> in_table_terms("source-embedding", True), in_table_terms("output", True), in_table_terms("source", False)
     ('target-embedding', 'output', 'source')
@@ -53,13 +53,13 @@ def in_table_terms(name: str, inverse: bool) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """Per side that was taken over: how many of its words the donor knows, and how many it has."""
+    """For each side that was taken over, how many of its words the donor knows, and how many it has."""
 
     words: dict[str, tuple[int, int]]
     inverse: bool = False
 
     def lines(self, frozen: Sequence[str] = ()) -> list[str]:
-        """For people; those that begin with ``warning`` name words without a start, or frozen where chance put them."""
+        """Return lines for people. Those that begin with ``warning`` name words without a start, or random and frozen."""
         lines = []
         for part, (known, total) in self.words.items():
             side = in_table_terms(part, self.inverse)
@@ -87,7 +87,7 @@ def _check_sizes(ours: ModelConfig, theirs: ModelConfig, part: str) -> None:
 
 
 def _shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[int]]:
-    """Ids here and there of what both know: EOS and UNK, by position, then the words of equal spelling."""
+    """Return the ids in both vocabularies of what both know: EOS and UNK, by position, then the words of equal spelling."""
     pairs = [(id, theirs.ids.get(word)) for word, id in ours.ids.items()]
     known = [(EOS, EOS), (UNK, UNK), *((here, there) for here, there in pairs if there is not None)]
     here, there = zip(*known, strict=True)
@@ -98,10 +98,10 @@ def _shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[
 def initialise_from(
     model: RNNEncoderDecoder, src_vocab: Vocabulary, tgt_vocab: Vocabulary, donor: Checkpoint, part: str = "all"
 ) -> Report:
-    """Copies a part of the donor's weights (a key of PARTS) into a model that is initialised already.
+    """Copy a part of the donor's weights (a key of PARTS) into a model that is initialised already.
 
     The decoder is all that is not the encoder: its embedding, its cell, the output layer. Rows of words that the donor does
-    not know keep the values they have.
+    not know keep their values.
 
     Raises OptionError for an unknown part, and if sizes that matter to it differ; then nothing has been changed.
     """
@@ -128,7 +128,7 @@ def initialise_from(
 
 
 def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
-    """Excludes groups of weights (keys of FREEZABLE) from training; gradients still flow through them to the others.
+    """Exclude groups of weights (keys of FREEZABLE) from training. Gradients still flow through them to the others.
 
     ``encoder`` has the source embedding in it, ``decoder`` the target embedding and the output layer.
 
