@@ -14,9 +14,9 @@ import torch
 from conftest import SOURCE_WORDS, TARGET_WORDS, Run
 from small_models import encoded, random_pairs, small_checkpoint
 
+from phrase_rescore import library
 from phrase_rescore.annotation.annotator import Compute
 from phrase_rescore.annotation.run import Files, annotate
-from phrase_rescore.commands import annotate as annotate_command
 from phrase_rescore.inference import scorer
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.moses.score_columns import ColumnFormat
@@ -49,7 +49,7 @@ def test_devices_share_the_blocks_in_turn(run: Run, model_dir: str, table: Path,
         return original(self, model, block)
 
     monkeypatch.setattr(Compute, "scorer", scorer)
-    monkeypatch.setattr(annotate_command, "resolve_devices", lambda names: ("cpu", "cpu:0"))
+    monkeypatch.setattr(library, "resolve_devices", lambda names: ("cpu", "cpu:0"))
     shared = run(*arguments, "--device", "cuda:0,cuda:1", "--jobs", 2)
     assert shared.out == alone.out
     assert {("cpu", 2), ("cpu:0", 1), ("cpu:0", 11)} <= set(asked)
@@ -115,7 +115,7 @@ def test_the_summary_tells_of_smaller_batches(run: Run, make_model, table: Path,
 
 
 def test_cores_are_never_shared_by_more_threads(run: Run, model_dir: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annotate_command, "usable_cores", lambda: 4)
+    monkeypatch.setattr(library, "usable_cores", lambda: 4)
     result = run("annotate", table, "-m", model_dir, "--jobs", 3, "--threads", 2)
     assert result.status == 2
     assert "--jobs 3 with --threads 2 take 6 cores; this process may use 4" in result.err
