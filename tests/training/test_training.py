@@ -45,8 +45,8 @@ def test_the_invented_language_is_learnt(tmp_path):
     checkpoint = load(str(tmp_path / "model"))
     rng = np.random.default_rng(1)
     sample = [phrases[i] for i in rng.permutation(len(phrases))[:300]]
-    src = [checkpoint.src_vocab.encode([f"s{w}".encode() for w in p]) for p in sample]
-    tgt = [checkpoint.tgt_vocab.encode([f"t{w}".encode() for w in p]) for p in sample]
+    src = [checkpoint.src_vocab.encode([f"s{w}".encode() for w in p]).tolist() for p in sample]
+    tgt = [checkpoint.tgt_vocab.encode([f"t{w}".encode() for w in p]).tolist() for p in sample]
     with torch.no_grad():
         right = sum(greedy(checkpoint.model, s) == t for s, t in zip(src, tgt, strict=True))
     assert right >= 0.99 * len(sample)
