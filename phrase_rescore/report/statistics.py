@@ -272,7 +272,8 @@ class TableStatistics:
         self.rows += len(rows)
         self.counted += int(np.isfinite(rows.values["joint"]).sum())
         lengths = lengths_of(rows.src), lengths_of(rows.tgt)
-        classes = _classes(np.nan_to_num(rows.values["joint"], nan=1), JOINT_EDGES)
+        joint = rows.values["joint"]
+        classes = _classes(np.where(np.isnan(joint), 1, joint), JOINT_EDGES)
         self._add_sums(rows, classes, lengths)
         self._add_points(rows, classes)
         for (side, coverage), phrases in zip(self.coverage.items(), (rows.src, rows.tgt), strict=True):

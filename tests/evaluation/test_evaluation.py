@@ -128,9 +128,9 @@ def test_default_samples_are_sacrebleu_s() -> None:
 
 def test_the_command_offers_what_the_library_has() -> None:
     types = {option.name: option.type for option in evaluate_command.params}
-    assert types["tokenize"].choices == TOKENIZATIONS
+    assert tuple(types["tokenize"].choices) == TOKENIZATIONS
     assert set(TOKENIZATIONS) <= set(BLEU.TOKENIZERS)
-    assert types["form"].choices == FORMATS
+    assert tuple(types["form"].choices) == FORMATS
     assert types["metrics"].convert(",".join(METRICS), None, None) == tuple(METRICS)
 
 

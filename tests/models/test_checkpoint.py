@@ -206,7 +206,7 @@ def test_malformed_weights_are_refused(model_dir, change, message):
 def test_a_header_as_long_as_it_says_is_not_read(model_dir):
     weights = next(model_dir.glob("*.safetensors"))
     weights.write_bytes(struct.pack("<Q", 1 << 62) + weights.read_bytes()[8:])
-    with pytest.raises(ModelError, match="header too large; the model is damaged"):
+    with pytest.raises(ModelError, match="(?i)header ?too ?large; the model is damaged"):
         load(str(model_dir))
 
 
