@@ -5,33 +5,31 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 __all__ = [
-    "ColumnFormat",
-    "Hypothesis",
-    "InputError",
-    "Model",
-    "ModelError",
-    "OptionError",
-    "RescoreError",
-    "RowError",
-    "Summary",
-    "__version__",
-    "annotate",
-    "load",
-    "train",
-]
+    "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
+    "__version__", "annotate", "load", "train",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from phrase_rescore.annotation.run import Summary
-    from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
-    from phrase_rescore.inference.translator import Hypothesis
-    from phrase_rescore.library import Model, annotate, load, train
-    from phrase_rescore.moses.score_columns import ColumnFormat
+    from phrase_rescore.library import (
+        ColumnFormat,
+        Hypothesis,
+        InputError,
+        Model,
+        ModelError,
+        OptionError,
+        RescoreError,
+        RowError,
+        Summary,
+        annotate,
+        load,
+        train,
+    )  # fmt: skip
 else:
 
     def __getattr__(name: str) -> object:
         """Import the library when a name of it is first used, so that ``--help`` need not wait for torch."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from phrase_rescore import errors, library
+        from phrase_rescore import library
 
-        return getattr(errors if hasattr(errors, name) else library, name)
+        return getattr(library, name)

@@ -18,7 +18,7 @@ from phrase_rescore.annotation.run import Files, Summary, expected_rows
 from phrase_rescore.annotation.run import annotate as annotate_table
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.inference.phrase_vectors import PhraseEncoder
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import MAX_LENGTH, Hypothesis, Translator
@@ -29,6 +29,11 @@ from phrase_rescore.moses.score_columns import ColumnFormat
 from phrase_rescore.runtime import check_precision, prepare, resolve_device, resolve_devices, usable_cores
 from phrase_rescore.training.config import PRESETS, Observer
 from phrase_rescore.training.run import train_model
+
+__all__ = [
+    "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
+    "annotate", "load", "train",
+]  # fmt: skip
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
 Path = str | os.PathLike[str]
