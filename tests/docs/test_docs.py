@@ -15,6 +15,7 @@ import gzip
 import importlib
 import json
 import os
+import pkgutil
 import random
 import re
 import shutil
@@ -480,3 +481,15 @@ def test_overview_names_every_room():
     )
     rooms = {f"{path.name}/" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert named == rooms | {path.name for path in PACKAGE.glob("[a-z]*.py")}
+
+
+def test_names_in_the_overview_exist():
+    """Names such as ``files.blocks.read_blocks``, and those in the two flows, are modules or stand in them."""
+    text = (DOCS / "overview.md").read_text(encoding="utf-8")
+    rooms = "|".join(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+    named = set(re.findall(rf"`((?:{rooms})(?:\.\w+)+)`", text))
+    flows = {name for block in blocks_of("overview.md", "text") for name in re.findall(rf"\b(?:{rooms})\.[a-z_]+", block)}
+    assert len(named) > 20
+    assert len(flows) > 15
+    for name in named | flows:
+        assert pkgutil.resolve_name(f"phrase_rescore.{name}"), name
