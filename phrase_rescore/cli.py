@@ -120,8 +120,8 @@ def _tell(error: BaseException) -> int:
         case BrokenPipeError():  # the reader has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet too
             return 1
-        case click.Abort() if isinstance(error.__cause__, KeyboardInterrupt):  # as click turns one into the other
-            return _tell(error.__cause__)
+        case click.Abort() if isinstance(error.__context__, KeyboardInterrupt):  # as click turns one into the other
+            return _tell(error.__context__)
         case Terminated():
             _say("terminated")
             status = 143
