@@ -196,7 +196,7 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
 
 @functools.lru_cache
 def harmless_tail(n_fields: int) -> re.Pattern[bytes]:
-    """Make the expression of nearly all tails, as ``plain_row`` cuts them, in which there is no fault."""
+    """Make the expression that matches tails without a fault, as ``plain_row`` cuts them; nearly all are."""
     if n_fields < 4:
         return re.compile(rb"(?!)")  # a row without an alignment has a fault
     listed, known = rb"(?: ++%b)*+" % WORD, b"|".join(sorted(_KNOWN_PROPERTIES))
