@@ -1,0 +1,144 @@
+"""Paths are checked before anything is touched: what is there, what can be made, and that no two are the same file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files.paths import Role, Use, check_paths, is_stream, normal
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("table").write_text("a\n")
+    Path("model").mkdir()
+    Path("model", "config.json").write_text("{}")
+    Path("link").symlink_to("table")
+    Path("dangling").symlink_to("nowhere")
+    Path("folder").mkdir()
+    os.mkfifo("fifo")
+    return tmp_path
+
+
+READS, WRITES = Role.READ, Role.WRITE
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "message"),
+    [
+        (READS, "", "-x is empty; name a file"),
+        (READS, "none", "-x none: No such file or directory; check the path"),
+        (READS, "folder", "-x folder is a directory; name a file in it"),
+        (READS, "table/x", "-x table/x: Not a directory"),
+        (READS, "a\0b", "embedded null byte; check the name"),
+        (WRITES, "a\0b", "embedded null byte; check the name"),
+        (READS, "dangling", "-x dangling: No such file or directory"),
+        (Role.READ_DIRECTORY, "", "-x is empty; name a directory"),
+        (Role.READ_DIRECTORY, "table", "-x table: Not a directory"),
+        (Role.READ_DIRECTORY, "fifo", "-x fifo is not a directory; name one"),
+        (WRITES, "folder", "-x folder is a directory; name a file to write"),
+        (WRITES, "new/", "-x new/ is a directory; name a file to write"),
+        (WRITES, "none/new", "-x none/new: No such file or directory; make its directory first, or name another"),
+        (WRITES, "table/new", "-x table/new: Not a directory; name another directory"),
+        (READS, "a\nb\udcff", r"-x a\nb\xff: No such file or directory"),
+        (WRITES, "x" * 300, "File name too long; choose a shorter name"),
+        (Role.WRITE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
+        (Role.WRITE_DIRECTORY, "table/new", "-x table/new: Not a directory"),
+        (Role.SCRATCH, "none", "-x none: No such file or directory"),
+        (Role.SCRATCH, "-", "-x - is not a directory; name one"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_refused_by_its_option(role: Role, path: str, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        check_paths([Use("-x", path, role)])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("role", "path"),
+    [
+        (READS, "table"), (READS, "link"), (READS, "fifo"), (READS, "-"), (READS, "/dev/null"), (READS, "model/../table"),
+        (WRITES, "table"), (WRITES, "link"), (WRITES, "dangling"), (WRITES, "new"), (WRITES, "fifo"), (WRITES, "-"),
+        (WRITES, "/dev/stdout"), (WRITES, "/dev/full"), (Role.READ_DIRECTORY, "model/"), (Role.WRITE_DIRECTORY, "model"),
+        (Role.WRITE_DIRECTORY, "new/deep/er"), (Role.SCRATCH, "."), (WRITES, "b\nl ank"),
+    ],
+)  # fmt: skip
+def test_a_path_that_can_be_used_is_taken_and_nothing_is_made(here: Path, role: Role, path: str) -> None:
+    before = sorted(here.rglob("*"))
+    check_paths([Use("-x", path, role)])
+    assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Use("TABLE", "table", READS), Use("-o", "table", WRITES)),
+        (Use("TABLE", "table", READS), Use("-o", "./model/../table", WRITES)),
+        (Use("TABLE", "table", READS), Use("-o", "link", WRITES)),
+        (Use("-o", "new", WRITES), Use("--dropped", "./new", WRITES)),
+        (Use("-o", "nowhere", WRITES), Use("--dropped", "dangling", WRITES)),
+        (Use("TABLE", "fifo", READS), Use("-o", "fifo", WRITES)),
+        (Use("-m", "new", Role.WRITE_DIRECTORY), Use("--pairs", "new/", Role.WRITE_DIRECTORY)),
+        (Use("-m", "none/new", Role.WRITE_DIRECTORY), Use("--pairs", "none/new/", Role.WRITE_DIRECTORY)),
+    ],
+)
+def test_two_names_of_one_file_are_refused_with_both_options(one: Use, other: Use) -> None:
+    for uses in ([one, other], [other, one]):
+        with pytest.raises(OptionError, match="are the same; name another") as caught:
+            check_paths(uses)
+        assert one.option in str(caught.value)
+        assert other.option in str(caught.value)
+
+
+def test_a_hard_link_is_the_same_file() -> None:
+    os.link("table", "hard")
+    with pytest.raises(OptionError, match="TABLE table and -o hard are the same"):
+        check_paths([Use("TABLE", "table", READS), Use("-o", "hard", WRITES)])
+
+
+def test_nothing_lies_in_a_directory_that_is_replaced() -> None:
+    with pytest.raises(OptionError, match="INPUT model/table is inside -m model, which is replaced as a whole"):
+        Path("model/table").write_text("a\n")
+        check_paths([Use("-m", "model", Role.WRITE_DIRECTORY), Use("INPUT", "model/table", READS)])
+
+
+def test_what_may_be_named_twice() -> None:
+    check_paths([Use("TABLE", "table", READS), Use("--expect-rows", "table", READS)])
+    check_paths([Use("TABLE", "-", READS), Use("-o", "/dev/null", WRITES), Use("--dropped", "/dev/null", WRITES)])
+    check_paths([Use("-m", "new", Role.WRITE_DIRECTORY), Use("--pairs", "new.pairs", Role.WRITE_DIRECTORY)])
+
+
+def run(code: str, stdout: str) -> str:
+    """Run code that imports this module's names, with standard output appended to a file; return its standard error."""
+    imports = "from phrase_rescore.files.paths import *\nfrom phrase_rescore.files.paths import Role, Use\n"
+    with open(stdout, "ab") as stream:
+        done = subprocess.run([sys.executable, "-c", imports + code], stdout=stream, stderr=subprocess.PIPE, check=False)
+    return done.stderr.decode()
+
+
+def test_standard_output_in_the_input_is_refused() -> None:
+    said = run("check_paths([Use('TABLE', 'table', Role.READ), Use('-o', '-', Role.WRITE)])", "table")
+    assert "TABLE table and -o - are the same" in said
+    said = run("check_paths([Use('--dropped', '/dev/stdout', Role.WRITE), Use('-o', '-', Role.WRITE)])", "kept")
+    assert "--dropped /dev/stdout and -o - are the same" in said
+
+
+@pytest.mark.parametrize("path", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "fifo", "/dev/null", "through"])
+def test_streams_are_known_even_where_they_lead_to_a_file(path: str) -> None:
+    Path("through").symlink_to("/dev/stdout")
+    assert not run(f"assert is_stream({path!r})", "kept")
+
+
+@pytest.mark.parametrize("path", ["table", "new", "folder", "link", "dangling", "a\0b", ""])
+def test_files_are_no_streams(path: str) -> None:
+    assert not is_stream(path)
+
+
+def test_normal_takes_only_slashes_away() -> None:
+    assert [normal(path) for path in ("m/", "a/m//", "/", "m", "")] == ["m", "a/m", "/", "m", ""]
