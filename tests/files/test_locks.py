@@ -1,0 +1,150 @@
+"""One process at a time, and who it is; a killed one's lock is taken over."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files.locks import Holder, locked
+
+HOLD = """
+import sys, time
+from phrase_rescore.files.locks import locked
+with locked(sys.argv[1], "wait"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path):
+    """A process that holds the lock of ``tmp_path / "model"``."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "model")], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"held\n"
+        yield process
+        process.kill()
+
+
+def test_the_second_fails_at_once_and_says_who_holds_it(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
+    (tmp_path / "link").symlink_to("model")
+    for name in ("model", "model/", "./model", "link"):
+        with pytest.raises(OptionError) as caught, locked(f"{tmp_path}/{name}", "let it end"):
+            pass
+        who = rf"process {holder.pid} on {re.escape(os.uname().nodename)} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
+        assert re.fullmatch(rf".*/{name} is in use by {who} \({tmp_path}/model\.lock\); let it end", str(caught.value))
+    assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == holder.pid
+
+
+def test_a_lock_of_a_killed_process_is_taken_over_with_a_message(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / "model.lock").exists()
+    said: list[str] = []
+    with locked(str(tmp_path / "model"), "", said.append):
+        assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == os.getpid()
+    assert re.fullmatch(
+        rf"{tmp_path}/model.lock is of process {holder.pid} on .* since .*, which has ended; taken over", said[0]
+    )
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b"[1]", b'{"pid": 1e999}', b"\xff", b"[" * 100_000])
+def test_whatever_is_left_is_taken_over(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "model.lock").write_bytes(left)
+    with locked(str(tmp_path / "model"), ""):
+        pass
+    assert not os.listdir(tmp_path)
+
+
+def test_it_goes_at_a_failure_and_can_be_had_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), locked(str(tmp_path / "model"), ""):
+            raise KeyboardInterrupt
+    assert not os.listdir(tmp_path)
+
+
+def test_a_file_that_its_holder_takes_away_is_not_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder removes its file between our opening and our locking of it; a third process could make another one."""
+    name, flock, files = tmp_path / "model.lock", fcntl.flock, []
+
+    def taken_away(handle: int, how: int) -> None:
+        flock(handle, how)
+        files.append(os.fstat(handle).st_ino)
+        if len(files) == 1:
+            name.unlink()
+        if len(files) == 2:
+            name.rename(tmp_path / "kept")
+            name.write_bytes(b"")
+
+    monkeypatch.setattr(fcntl, "flock", taken_away)
+    with locked(str(tmp_path / "model"), ""):
+        assert len(files) == 3
+        assert files[-1] == name.stat().st_ino
+
+
+def test_one_lock_at_a_time(tmp_path: Path) -> None:
+    """Eight processes add 1 to a number 40 times each, with the lock or not at all."""
+    script = """
+import sys
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files.locks import locked
+done = 0
+while done < 40:
+    try:
+        with locked(sys.argv[1], ""):
+            with open(sys.argv[1]) as stream:
+                number = int(stream.read())
+            with open(sys.argv[1], "w") as stream:
+                stream.write(str(number + 1))
+            done += 1
+    except OptionError:
+        pass
+"""
+    number = tmp_path / "number"
+    number.write_text("0")
+    processes = [subprocess.Popen([sys.executable, "-c", script, str(number)]) for _ in range(8)]
+    assert [process.wait() for process in processes] == [0] * 8
+    assert number.read_text() == "320"
+    assert os.listdir(tmp_path) == ["number"]
+
+
+def test_without_flock_the_words_in_the_file_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    model, lock, here = str(tmp_path / "model"), tmp_path / "model.lock", Holder.here_and_now()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for pid, host, free in ((os.getpid(), here.host, False), (gone.pid, here.host, True), (gone.pid, "elsewhere", False)):
+        lock.write_text(json.dumps({"pid": pid, "host": host, "since": here.since}))
+        if free:
+            with locked(model, ""):
+                pass
+        else:
+            with pytest.raises(OptionError, match=f"in use by process {pid} on {host} since"), locked(model, ""):
+                pass
+
+
+def test_where_no_lock_can_be_made(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OptionError, match="cannot write .*/none/model.lock: No such file"),
+        locked(f"{tmp_path}/none/model", ""),
+    ):
+        pass
+    (tmp_path / "victim").write_bytes(b"mine")
+    (tmp_path / "model.lock").symlink_to("victim")
+    with pytest.raises(OptionError, match="cannot write .*model.lock: Too many levels"), locked(f"{tmp_path}/model", ""):
+        pass
+    assert (tmp_path / "victim").read_bytes() == b"mine"
