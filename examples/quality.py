@@ -159,8 +159,9 @@ def main() -> None:
     distinct = sorted({pair for block in read_pair_blocks(options.table) for pair in zip(block.src, block.tgt, strict=True)})
     src, tgt = [src for src, _ in distinct], [tgt for _, tgt in distinct]
     choice = HeldOut(options.held_out)
-    choice.add(src)
-    out = np.fromiter(map(choice.sources().__contains__, src), np.bool_, len(src))
+    choice.add(src, tgt)
+    held_sources = frozenset(choice.sources())
+    out = np.fromiter(map(held_sources.__contains__, src), np.bool_, len(src))
     everything = scorer.encode_phrases(src, tgt)
     held, training = everything.take(np.flatnonzero(out)), everything.take(np.flatnonzero(~out))
     words = len(held.tgt.ids) + len(held)
@@ -174,7 +175,7 @@ def main() -> None:
     show("model, other sources of equal length", scorer.log_probs(other).sum(), len(other), len(other.tgt.ids) + len(other))
     print(f"true target above 49 random ones of its length: {outranks(scorer, held, everything):.1%} of 2,000")
 
-    rows = TableRows(options.table, choice.sources())
+    rows = TableRows(options.table, held_sources)
     if rows.frequent.sum() > 1:
         encoded = scorer.encode(rows.pairs)
         log_p, frequent = scorer.log_probs(encoded), rows.frequent

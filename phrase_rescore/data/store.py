@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.atomic import replace_directory, sync
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: the shortlists counted words of held-out pairs too
 SUMMARY, SOURCE_VOCAB, TARGET_VOCAB = "pairs.json", "source.vocab", "target.vocab"
 _PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
 _CONTENT = (
@@ -73,45 +73,59 @@ class HeldOut:
     """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is under a threshold.
 
     The threshold is the largest that holds out at most ``most`` pairs and 0.5 % of the sources. The choice depends on the
-    sources alone and never separates the targets of one source. Every source has a pair, so only the ``most`` smallest hashes
-    can matter, and no more than twice as many are remembered.
+    sources alone and never separates the targets of one source. Only the sources of the smallest hashes that have ``most``
+    pairs together can matter, and no more than twice as many pairs are remembered.
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._limit = most, b"\xff" * 8
-        self._smallest: list[tuple[bytes, bytes, int]] = []  # hash, source, number of its pairs
-        self._sources = 0
-        self._open: dict[bytes, int] = {}  # the last source, which the next block may go on with
+        self._most, self._limit = most, b"\xff" * 9  # hashes of eight bytes are below it
+        self._candidates: list[tuple[bytes, bytes, list[bytes]]] = []  # hash, source, its targets
+        self._sources = self._pairs = 0  # sources that went by, pairs of candidates
+        self._last, self._hash = b"", self._limit  # the last source, which the next block may go on with; none is empty
+        self._targets: list[bytes] = []  # its targets if it is a candidate
 
-    def add(self, src: Sequence[bytes]) -> None:
-        """Take the sources of the next pairs, one a pair."""
-        sizes = Counter(self._open)
-        sizes.update(src)
-        self._open = {src[-1]: sizes.pop(src[-1])}
-        self._close(sizes)
+    def add(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> None:
+        """Take the sources and targets of the next pairs, one of each a pair."""
+        end = 0
+        for source, size in Counter(src).items():
+            start, end = end, end + size
+            if source != self._last:
+                self._sources += 1
+                self._last, self._hash, self._targets = source, hashlib.blake2b(source, digest_size=8).digest(), []
+                if self._hash < self._limit:
+                    self._candidates.append((self._hash, source, self._targets))
+            if self._hash < self._limit:
+                self._targets += tgt[start:end]
+                self._pairs += size
+        if self._pairs > 2 * self._most:
+            self._forget()
 
-    def _close(self, sizes: dict[bytes, int]) -> None:
-        self._sources += len(sizes)
-        for source, size in sizes.items():
-            hashed = hashlib.blake2b(source, digest_size=8).digest()
-            if hashed <= self._limit:
-                self._smallest.append((hashed, source, size))
-        if len(self._smallest) > 2 * self._most:
-            self._smallest.sort()
-            del self._smallest[self._most :]
-            self._limit = self._smallest[-1][0] if self._smallest else b""
-
-    def sources(self) -> frozenset[bytes]:
-        """Return the sources to hold out, when all have gone by."""
-        self._close(self._open)
-        self._open = {}
-        held, pairs = [], 0
-        for _, source, size in sorted(self._smallest)[: int(HELD_OUT_SOURCES * self._sources)]:
-            pairs += size
-            if pairs > self._most:
+    def _forget(self) -> None:
+        """Forget the candidates that cannot be held out: those from which on there would be more than ``most`` pairs."""
+        self._candidates.sort()
+        self._pairs = 0
+        for i, (hashed, _, targets) in enumerate(self._candidates):
+            if self._pairs + len(targets) > self._most:
+                self._limit = hashed
+                del self._candidates[i:]
                 break
-            held.append(source)
-        return frozenset(held)
+            self._pairs += len(targets)
+
+    def sources(self) -> dict[bytes, list[bytes]]:
+        """Return the sources to hold out, each with its targets, when all have gone by."""
+        self._forget()
+        return {source: targets for _, source, targets in self._candidates[: int(HELD_OUT_SOURCES * self._sources)]}
+
+
+def _word_counts(held: Mapping[bytes, Sequence[bytes]]) -> tuple[Counter[bytes], Counter[bytes]]:
+    """Count the words of pairs, of which every source has its targets."""
+    src: Counter[bytes] = Counter()
+    tgt: Counter[bytes] = Counter()
+    for source, targets in held.items():
+        for word in source.split(b" "):
+            src[word] += len(targets)
+        tgt.update(b" ".join(targets).split(b" "))
+    return src, tgt
 
 
 @contextmanager
@@ -189,7 +203,7 @@ def check_store_target(directory: str) -> None:
 
 
 def _encode(
-    directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: frozenset[bytes],
+    directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: Container[bytes],
     progress: Callable[[int], object],
 ) -> Numbers:  # fmt: skip
     """Write the arrays, and count what is in them."""
@@ -222,8 +236,9 @@ def prepare_store(
 ) -> PairStore:
     """Encode distinct pairs into a new store, which appears whole or not at all and replaces an older one.
 
-    The pairs go by twice. In between, ``vocabularies`` gets the word counts of both sides and chooses the shortlists.
-    At most ``held_out`` pairs are held out. ``progress`` is called with the number of pairs of each block, in both passes.
+    At most ``held_out`` pairs are held out. The pairs go by twice. In between, ``vocabularies`` gets the word counts of both
+    sides, of the pairs to train on alone, and chooses the shortlists. ``progress`` is called with the number of pairs of
+    each block, in both passes.
 
     Raises OptionError if the directory holds something else, and RescoreError if the files cannot be written.
     """
@@ -235,13 +250,17 @@ def prepare_store(
     for block in pairs:
         src_counts.update(b" ".join(block.src).split(b" "))
         tgt_counts.update(b" ".join(block.tgt).split(b" "))
-        choice.add(block.src)
+        choice.add(block.src, block.tgt)
         tell(len(block.src))
+    held = choice.sources()
+    held_src_counts, held_tgt_counts = _word_counts(held)
+    src_counts -= held_src_counts
+    tgt_counts -= held_tgt_counts
     chosen = vocabularies(src_counts, tgt_counts)
     del src_counts, tgt_counts
     try:
         with replace_directory(directory) as temporary:
-            numbers = _encode(temporary, pairs, chosen, choice.sources(), tell)
+            numbers = _encode(temporary, pairs, chosen, held, tell)
             for name, vocabulary in zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True):
                 Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
             summary = {

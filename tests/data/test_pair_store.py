@@ -65,9 +65,10 @@ def assert_equal(found: EncodedPairs, expected: EncodedPairs) -> None:
 
 
 def assert_holds(store: PairStore, pairs: DistinctPairs, held_out: int, size: int) -> None:
-    src_counts, tgt_counts = pairs.word_counts()
-    assert (store.src_vocab, store.tgt_vocab) == shortlists(size)(src_counts, tgt_counts)
-    encoded, held = pairs.encode(store.src_vocab, store.tgt_vocab), pairs.held_out(held_out)
+    held = pairs.held_out(held_out)
+    learnt = DistinctPairs([pair for pair, out in zip(pairs.pairs, held, strict=True) if not out])
+    assert (store.src_vocab, store.tgt_vocab) == shortlists(size)(*learnt.word_counts())
+    encoded = pairs.encode(store.src_vocab, store.tgt_vocab)
     train = encoded.take(np.flatnonzero(~held))
     assert_equal(store.train, train)
     assert_equal(store.held_out, encoded.take(np.flatnonzero(held)))
@@ -116,21 +117,47 @@ def test_held_out_sources_are_those_of_the_rule(sources: int, targets: int, most
     pairs = DistinctPairs.collect(
         ([b"s%d" % rng.randrange(10**6)], [b"t%d" % j]) for _ in range(sources) for j in range(rng.randint(1, targets))
     )
-    choice, rest = HeldOut(most), [src for src, _ in pairs.pairs]
+    choice, rest = HeldOut(most), pairs.pairs
     while rest:
         size = rng.randint(1, 500)
-        choice.add(rest[:size])
+        choice.add([src for src, _ in rest[:size]], [tgt for _, tgt in rest[:size]])
         rest = rest[size:]
-    held = pairs.held_out(most)
-    assert choice.sources() == {src for (src, _), out in zip(pairs.pairs, held, strict=True) if out}
+    held = [pair for pair, out in zip(pairs.pairs, pairs.held_out(most), strict=True) if out]
+    assert sorted((src, tgt) for src, targets in choice.sources().items() for tgt in targets) == held
 
 
 def test_held_out_sources_need_little_memory() -> None:
     choice = HeldOut(10)
     for start in range(0, 20_000, 100):
-        choice.add([b"s%05d" % i for i in range(start, start + 100)])
-        assert len(choice._smallest) <= 20
+        choice.add([b"s%05d" % i for i in range(start, start + 100)], [b"t"] * 100)
+        assert sum(len(targets) for _, _, targets in choice._candidates) <= 20
     assert len(choice.sources()) == 10
+
+
+def test_a_source_of_more_pairs_than_may_be_held_out_is_not_remembered() -> None:
+    choice = HeldOut(10)
+    for i in range(50):
+        choice.add([b"s"] * 100, [b"t%d" % i] * 100)
+        assert choice._candidates == []
+    assert choice.sources() == {}
+
+
+def test_words_of_held_out_pairs_are_not_counted(tmp_path: Path) -> None:
+    """Neither do they come into the shortlist, nor do they add to a word's count."""
+    choice, sources = HeldOut(10), sorted(b"s%d" % i for i in range(400))
+    choice.add(sources, sources)
+    held = choice.sources().keys()
+    assert len(held) == 2
+    pairs = DistinctPairs.collect(([s], [b"here" if s in held else b"there", b"both"]) for s in sources)
+    found: list[Counter[bytes]] = []
+
+    def choose(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
+        found.extend((src.copy(), tgt.copy()))
+        return shortlists(1000)(src, tgt)
+
+    store = prepared(tmp_path / "store", pairs, 10, choose)
+    assert found == [dict.fromkeys(set(sources) - held, 1), {b"there": 398, b"both": 398}]
+    assert not held & set(store.src_vocab.words)
 
 
 def test_arrays_are_mapped_not_read(tmp_path: Path) -> None:
@@ -186,7 +213,9 @@ def test_a_damaged_store_is_none(tmp_path: Path, name: str, harm: str) -> None:
     assert open_store(store.directory, FINGERPRINT) is None
 
 
-@pytest.mark.parametrize("change", [{"format_version": 2}, {"numbers": {}}, {"numbers": 3}, {"files": None}])
+@pytest.mark.parametrize(
+    "change", [{"format_version": 1}, {"format_version": 3}, {"numbers": {}}, {"numbers": 3}, {"files": None}]
+)
 def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, object]) -> None:
     store = prepared(tmp_path / "store", many_pairs(3))
     path = tmp_path / "store" / "pairs.json"
