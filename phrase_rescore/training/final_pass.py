@@ -26,25 +26,28 @@ _MEASURED, _EVERY = 8, 4  # measured so often a pass, but at most at every fourt
 _PATIENCE = 4
 _CHOICE = 20  # a partner of equal lengths is sought among so many training pairs for each held-out one
 _SECONDS_BETWEEN = 20.0  # two reports
+_LOW = (1 << 32) - 1
 
 
 def of_like_lengths(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
-    """Draw for each wanted pair one of ``pairs`` whose source and target are as long; skip those for which there is none."""
+    """Draw for each wanted pair one of ``pairs`` whose source and target are as long, or else the nearest to that."""
     choice = Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), _CHOICE * len(wanted))))
     sample = pairs.take(choice)
     keys, sought = ((p.src.lengths << 32) + p.tgt.lengths for p in (sample, wanted))
-    order, sought = np.argsort(keys, kind="stable"), np.sort(sought)
+    there, (distinct, which) = np.unique(keys), np.unique(sought, return_inverse=True)
+    distance = (np.abs((there >> 32) - (key >> 32)) + np.abs((there & _LOW) - (key & _LOW)) for key in distinct)  # in words
+    sought = np.sort(np.array([there[d.argmin()] for d in distance], np.int64)[which])
+    order = np.argsort(keys, kind="stable")
     first, last = (np.searchsorted(keys[order], sought, side) for side in ("left", "right"))
     repeat = np.arange(len(sought)) - np.searchsorted(sought, sought)  # how many wanted pairs of these lengths come before
-    found = last > first
-    return sample.take(order[(first + repeat % np.maximum(last - first, 1))[found]])
+    return sample.take(order[first + repeat % (last - first)])
 
 
 class FinalPassTask(PhrasePairTask):
     """Gives the loop as many held-out pairs as training pairs in every minibatch, so that these are not forgotten for those.
 
     Both are drawn at random without replacement, pass after pass. What is to become small is the difference between the mean
-    losses of the held-out pairs and of as many training pairs of the same lengths.
+    losses of the held-out pairs and of as many training pairs of the same or the nearest lengths.
     """
 
     def __init__(self, task: PhrasePairTask, batch_size: int) -> None:
