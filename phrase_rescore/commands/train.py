@@ -88,6 +88,9 @@ def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -
         help="Count words in this tokenized corpus instead of the pairs.",
     ),
     click.option(
+        "--allow-poor-coverage", is_flag=True, help="Train even if given words are less than half of the pairs' words."
+    ),
+    click.option(
         "--source-factor", type=click.IntRange(min=0), metavar="K",
         help="Read only the K-th factor, from 0, of every source word.",
     ),

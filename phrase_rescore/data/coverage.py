@@ -1,4 +1,7 @@
-"""Whether a model and a table go together, judged by the words of the table that the model does not know."""
+"""Whether a vocabulary and a text go together, judged by the words of the text that are not in it.
+
+The text is a table that a model annotates, or the pairs that a given vocabulary is to encode for a training.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +15,82 @@ from phrase_rescore.moses.escaping import escape, unescape
 
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
 EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
+FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
+
+
+@dataclass(frozen=True)
+class _Wording:
+    """How a cause names the text, that of the vocabulary, and that the two sides may be exchanged."""
+
+    here: str
+    there: str
+    exchanged: str
+
+
+_ANNOTATING = _Wording(
+    "the table", "the model's text",
+    "the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?",
+)  # fmt: skip
+_PREPARING = _Wording(
+    "the input", "the vocabulary's text", "the vocabulary of the other side fits better: are the two exchanged?"
+)
 
 
 def _folded(word: bytes) -> bytes:
     return word.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
 
 
-def _likely_cause(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary) -> str:
+def _first_factor(word: bytes) -> bytes:
+    return word.partition(b"|")[0]
+
+
+def _likely_cause(
+    unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, wording: _Wording
+) -> str:
     """Name what would make most of the unknown words known, as tested on the words themselves. Empty if nothing does."""
-    total = unknown.total()
+    total, here, there = unknown.total(), wording.here, wording.there
 
     def share(known: Callable[[bytes], bool]) -> float:
         return sum(n for word, n in unknown.items() if known(word)) / total
 
     folded = {_folded(word) for word in vocab.words}
+    factored = {_first_factor(word) for word in vocab.words if b"|" in word}
     causes = {
         "they differ from known words in letter case only": share(lambda word: _folded(word) in folded),
-        "the table escapes special characters (&apos;) and the model's text did not": share(
-            lambda word: unescape(word) in vocab.ids
-        ),
-        "the model's text escaped special characters (&apos;) and the table does not": share(
-            lambda word: escape(word) in vocab.ids
-        ),
+        f"{here} escapes special characters (&apos;) and {there} did not": share(lambda word: unescape(word) in vocab.ids),
+        f"{there} escaped special characters (&apos;) and {here} does not": share(lambda word: escape(word) in vocab.ids),
+        f"{here} has factors and {there} had none": share(lambda word: b"|" in word and _first_factor(word) in vocab.ids),
+        f"{there} had factors and {here} has none": share(lambda word: word in factored),
     }
     likeliest = max(causes, key=lambda cause: causes[cause])
     if causes[likeliest] >= EXPLAINS:
         return f"{likeliest} ({causes[likeliest]:.0%} of them)"
     elsewhere = sum(n for word, n in seen.items() if word not in other.ids)
     if elsewhere < total / 2:
-        return "the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?"
+        return wording.exchanged
     return ""
+
+
+def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, wording: _Wording) -> str:
+    """Name the commonest unknown words and the likely cause."""
+    ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
+    commonest = ", ".join(f"{shown(word)} {n}" for word, n in ranked)
+    cause = _likely_cause(unknown, vocab, seen, other, wording)
+    return f"commonest: {commonest}" + (f"; likely cause: {cause}" if cause else "")
+
+
+def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
+    return Counter({word: n for word, n in counts.items() if word not in vocab.ids})
+
+
+def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) -> tuple[float, str]:
+    """Return the share of running words that a vocabulary has, 1 without any, and which words it lacks most, and why.
+
+    ``other`` is the vocabulary of the other side. The second text is empty if the share is not below FEW_KNOWN.
+    """
+    unknown = _unknown(counts, vocab)
+    share = 1 - unknown.total() / max(counts.total(), 1)
+    return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, _PREPARING)
 
 
 def fit_warnings(
@@ -55,16 +104,13 @@ def fit_warnings(
     for i, side in enumerate(("source", "target")):
         vocab, other = vocabs[i], vocabs[1 - i]
         counts = Counter(b" ".join(seen[i]).split(b" ")) if seen[i] else Counter[bytes]()
-        unknown = Counter({word: n for word, n in counts.items() if word not in vocab.ids})
+        unknown = _unknown(counts, vocab)
         share = unknown.total() / max(counts.total(), 1)
         if share <= max(MOST_UNKNOWN, 2 * unk_shares[i]):
             continue
-        ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
-        commonest = ", ".join(f"{shown(word)} {n}" for word, n in ranked)
-        cause = _likely_cause(unknown, vocab, counts, other)
         warnings.append(
             f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training; "
-            f"commonest: {commonest}" + (f"; likely cause: {cause}" if cause else "")
+            + _described(unknown, vocab, counts, other, _ANNOTATING)
         )
     return warnings
 

@@ -26,6 +26,7 @@ class Data:
     source_vocab: str | None = None  # file of the shortlist
     target_vocab: str | None = None
     vocab_corpus: tuple[str, str] | None = None  # count words over these files, source and target
+    allow_poor_coverage: bool = False  # of the pairs' words by a given vocabulary
     shortlist: int = 15_000  # words a side
     held_out: int = 10_000  # pairs at most
     min_count: int = 1

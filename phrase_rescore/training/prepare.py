@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from phrase_rescore import __version__
+from phrase_rescore.data.coverage import FEW_KNOWN, LEAST_KNOWN, known_share
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
 from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_vocabulary
@@ -19,6 +20,7 @@ from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
 from phrase_rescore.training.config import Data, Observer
 from phrase_rescore.training.distributed import ProcessGroup
 
+_SIDES = ("source", "target")
 _SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length")  # of Data
 
 
@@ -50,7 +52,10 @@ def prepare(
     observer.say(f"{numbers.training:,} distinct pairs to learn from, {numbers.held_out:,} held out")
     if data.held_out and not numbers.held_out:
         observer.say("warning: too few sources to hold any out; the last model is kept, not the best")
-    for side, share in (("source", numbers.source_unk), ("target", numbers.target_unk)):
+    shares = tuple(zip(_SIDES, (numbers.source_unk, numbers.target_unk), strict=True))
+    known = " and ".join(f"{1 - share:.1%} of the running {side} words" for side, share in shares)
+    observer.say(f"the shortlists have {known}")
+    for side, share in shares:
         if share == 0:
             what = f"no unknown {side} word among the pairs: UNK is not learnt; a smaller --shortlist would leave some"
             observer.say(f"warning: {what}")
@@ -66,6 +71,8 @@ def _prepare(inputs: Sequence[str], data: Data, model_dir: str, threads: int, ob
     directory, wanted = _store_dir(data, model_dir), fingerprint(inputs, data)
     if store := open_store(directory, wanted):
         observer.say(f"distinct pairs as prepared before in {store.directory}")
+        for side, unknown in enumerate((store.numbers.source_unk, store.numbers.target_unk)):
+            _check_coverage(data, side, 1 - unknown, observer.say)
         return store
     check_store_target(directory)
     scratch = data.scratch or tempfile.gettempdir()
@@ -74,7 +81,11 @@ def _prepare(inputs: Sequence[str], data: Data, model_dir: str, threads: int, ob
         with sorted_pairs(blocks, scratch, data.memory, threads, data.min_count, data.max_length) as pairs:
 
             def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
-                return _vocabulary(data, 0, src, observer.say), _vocabulary(data, 1, tgt, observer.say)
+                chosen = _vocabulary(data, 0, src, observer.say), _vocabulary(data, 1, tgt, observer.say)
+                for side, counts in enumerate((src, tgt)):
+                    share, lacking = known_share(counts, chosen[side], chosen[1 - side])
+                    _check_coverage(data, side, share, observer.say, lacking)
+                return chosen
 
             store = prepare_store(directory, wanted, pairs, vocabularies, data.held_out, observer.on_pairs)
     if dropped.rows:
@@ -113,6 +124,21 @@ def _vocabulary(data: Data, side: int, counts: Counter[bytes], say: Callable[[st
         if not counts:
             raise InputError(display_name(corpus), "has no word in it", "pass tokenized text")
     vocabulary, left_out = most_frequent(counts, data.shortlist)
-    found = f"{('source', 'target')[side]}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
+    found = f"{_SIDES[side]}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
     say(found + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
     return vocabulary
+
+
+def _check_coverage(data: Data, side: int, share: float, say: Callable[[str], None], lacking: str = "") -> None:
+    """Warn of a given vocabulary that lacks many of a side's running words to learn from, or refuse it with OptionError.
+
+    ``share`` of the words is in it; ``lacking`` names some of the others.
+    """
+    given = (data.source_vocab, data.target_vocab)[side]
+    if (not given and not data.vocab_corpus) or share >= FEW_KNOWN:
+        return
+    option = f"--{_SIDES[side]}-vocab {given}" if given else f"--vocab-corpus: the {_SIDES[side]} shortlist"
+    found = f"{option} has {share:.1%} of the running {_SIDES[side]} words of the pairs" + (f"; {lacking}" if lacking else "")
+    if share < LEAST_KNOWN and not data.allow_poor_coverage:
+        raise OptionError(f"{found}; give the vocabulary of these pairs, or pass --allow-poor-coverage")
+    say(f"warning: {found}")
