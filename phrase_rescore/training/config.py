@@ -91,6 +91,13 @@ class Recipe:
         rising = min(1.0, done / self.warm_up + 0.01) if self.warm_up else 1.0
         return self.learning_rate * rising * (1.0 - done if self.decay else 1.0)
 
+    def check_held_out(self, pairs: int) -> None:
+        """Raise OptionError if the recipe needs a held-out loss and no pair is held out."""
+        needs = [f"--patience {self.patience}"] * (self.patience is not None) + ["--final-pass"] * self.final_pass
+        if needs and not pairs:
+            remedy = "hold out more (--held-out; at most 0.5 % of the sources), or leave it out"
+            raise OptionError(f"{needs[0]} needs held-out pairs, and there are none; {remedy}")
+
     def limited(self, items: int) -> Recipe:
         """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already."""
         if self.max_steps is not None or self.max_time is not None:

@@ -190,9 +190,9 @@ class Trainer:
         if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
             raise NotFiniteError("a weight is infinite or NaN", self.steps, self._batch)
         figures = self.figures
-        figures.waited += 1
         if found:
             record["held_out"] = found
+            figures.waited += 1
             if figures.best is None or found["loss"] < figures.best["loss"]:
                 figures.best_step, figures.best, figures.waited = self.steps, found, 0
                 self.best_weights = {name: value.detach().clone() for name, value in self.module.state_dict().items()}

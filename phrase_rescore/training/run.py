@@ -79,8 +79,7 @@ def _check(inputs: Sequence[str], model_dir: str, config: TrainingConfig) -> str
             raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
     elif start.freeze:
         raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
-    if config.recipe.final_pass and not config.data.held_out:
-        raise OptionError("--final-pass learns what was held out, and --held-out 0 holds nothing out; leave one of them out")
+    config.recipe.check_held_out(config.data.held_out)
     interrupted = TrainingState(state_dir, {}).exists()
     if output.resume and not interrupted:
         raise OptionError(f"{state_dir}: no training to go on with; leave --resume out to begin one")
@@ -94,6 +93,7 @@ def _train(
 ) -> Checkpoint:
     data, machine, output = config.data, config.machine, config.output
     store = prepare(inputs, data, model_dir, machine.threads, processes, observer)
+    config.recipe.check_held_out(store.numbers.held_out)
     recipe = config.recipe.limited(store.numbers.training)
     config = replace(config, recipe=recipe)
     model = build(store, config.network, config.start, recipe.seed, data.inverse, observer.say).to(machine.device)

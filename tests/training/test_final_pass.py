@@ -13,6 +13,7 @@ import torch
 from small_trainings import Stopped, Training, files
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.store import HeldOut
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.training.config import Observer
@@ -82,7 +83,8 @@ def test_they_are_compared_with_pairs_of_their_lengths() -> None:
 
     training = pairs(*[(1, 1)] * 50, *[(2, 3)] * 2, (3, 2), (4, 4))
     found = of_like_lengths(training, pairs((2, 3), (1, 1), (2, 3), (2, 3), (9, 9), (3, 2)), seed=1)
-    assert lengths(found) == [(1, 1), (2, 3), (2, 3), (2, 3), (3, 2)], "one that is not there is left out, few come again"
+    assert lengths(found) == [(1, 1), (2, 3), (2, 3), (2, 3), (3, 2), (4, 4)], "few come again, for (9, 9) the nearest"
+    assert lengths(of_like_lengths(training, pairs((9, 9), (1, 9)), seed=1)) == [(2, 3), (4, 4)], "none is as long"
     sources = of_like_lengths(numbered(50, 100), numbered(10, 30), seed=1).src.ids
     assert len(set(sources.tolist())) == 30, "no pair stands for two while there are others"
 
@@ -129,10 +131,34 @@ def test_killed_in_the_final_pass(training: Training, monkeypatch: pytest.Monkey
     assert [json.loads(line)["step"] for line in log.splitlines()] == [100, 200]
 
 
-def test_nothing_was_held_out(training: Training) -> None:
-    with pytest.raises(OptionError, match="--final-pass learns what was held out, and --held-out 0"):
-        training.but(final_pass=True, held_out=0).run()
+def test_no_training_pair_is_as_long_as_a_held_out_one(training: Training) -> None:
+    sources = sorted(b"w%d" % i for i in range(400))
+    choice = HeldOut(40)
+    choice.add(sources, sources)
+    held = choice.sources()
+    assert len(held) == 2
+    rows = (b"%b\t%b\n" % (source, b"x y z" if source in held else b"x") for source in sources)
+    Path(training.inputs[0]).write_bytes(b"".join(rows))
+    found = training.but(final_pass=True, max_steps=20, eval_every=10).run().training
+    assert found["distinct_pairs"]["held_out"] == 2
+    assert found["final_pass"]["training"] > 0
+
+
+@pytest.mark.parametrize(("option", "value"), [("final_pass", True), ("patience", 3)])
+def test_what_needs_held_out_pairs_is_refused_without(training: Training, option: str, value: object) -> None:
+    name = {"final_pass": "--final-pass", "patience": "--patience 3"}[option]
+    steps: list[int] = []
     few = Path(training.inputs[0]).with_name("few.tsv")
-    few.write_bytes(b"a\tb\nc\td\n")
-    found = training.but(inputs=(str(few),), final_pass=True, max_steps=2).run().training
-    assert (found["distinct_pairs"]["held_out"], found["final_pass"]) == (0, None)
+    few.write_bytes(b"".join(b"%d\tx\n" % i for i in range(199)))
+    changes: tuple[dict[str, object], ...] = ({"held_out": 0}, {"inputs": (str(few),)}, {"held_out": 9})
+    for change in changes:
+        with pytest.raises(OptionError, match=f"{name} needs held-out pairs, and there are none; hold out more"):
+            training.but(**change, **{option: value}).run(Observer(on_step=lambda step, *_: steps.append(step)))
+        assert not Path(training.model_dir).exists()
+        assert not training.state_dir.exists()
+    assert steps == []
+
+
+def test_without_held_out_pairs_training_goes_to_its_end(training: Training) -> None:
+    found = training.but(held_out=0, max_steps=6, eval_every=1).run().training
+    assert (found["steps"], found["distinct_pairs"]["held_out"], found["final_pass"]) == (6, 0, None)
