@@ -239,5 +239,6 @@ def _report(training: dict[str, Any], model_dir: str) -> list[str]:
     if final := training["final_pass"]:
         figures = f"held-out pairs {final['held_out']:.3f} nats per pair, training pairs {final['training']:.3f}"
         lines.append(f"after a final pass of {final['steps']:,} steps: {figures}")
-    lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} in {model_dir}")
+    passes = f"{training['passes']:.3g} passes over the pairs"
+    lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {model_dir}")
     return lines

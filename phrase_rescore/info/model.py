@@ -9,7 +9,7 @@ from typing import Any
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import counted, printable
 from phrase_rescore.info.table import labelled
-from phrase_rescore.training.log import ModelDirectory
+from phrase_rescore.training.log import ModelDirectory, shortfall
 
 _COMMONEST = 5  # words shown of a vocabulary
 _SETTINGS = ("preset", "optimizer", "learning_rate", "batch_size", "precision", "seed", "shortlist", "min_count", "max_length")
@@ -53,9 +53,14 @@ def _training(training: Mapping[str, Any], seconds: float | None) -> list[str]:
     pairs, inputs = _object(training.get("distinct_pairs")), training.get("inputs")
     names = ", ".join(map(_text, inputs)) if isinstance(inputs, list) else _text(inputs)
     time = f" in {seconds:,.0f} s" if seconds is not None else ""
+    passes = f", {_text(training['passes'])} passes over the pairs" if "passes" in training else ""
     return [
         labelled("trained on", f"{names}: {_text(pairs.get('training'))} pairs, {_text(pairs.get('held_out'))} held out"),
-        labelled("training", f"{_text(training.get('steps'))} steps{time}, weights of step {_text(training.get('best_step'))}"),
+        labelled(
+            "training",
+            f"{_text(training.get('steps'))} steps{time}{passes}, weights of step {_text(training.get('best_step'))}",
+        ),
+        *([labelled("warning", found)] if (found := shortfall(training)) else []),
         labelled("settings", _named({name: training[name] for name in _SETTINGS if training.get(name) is not None})),
     ]
 

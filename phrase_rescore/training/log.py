@@ -1,4 +1,4 @@
-"""The log of a training, written and read again, and the model directory that it lies in.
+"""The log of a training, written and read again, the model directory that it lies in, and whether its model learnt enough.
 
 A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
 (mean over the steps since the record before; nats per pair) and ``held_out``: ``loss`` (nats per pair), ``perplexity``
@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from phrase_rescore.errors import InputError, RescoreError, cannot_write, printable, shown
+from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
 from phrase_rescore.files.streams import open_plain
 from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
 from phrase_rescore.training.config import Observer
+
+_HARDLY = 20  # steps; a model of fewer is little better than its initial weights
 
 
 class LogWriter:
@@ -156,6 +158,21 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     count = Counter(run.name for run in runs)
     given = [printable(os.fsencode(argument), 1000) for argument in arguments]
     return [replace(run, name=text) if count[run.name] > 1 else run for run, text in zip(runs, given, strict=True)]
+
+
+def shortfall(training: Mapping[str, Any]) -> str:
+    """Say how a training was too short, by its summary in config.json, which nothing has checked; empty if it was not.
+
+    One that went on from all weights of another model is never too short.
+    """
+    steps, passes = training.get("steps"), training.get("passes")
+    if training.get("init_from") and training.get("init") == "all":
+        return ""
+    if isinstance(steps, int) and 0 <= steps < _HARDLY:
+        return f"hardly trained: {counted(steps, 'step')}"
+    if isinstance(passes, int | float) and 0 <= passes < 1:
+        return f"only {math.floor(1000 * passes) / 10} % of the pairs were seen, each once"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,10 @@ class PhrasePairTask:
             rows = (groups[:, None] * self._group + np.arange(self._group)).ravel()
             yield self.pairs.take(rows[rows < len(self.pairs)])  # the last group may be smaller
 
+    def passes(self, steps: int) -> float:
+        """Return how many passes over the pairs so many minibatches make."""
+        return steps * self._batch_groups / self._groups
+
     def size(self, batch: EncodedPairs) -> int:
         """Return the number of pairs."""
         return len(batch)

@@ -25,7 +25,7 @@ from phrase_rescore.moses.pair_readers import refuse_by_name
 from phrase_rescore.training.config import Network, Observer, Output, Start, TrainingConfig
 from phrase_rescore.training.distributed import ProcessGroup, local_device, process_group
 from phrase_rescore.training.final_pass import learn_held_out
-from phrase_rescore.training.log import LogWriter
+from phrase_rescore.training.log import LogWriter, shortfall
 from phrase_rescore.training.loop import NotFiniteError, Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.prepare import beside, fingerprint, prepare
@@ -110,6 +110,8 @@ def _train(
         outcome = fit(trainer, task, machine.precision, output.resume, evaluate_first=config.start.init_from is not None)
     unk_shares = store.numbers.source_unk, store.numbers.target_unk
     summary = training_summary(inputs, config, store) | outcome
+    if found := shortfall(summary):
+        observer.say(f"warning: {found}; train longer")
     vocabs = store.src_vocab, store.tgt_vocab
     checkpoint = Checkpoint(model.to("cpu"), *vocabs, unk_shares, summary, inverse=data.inverse, factors=data.factors)
     if processes.is_first:
@@ -194,6 +196,7 @@ def fit(trainer: Trainer, task: PhrasePairTask, precision: str, resume: bool, ev
     final_pass = learn_held_out(task, trainer) if trainer.recipe.final_pass and len(task.held_out) else None
     return {
         "steps": outcome.steps,
+        "passes": round(task.passes(outcome.steps), 4),
         "best_step": outcome.best_step,
         "held_out": outcome.best,
         "held_out_other_sources": control,

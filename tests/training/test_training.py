@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from small_trainings import Training, write_language
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.info import model as model_report
 from phrase_rescore.models.checkpoint import Checkpoint, load
 from phrase_rescore.models.encoder_decoder import packed
 from phrase_rescore.training.config import PRESETS, Observer, Recipe
+from phrase_rescore.training.log import ModelDirectory
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask, with_other_sources
 
@@ -224,8 +227,113 @@ def test_words_counted_over_a_corpus(tmp_path):
     (tmp_path / "corpus.src").write_text("a a z z z\n")
     (tmp_path / "corpus.tgt").write_text("d d d c q\n")
     corpus = (str(tmp_path / "corpus.src"), str(tmp_path / "corpus.tgt"))
-    trained(tmp_path, "m", shortlist=2, max_steps=1, vocab_corpus=corpus)
+    trained(tmp_path, "m", shortlist=2, max_steps=1, vocab_corpus=corpus, allow_poor_coverage=True)
     assert (tmp_path / "m" / "target.vocab").read_bytes() == b"d\t3\nc\t1\n"
+
+
+def write_vocabularies(folder: Path, source: str, target: str) -> dict[str, str]:
+    """Words with blanks between to files, and the settings that name them."""
+    for side, words in (("source", source), ("target", target)):
+        (folder / f"{side}.vocab").write_text("".join(f"{word}\t1\n" for word in words.split()))
+    return {f"{side}_vocab": str(folder / f"{side}.vocab") for side in ("source", "target")}
+
+
+def test_given_vocabularies_are_judged_by_the_pairs(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"a b c{i}\tx\n" for i in range(10)))
+    said: list[str] = []
+
+    def sources(words: str, name: str, **settings: object) -> list[str]:
+        said.clear()
+        given = write_vocabularies(tmp_path, words, "x z")
+        trained(tmp_path, name, Observer(said.append), max_steps=1, **given, **settings)
+        assert any(
+            line.startswith("the shortlists have ") and line.endswith("100.0% of the running target words") for line in said
+        )
+        return [line for line in said if "--source-vocab" in line]
+
+    numbered = " ".join(f"c{i}" for i in range(10))
+    assert sources(f"a b {numbered}", "all") == []
+    assert sources(f"a b {numbered[:-9]}", "nine tenths") == []
+    vocab, known = tmp_path / "source.vocab", "of the running source words of the pairs"
+    rest = ", ".join(f"'c{i}' 1" for i in range(10))
+    assert sources("a b", "some") == [f"warning: --source-vocab {vocab} has 66.7% {known}; commonest: {rest}"]
+    # the same when the prepared pairs are found again, of which only numbers are left
+    (tmp_path / "some").rename(tmp_path / "moved")
+    assert sources_again(tmp_path, "some") == [f"warning: --source-vocab {vocab} has 66.7% {known}"]
+    with pytest.raises(OptionError) as caught:
+        sources("a", "few")
+    assert str(caught.value) == (
+        f"--source-vocab {vocab} has 33.3% {known}; commonest: 'b' 10, {rest.rpartition(',')[0]}; "
+        "give the vocabulary of these pairs, or pass --allow-poor-coverage"
+    )
+    assert sorted(path.name for path in tmp_path.glob("few*")) == [], "before pairs are encoded"
+    assert len(sources("a", "few", allow_poor_coverage=True)) == 1
+    (tmp_path / "few").rename(tmp_path / "moved too")
+    with pytest.raises(OptionError, match="has 33.3% of the running source words of the pairs; give the"):
+        sources_again(tmp_path, "few")
+
+
+def sources_again(folder: Path, name: str) -> list[str]:
+    said: list[str] = []
+    given = {f"{side}_vocab": str(folder / f"{side}.vocab") for side in ("source", "target")}
+    trained(folder, name, Observer(said.append), max_steps=1, **given)
+    assert any("as prepared before" in line for line in said)
+    return [line for line in said if "--source-vocab" in line]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "cause"),
+    [
+        ("x y", "a b", "the vocabulary of the other side fits better: are the two exchanged?"),
+        ("A B", "x y", "they differ from known words in letter case only"),
+        ("a|N b|V", "x y", "the vocabulary's text had factors and the input has none"),
+    ],
+)
+def test_why_a_given_vocabulary_does_not_fit(tmp_path: Path, source: str, target: str, cause: str) -> None:
+    (tmp_path / "pairs.tsv").write_text("a b\tx y\n")
+    with pytest.raises(OptionError, match=re.escape(f"likely cause: {cause}")):
+        trained(tmp_path, max_steps=1, **write_vocabularies(tmp_path, source, target))
+    corpus = write_vocabularies(tmp_path, source, target)
+    with pytest.raises(OptionError, match="--vocab-corpus: the source shortlist has 0.0% of the running source words of the"):
+        trained(tmp_path, max_steps=1, vocab_corpus=tuple(corpus.values()))
+
+
+def test_factors_that_a_vocabulary_lacks(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a|N b|V\tx|N y|V\n")
+    given = write_vocabularies(tmp_path, "a b", "x y")
+    with pytest.raises(OptionError, match="likely cause: the input has factors and the vocabulary's text had none"):
+        trained(tmp_path, max_steps=1, **given)
+    trained(tmp_path, max_steps=1, factors=(0, 0), **given)
+
+
+def test_words_of_held_out_pairs_teach_nothing(tmp_path: Path) -> None:
+    """They come after what the shortlist counts, so the one that only they have is unknown."""
+    (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(400)))
+    checkpoint = trained(tmp_path, held_out=5, max_steps=1)
+    assert checkpoint.training["distinct_pairs"] == {"training": 398, "held_out": 2}
+    assert dict(zip(checkpoint.src_vocab.words, checkpoint.src_vocab.counts, strict=True))[b"x"] == 398
+    assert len(checkpoint.src_vocab.words) == 399 - 4, "1 % of the types are left out"
+
+
+def test_a_training_that_was_too_short_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"s{i}\tt{i}\n" for i in range(3200)))
+    said: list[str] = []
+
+    def told(name: str, **settings: object) -> tuple[float, list[str]]:
+        said.clear()
+        found = trained(tmp_path, name, Observer(said.append), held_out=0, pairs_dir=str(tmp_path / "pairs"), **settings)
+        return found.training["passes"], [line for line in said if line.endswith("; train longer")]
+
+    assert told("a", max_time=1e-9) == (0.0, ["warning: hardly trained: 0 steps; train longer"])
+    assert told("b", max_steps=19) == (0.19, ["warning: hardly trained: 19 steps; train longer"])
+    assert told("c", max_steps=20) == (0.2, ["warning: only 20.0 % of the pairs were seen, each once; train longer"])
+    assert told("d", max_steps=100) == (1.0, [])
+    assert told("e", max_steps=1, init_from=str(tmp_path / "d")) == (0.01, [])
+    (tmp_path / "few.tsv").write_text("a\tb\n")
+    few = Training((str(tmp_path / "few.tsv"),), str(tmp_path / "few")).but(max_steps=20).run()
+    assert few.training["passes"] == 20.0
+    assert "warning      hardly trained: 19 steps" in model_report.report(ModelDirectory.read(str(tmp_path / "b")))
+    assert not [line for line in model_report.report(ModelDirectory.read(str(tmp_path / "d"))) if "warning" in line]
 
 
 def test_nothing_is_left_of_a_failed_training(tmp_path):
