@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import chain
 
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
-from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.streams import display_name, open_input
@@ -17,13 +18,14 @@ from phrase_rescore.runtime import no_cycle_collection
 
 @dataclass(frozen=True)
 class Stripper:
-    """Drops the last ``columns`` scores of every row of a block; every other byte stays.
+    """Drops the last ``columns`` of the ``n_scores`` scores of every row of a block; every other byte stays.
 
-    Raises InputError for a bad row and for one that would have no score left.
+    Raises InputError for a bad row and for one with another number of scores.
     """
 
     table: str
     columns: int
+    n_scores: int  # more than ``columns``
     gzip_level: str | None
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, int]:
@@ -31,9 +33,7 @@ class Stripper:
         out = []
         for line, row in enumerate(rows, first_row):
             try:
-                parsed = parse_row(row)
-                if parsed.n_scores <= self.columns:
-                    raise RowError(f"{parsed.n_scores} scores, of which {self.columns} cannot go", "at least one must stay")
+                parsed = parse_row(row, self.n_scores)
             except RowError as error:
                 raise error.at(self.table, line) from None
             out.append(with_scores(parsed.fields, self.columns, b""))
@@ -44,11 +44,28 @@ class Stripper:
 def strip(
     table: str, out: str, columns: int, executor: Executor, jobs: int, on_read: Callable[[int], object] | None = None
 ) -> int:
-    """Write the table without its last ``columns`` scores and return the number of rows."""
-    stripper = Stripper(display_name(table), columns, gzip_level_of(out))
+    """Write the table without its last ``columns`` scores and return the number of rows.
+
+    Raises InputError for a bad row, one with another number of scores than the first, and one that would have no score left.
+    """
+    name, gzip_level = display_name(table), gzip_level_of(out)
     with no_cycle_collection(), open_input(table, on_read) as stream, table_output(out) as output:
-        for data, rows in in_order(executor, stripper, read_blocks(stream, BLOCK_ROWS), in_flight=jobs + 2):
+        blocks = read_blocks(stream, BLOCK_ROWS)
+        first = next(blocks, None)
+        if first is None:
+            raise InputError(name, "is empty", "pass a phrase table")
+        stripper = Stripper(name, columns, _scores_of(first.rows()[0], name, columns), gzip_level)
+        for data, rows in in_order(executor, stripper, chain([first], blocks), in_flight=jobs + 2):
             output.write(data, rows)
-        if not output.rows:
-            raise InputError(stripper.table, "is empty", "pass a phrase table")
     return output.rows
+
+
+def _scores_of(row: bytes, table: str, columns: int) -> int:
+    """Count the scores of the first row. Raises InputError for a bad one, and for one that has no more than ``columns``."""
+    try:
+        n_scores = parse_row(row).n_scores
+        if n_scores <= columns:
+            raise RowError(f"{counted(n_scores, 'score')}, of which {columns} cannot go", "at least one must stay")
+    except RowError as error:
+        raise error.at(table, 1) from None
+    return n_scores

@@ -31,9 +31,8 @@ from moses_harness import ini_text
 from moses_options import OPTIONS
 from moses_readers import ALL_READERS
 
-from phrase_rescore.annotation.strip import Stripper
 from phrase_rescore.cli import COMMANDS, cli
-from phrase_rescore.errors import InputError, RescoreError
+from phrase_rescore.errors import RescoreError
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.moses.phrase_table import parse_row, words
@@ -404,12 +403,12 @@ def test_messages_about_rows_are_as_documented():
         assert str(caught.value.at("phrase-table.gz", 2)) == message
 
 
-def test_messages_of_strip_are_as_documented():
+def test_messages_of_strip_are_as_documented(run, tmp_path, monkeypatch):
     (block,) = blocks_of("format.md", "errors-strip")
     row, message = block.removesuffix("\n").split("\n")
-    with pytest.raises(InputError) as caught:
-        Stripper("phrase-table.gz", 2, None)(0, 2, row.encode())
-    assert str(caught.value) == message
+    monkeypatch.chdir(tmp_path)
+    Path("phrase-table.gz").write_text(f"{row}\n")
+    assert run("strip", "phrase-table.gz", "--columns", 2, "-o", "out").last_line == f"phrase-rescore: error: {message}"
 
 
 def test_names_that_train_refuses_are_as_documented(run, tmp_path):

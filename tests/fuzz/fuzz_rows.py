@@ -75,7 +75,7 @@ def check_row(row: bytes, n_scores: int) -> None:
     assert not any(math.isnan(float(score)) for score in scores)
     longer = with_scores(parsed.fields, 0, COLUMNS)
     assert with_scores(parse_row(longer, parsed.n_scores + 2).fields, 2, b"") == row
-    assert Stripper("t", 2, None)(0, 1, longer + b"\n") == (row + b"\n", 1)
+    assert Stripper("t", 2, parsed.n_scores + 2, None)(0, 1, longer + b"\n") == (row + b"\n", 1)
     replaced = with_scores(parse_row(longer).fields, 2, COLUMNS)
     assert replaced == longer
     single = with_single_blanks(parsed.fields[2])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.annotation.strip import Stripper, strip
-from phrase_rescore.errors import RowError, shown
+from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.moses.phrase_table import (
     has_irregular_blanks,
     parse_row,
@@ -108,9 +108,11 @@ def test_stripping_a_block_is_the_identity(
 ) -> None:
     """Missing final newlines stay missing."""
     end = b"\n" * last_newline
+    n_scores = [parse_row(head + tail).n_scores for head, tail, *_ in rows]
+    rows = [row for row, n in zip(rows, n_scores, strict=True) if n == n_scores[0]]
     annotated = b"\n".join(head + b" 0.25 1" + tail for head, tail, *_ in rows) + end
     plain = b"\n".join(head + tail for head, tail, *_ in rows) + end
-    assert Stripper("t", 2, None)(0, 1, annotated) == (plain, len(rows))
+    assert Stripper("t", 2, n_scores[0] + 2, None)(0, 1, annotated) == (plain, len(rows))
 
 
 @pytest.mark.parametrize("odd", ["\u00a0", "\u2028", "\u0085", "\x0b", "\x0c", "\x1d"])
@@ -213,10 +215,17 @@ def test_doubled_blanks_and_tabs(scores: bytes, irregular: bool, single: bytes) 
 
 def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
     table = tmp_path / "table"
-    table.write_bytes(b"a ||| b ||| 1 2 3\na ||| b ||| 1 2\n")
-    with ThreadPoolExecutor(1) as executor, pytest.raises(Exception, match="cannot go") as caught:
-        strip(str(table), str(tmp_path / "out"), 2, executor, 1)
-    assert str(caught.value) == f"{table}:2: 2 scores, of which 2 cannot go; at least one must stay"
+    for rows, said in (
+        (b"a ||| b ||| 1 2\n", "1: 2 scores, of which 2 cannot go; at least one must stay"),
+        (
+            b"a ||| b ||| 1 2 3\na ||| b ||| 1 2\n",
+            "2: 2 scores where the first row has 3; Moses needs the same number on every row",
+        ),
+    ):
+        table.write_bytes(rows)
+        with ThreadPoolExecutor(1) as executor, pytest.raises(InputError) as caught:
+            strip(str(table), str(tmp_path / "out"), 2, executor, 1)
+        assert str(caught.value) == f"{table}:{said}"
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
