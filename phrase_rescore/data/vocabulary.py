@@ -75,21 +75,24 @@ def format_vocabulary(vocabulary: Vocabulary) -> bytes:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Read what ``format_vocabulary`` wrote; a word alone on its line has count 0.
+    """Read what ``format_vocabulary`` wrote.
 
-    Raises InputError for an empty or repeated word, a blank inside a word, or a count that is not a number.
+    Raises InputError for an empty or repeated word, a blank inside a word, or a count that is missing or not a number.
     """
     found: dict[bytes, int] = {}
+    hint = "write one word, a tab and a count a line"
     with open_plain(path) as stream:
         for line_number, line in enumerate(stream, 1):
-            word, _, count = line.removesuffix(b"\n").partition(b"\t")
+            word, tab, count = line.removesuffix(b"\n").partition(b"\t")
             if not word or b" " in word:
-                raise InputError(path, f"{shown(word)} is not a word", "write one word, a tab and a count a line", line_number)
+                raise InputError(path, f"{shown(word)} is not a word", hint, line_number)
             if line.endswith((b"\r", b"\r\n")):
                 raise InputError(path, "the line ends in CR LF", "convert it to LF line ends", line_number)
             if word in found:
                 raise InputError(path, f"{shown(word)} stands twice", "name every word once", line_number)
-            if count and not (count.isdigit() and len(count) <= _DIGITS):
-                raise InputError(path, f"count {shown(count)}", "write one word, a tab and a count a line", line_number)
-            found[word] = int(count or 0)
+            if not tab:
+                raise InputError(path, f"{shown(word)} has no count", hint, line_number)
+            if not (count.isdigit() and len(count) <= _DIGITS):
+                raise InputError(path, f"count {shown(count)}", hint, line_number)
+            found[word] = int(count)
     return Vocabulary(tuple(found), tuple(found.values()))

@@ -104,10 +104,10 @@ def test_first_word_that_looks_like_the_start_of_a_compressed_file(tmp_path: Pat
     assert read_vocabulary(str(path)) == vocabulary
 
 
-def test_words_without_counts_and_without_last_newline(tmp_path: Path) -> None:
+def test_a_last_line_without_newline(tmp_path: Path) -> None:
     path = tmp_path / "side.vocab"
-    path.write_bytes(b"a\nb\t3\nc")
-    assert read_vocabulary(str(path)) == Vocabulary((b"a", b"b", b"c"), (0, 3, 0))
+    path.write_bytes(b"a\t0\nb\t3")
+    assert read_vocabulary(str(path)) == Vocabulary((b"a", b"b"), (0, 3))
 
 
 LAYOUT = "write one word, a tab and a count a line"
@@ -120,6 +120,8 @@ LAYOUT = "write one word, a tab and a count a line"
         (b"a\t1\n\t3\n", f"2: '' is not a word; {LAYOUT}"),
         (b"a b\t1\n", f"1: 'a b' is not a word; {LAYOUT}"),
         (b"a\t2\nb\t1\na\t1\n", "3: 'a' stands twice; name every word once"),
+        (b"b\t1\na\n", f"2: 'a' has no count; {LAYOUT}"),
+        (b"a\t\n", f"1: count ''; {LAYOUT}"),
         (b"a\tmany\n", f"1: count 'many'; {LAYOUT}"),
         (b"a\t-1\n", f"1: count '-1'; {LAYOUT}"),
         (b"a\t1\t2\n", rf"1: count '1\t2'; {LAYOUT}"),

@@ -214,7 +214,7 @@ def test_messages_about_unk(tmp_path):
     trained(tmp_path, observer=Observer(say=said.append), max_steps=1)
     assert "source: 40 of 41 words are in the shortlist; the 1 rarest were left out so that UNK is learnt" in said
     for side in ("source", "target"):
-        (tmp_path / f"{side}.vocab").write_text("x\n" + "".join(f"{side[0]}{i}\n" for i in range(40)))
+        (tmp_path / f"{side}.vocab").write_text("x\t1\n" + "".join(f"{side[0]}{i}\t1\n" for i in range(40)))
     said.clear()
     vocabs = {name: str(tmp_path / name.replace("_", ".")) for name in ("source_vocab", "target_vocab")}
     checkpoint = trained(tmp_path, "full", Observer(say=said.append), max_steps=1, **vocabs)
