@@ -26,6 +26,8 @@ from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.models.checkpoint import load as load_checkpoint
 from phrase_rescore.moses.lines import PhraseReader
 from phrase_rescore.moses.score_columns import ColumnFormat
+from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
+from phrase_rescore.ranges import JOBS, THREADS, check
 from phrase_rescore.runtime import check_precision, prepare, resolve_device, resolve_devices, usable_cores
 from phrase_rescore.training.config import PRESETS, Observer
 from phrase_rescore.training.run import train_model
@@ -133,6 +135,7 @@ def annotate(
     columns_json: Path | None = None,
     dropped: Path | None = None,
     expect_rows: int | str | None = None,
+    replace_any: bool = False,
     resume: bool = False,
     strict: bool = False,
     block_rows: int | None = None,
@@ -147,15 +150,19 @@ def annotate(
 ) -> Summary:
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
 
-    ``columns`` says what is written and which rows are taken. ``columns_json`` and ``dropped`` name the two files beside
-    ``out`` (default: OUT.columns.json, OUT.dropped). ``expect_rows`` is a number, or a file whose rows are counted. ``jobs``
-    blocks of ``block_rows`` rows are in work at a time, ``threads`` cores on each. ``on_read`` is told bytes read from the
-    table's file, ``on_block`` the statistics so far, ``warn`` what may be wrong. Torch's number of threads and its treatment
-    of denormal numbers are set for the whole process.
+    ``columns`` says what is written and which rows are taken; ``columns.replace`` removes only columns that annotate wrote,
+    unless ``replace_any``. ``columns_json`` and ``dropped`` name the two files beside ``out`` (default: OUT.columns.json,
+    OUT.dropped). ``expect_rows`` is a number, or a file whose rows are counted. ``jobs`` blocks of ``block_rows`` rows are in
+    work at a time, ``threads`` cores on each. ``on_read`` is told bytes read from the table's file, ``on_block`` the
+    statistics so far, ``warn`` what may be wrong. Torch's number of threads and its treatment of denormal numbers are set for
+    the whole process.
 
     Raises InputError for a bad table, ModelError for a bad model, OptionError for options that do not fit, RescoreError if
     ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when it is complete.
     """
+    for name, value, wanted in (("jobs", jobs, JOBS), ("threads", threads, THREADS), ("block_rows", block_rows, BLOCK)):
+        if value is not None:
+            check(name, value, wanted)
     cores = usable_cores()
     jobs = jobs or max(1, cores // threads)
     if jobs * threads > cores:
@@ -169,7 +176,7 @@ def annotate(
     with workers(jobs) as executor:
         return annotate_table(
             files, columns or ColumnFormat(), executor, jobs, compute, strict=strict,
-            expect_rows=expect_rows if isinstance(expect_rows, int) else expected_rows(expect_rows), resume=resume,
+            expect_rows=expected_rows(expect_rows), replace_any=replace_any, resume=resume,
             block_rows=block_rows or (BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS),
             gzip_level=gzip_level, on_read=on_read, on_block=on_block, warn=warn,
         )  # fmt: skip

@@ -24,7 +24,16 @@ from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.phrase_table import TableRow, parse_row, valid_rows
-from phrase_rescore.moses.score_columns import JUDGED_ROWS, ColumnFormat, Scored, format_sidecar, looks_annotated, sidecar_path
+from phrase_rescore.moses.score_columns import (
+    JUDGED_ROWS,
+    ColumnFormat,
+    Scored,
+    check_replaced,
+    format_sidecar,
+    looks_annotated,
+    sidecar_path,
+)
+from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.runtime import no_cycle_collection
 
 
@@ -243,11 +252,14 @@ def _write_sidecar(path: str | None, columns: str) -> None:
             stream.write(columns.encode())
 
 
-def expected_rows(value: str | None) -> int | None:
-    """Read ``--expect-rows``: a number, or a file whose rows are counted."""
+def expected_rows(value: int | str | None) -> int | None:
+    """Read ``--expect-rows``: a number, or a file whose rows are counted. Raises OptionError for a number out of range."""
     if value is None:
         return None
-    return int(value) if value.isascii() and value.isdigit() else count_rows(value)
+    if isinstance(value, int):
+        check("expect_rows", value, TABLE_ROWS)
+        return value
+    return int(TABLE_ROWS.read(value)) if value.isascii() and value.isdigit() else count_rows(value)
 
 
 def annotate(
@@ -259,6 +271,7 @@ def annotate(
     *,
     strict: bool = False,
     expect_rows: int | None = None,
+    replace_any: bool = False,
     block_rows: int = BLOCK_ROWS,
     gzip_level: str = GZIP_LEVEL,
     resume: bool = False,
@@ -285,6 +298,8 @@ def annotate(
         n_scores = first[0].n_scores
         if form.replace >= n_scores:
             raise OptionError(f"--replace {form.replace}: {table} has only {n_scores} scores, and at least one must stay")
+        if not replace_any:
+            check_replaced(files.table, first, form.replace)
         annotator = Annotator(table, models, n_scores, form, compute)
         run = _Run(files, annotator, strict, warn)
         if not form.replace and looks_annotated(first):

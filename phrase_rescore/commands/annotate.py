@@ -10,18 +10,21 @@ from cloup import option_group
 
 from phrase_rescore.commands.options import (
     DEFAULT_MODEL,
-    POSITIVE,
+    TEXT,
+    RowsOrFile,
     Subset,
     digits_option,
     directory_option,
     file_argument,
     file_option,
+    number_option,
     on_bad_row_option,
     out_option,
     quiet_option,
 )
 from phrase_rescore.files.atomic import GZIP_LEVELS
 from phrase_rescore.moses.score_columns import FEATURES
+from phrase_rescore.ranges import BLOCK_ROWS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
 
 
@@ -53,9 +56,11 @@ from phrase_rescore.runtime import PRECISIONS
         help="exp writes p and exp(count), which Moses loads. log writes log p and the count, for people.",
     ),
     digits_option,
-    click.option(
-        "--replace", type=click.IntRange(min=0), default=0, metavar="K", help="Remove the last K score columns first."
+    number_option(
+        "--replace", range=REPLACED, default=0, metavar="K",
+        help="Remove the last K score columns first, which must be columns that annotate wrote.",
     ),
+    click.option("--replace-any", is_flag=True, help="Remove them whatever they are."),
     file_option("--columns-json", metavar="FILE", help="Describe the columns in FILE.  [default: OUT.columns.json]"),
 )  # fmt: skip
 @option_group(
@@ -66,7 +71,10 @@ from phrase_rescore.runtime import PRECISIONS
         help="Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
     ),
     click.option("--fix-blanks", is_flag=True, help="Write single blanks where tabs or doubled blanks stand between scores."),
-    file_option("--expect-rows", metavar="N|FILE", help="Fail unless N rows, or as many as FILE has, are written."),
+    click.option(
+        "--expect-rows", type=RowsOrFile(), metavar="N|FILE",
+        help="Fail unless N rows, or as many as FILE has, are written.",
+    ),
     click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model."),
     click.option(
         "--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training."
@@ -75,7 +83,7 @@ from phrase_rescore.runtime import PRECISIONS
 @option_group(
     "Machine",
     click.option(
-        "--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
+        "--device", type=TEXT, default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
         help="The devices that score, sharing the table's blocks. auto takes every GPU, else the CPU.",
     ),
     click.option(
@@ -83,15 +91,15 @@ from phrase_rescore.runtime import PRECISIONS
         help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
         "Both are faster, and log p differs a little.",
     ),
-    click.option(
-        "--jobs", type=POSITIVE, metavar="N", help="Blocks in work at a time.  [default: usable cores / threads]"
+    number_option(
+        "--jobs", range=JOBS, metavar="N", help="Blocks in work at a time.  [default: usable cores / threads]"
     ),
-    click.option(
-        "--threads", type=POSITIVE, default=1, show_default=True, metavar="N",
+    number_option(
+        "--threads", range=THREADS, default=1, show_default=True, metavar="N",
         help="Cores that score one block. They need less memory than as many jobs, are slower, and change the last digits.",
     ),
-    click.option(
-        "--block-size", type=POSITIVE, metavar="ROWS", help="Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]"
+    number_option(
+        "--block-size", range=BLOCK_ROWS, metavar="ROWS", help="Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]"
     ),
     click.option(
         "--gzip-level", type=click.Choice(GZIP_LEVELS), default="6", show_default=True, metavar="fast|1-9",
@@ -101,9 +109,9 @@ from phrase_rescore.runtime import PRECISIONS
 @quiet_option
 def command(
     table: str, model_dirs: tuple[str, ...], features: tuple[str, ...], out: str, scale: str, digits: int, unknown_side: str,
-    replace: int, fix_blanks: bool, on_bad_row: str, dropped: str | None, expect_rows: str | None, columns_json: str | None,
-    resume: bool, strict: bool, allow_untrained_unk: bool, block_size: int | None, gzip_level: str, jobs: int | None,
-    threads: int, device: str, precision: str, quiet: bool,
+    replace: int, replace_any: bool, fix_blanks: bool, on_bad_row: str, dropped: str | None,
+    expect_rows: int | str | None, columns_json: str | None, resume: bool, strict: bool, allow_untrained_unk: bool,
+    block_size: int | None, gzip_level: str, jobs: int | None, threads: int, device: str, precision: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Append p(target | source) and exp(number of unknown words), in this order, to the scores of every row of TABLE
     ('-': standard input). Rows keep their order and every other byte. An inverse model ('train --inverse') appends
@@ -136,9 +144,9 @@ def command(
             bar.set_postfix_str(f"{statistics.rows:,} rows", refresh=False)
 
         summary = annotate(
-            table, model_dirs, out, columns=columns, columns_json=columns_json, dropped=dropped, expect_rows=expect_rows,
-            resume=resume, strict=strict, block_rows=block_size, gzip_level=gzip_level, jobs=jobs, threads=threads,
-            device=device, precision=precision, on_read=bar.update, on_block=on_block,
+            table, model_dirs, out, columns=columns, replace_any=replace_any, columns_json=columns_json, dropped=dropped,
+            expect_rows=expect_rows, resume=resume, strict=strict, block_rows=block_size, gzip_level=gzip_level, jobs=jobs,
+            threads=threads, device=device, precision=precision, on_read=bar.update, on_block=on_block,
             warn=lambda message: say(f"warning: {message}"),
         )  # fmt: skip
     if not quiet:

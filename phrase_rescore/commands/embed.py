@@ -8,15 +8,16 @@ from typing import Any
 import click
 
 from phrase_rescore.commands.options import (
-    POSITIVE,
     device_option,
     directory_option,
     file_argument,
     file_option,
     model_option,
+    number_option,
     quiet_option,
 )
 from phrase_rescore.errors import OptionError
+from phrase_rescore.ranges import NEIGHBOURS
 
 _STDIN = "<stdin>"
 
@@ -35,8 +36,8 @@ _STDIN = "<stdin>"
     "--format", "form", type=click.Choice(["txt", "bin", "npy", "tsv"]),
     help="word2vec's text or binary format, numpy's with an index, or tabs.  [default: by OUT's name; tsv on standard output]",
 )  # fmt: skip
-@click.option(
-    "--nearest", type=POSITIVE, metavar="N",
+@number_option(
+    "--nearest", range=NEIGHBOURS, metavar="N",
     help="Find the N nearest by cosine to each line of standard input, among the --words or --among phrases.",
 )  # fmt: skip
 @file_option("--among", metavar="FILE.npy", help="Let --nearest look among the phrases that 'embed -o FILE.npy' wrote.")

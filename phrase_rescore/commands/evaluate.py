@@ -8,9 +8,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from phrase_rescore.commands.options import POSITIVE, Subset, complete_file, quiet_option
+from phrase_rescore.commands.options import FILE, TEXT, Subset, number_option, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import SetFiles
+from phrase_rescore.ranges import SAMPLES, TEST_SEEDS
 
 _END = "\0"  # between the words of a set: no argument can have it
 
@@ -64,27 +65,32 @@ class SetType(click.ParamType):
 @click.command(cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.")
 @click.option(
     "--set", "sets", type=SetType(), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
-    shell_complete=complete_file,
+    shell_complete=FILE.shell_complete,
     help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
 )  # fmt: skip
-@click.option("--baseline", metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]")
+@click.option(
+    "--baseline", type=TEXT, metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]"
+)
 @click.option(
     "--metrics", type=Subset(("bleu", "chrf", "ter"), as_asked=True), default="bleu,chrf,ter", show_default=True,
     metavar="bleu,chrf,ter", help="The metrics, in this order.",
 )  # fmt: skip
 @click.option(
-    "--detokenize", metavar="LANG", help="Detokenize all text as Moses does for this language, and undo Moses' escapes."
+    "--detokenize",
+    type=TEXT,
+    metavar="LANG",
+    help="Detokenize all text as Moses does for this language, and undo Moses' escapes.",
 )
 @click.option(
     "--tokenize", type=click.Choice(["none", "13a", "intl", "char", "zh"]),
     help="How BLEU tokenizes.  [default: none, the text's own tokens; with --detokenize 13a, zh: zh, ja: char]",
 )  # fmt: skip
 @click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF. (TER always ignores it.)")
-@click.option(
-    "--samples", type=POSITIVE, metavar="N",
+@number_option(
+    "--samples", range=SAMPLES, metavar="N",
     help="Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]",
 )  # fmt: skip
-@click.option("--seed", type=POSITIVE, default=12345, show_default=True, metavar="N", help="The seed of both tests.")
+@number_option("--seed", range=TEST_SEEDS, default=12345, show_default=True, metavar="N", help="The seed of both tests.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True,
     help="How to write the table. json has every run and all digits.",

@@ -11,18 +11,21 @@ from cloup import command as grouped_command
 from cloup import option_group
 
 from phrase_rescore.commands.options import (
-    POSITIVE,
+    FILE,
+    TEXT,
+    Number,
     Scores,
-    complete_file,
     device_option,
     digits_option,
     file_option,
     flush_option,
     lowercase_option,
     model_option,
+    number_option,
     quiet_option,
 )
 from phrase_rescore.errors import OptionError
+from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TEMPERATURES, TOP_K
 
 if TYPE_CHECKING:
     from phrase_rescore.generation.run import Sources
@@ -33,17 +36,17 @@ if TYPE_CHECKING:
 @option_group(
     "Most used",
     model_option,
-    click.option(
-        "-n", "--number", type=POSITIVE, default=10, show_default=True, metavar="N", help="Hypotheses for each source."
+    number_option(
+        "-n", "--number", range=HYPOTHESES, default=10, show_default=True, metavar="N", help="Hypotheses for each source."
     ),
     click.option(
-        "--tokenize", metavar="LANG", help="Tokenize and escape typed text as Moses does for this language: en."
+        "--tokenize", type=TEXT, metavar="LANG", help="Tokenize and escape typed text as Moses does for this language: en."
     ),
 )  # fmt: skip
 @option_group(
     "Sources",
     click.option(
-        "--from-table", type=(POSITIVE, str), metavar="N TABLE", shell_complete=complete_file,
+        "--from-table", type=(Number(SOURCES), FILE), metavar="N TABLE", shell_complete=FILE.shell_complete,
         help="Take N distinct sources of TABLE at random, by --seed.",
     ),
     file_option(
@@ -54,19 +57,21 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @option_group(
     "Search",
-    click.option("--beam", type=POSITIVE, metavar="N", help="The width of the beam.  [default: the larger of 10 and --number]"),
-    click.option("--max-length", type=POSITIVE, default=20, show_default=True, metavar="N", help="Most words of a hypothesis."),
+    number_option("--beam", range=BEAMS, metavar="N", help="The width of the beam.  [default: the larger of 10 and --number]"),
+    number_option(
+        "--max-length", range=LENGTHS, default=20, show_default=True, metavar="N", help="Most words of a hypothesis."
+    ),
     click.option("--unk", is_flag=True, help="Propose UNK too, which stands for every word that the model does not know."),
     click.option("--random", is_flag=True, help="Draw hypotheses at random instead of the most probable ones."),
-    click.option(
-        "--temperature", type=click.FloatRange(min=0.01), metavar="T",
+    number_option(
+        "--temperature", range=TEMPERATURES, metavar="T",
         help="Draw words in proportion to p^(1/T). Needs --random.  [default: 1]",
     ),
-    click.option(
-        "--top-k", type=POSITIVE, metavar="K", help="Draw only from the K most probable words. Needs --random.  [default: all]"
+    number_option(
+        "--top-k", range=TOP_K, metavar="K", help="Draw only from the K most probable words. Needs --random.  [default: all]"
     ),
-    click.option(
-        "--seed", type=click.IntRange(min=0, max=2**63), default=1, show_default=True, metavar="N",
+    number_option(
+        "--seed", range=SEEDS, default=1, show_default=True, metavar="N",
         help="The seed of --random and --from-table.",
     ),
 )  # fmt: skip
@@ -114,6 +119,11 @@ def command(
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
     _check(SimpleNamespace(**click.get_current_context().params))
+    prepare_line: Prepare = as_written
+    if tokenize is not None:
+        from phrase_rescore.moses.lines import TypedText
+
+        prepare_line = TypedText(tokenize, lowercase)
     prepare(usable_cores())
     checkpoint = load(model_dir)
     read, predicted = checkpoint.sides
@@ -127,11 +137,6 @@ def command(
         table, only_new = table or like, True
     else:
         writer = (JsonWriter if form == "jsonl" else TsvWriter)(checkpoint, digits)
-    prepare_line: Prepare = as_written
-    if tokenize:
-        from phrase_rescore.moses.lines import TypedText
-
-        prepare_line = TypedText(tokenize, lowercase)
     settings = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
     reader = PhraseReader(read, checkpoint.factors[read == "target"], prepare_line)
@@ -198,7 +203,7 @@ def _check(asked: SimpleNamespace) -> None:
         (no_lines and (asked.tokenize is not None or asked.flush),
          "--tokenize and --flush are for lines of standard input; leave out --from-table and --from-vectors"),
         (asked.flush and asks_table, "--flush answers at once, but --table and --format moses need all phrases first"),
-        (asked.lowercase and not asked.tokenize, "--lowercase is for typed text; name the language with --tokenize LANG"),
+        (asked.lowercase and asked.tokenize is None, "--lowercase is for typed text; name the language with --tokenize LANG"),
         (stdin_twice, "--table -: phrases are read from standard input; name a file"),
     ]  # fmt: skip
     for contradicts, message in contradictions:

@@ -6,20 +6,32 @@ import os
 
 import click
 
-from phrase_rescore.commands.options import file_argument, file_option, quiet_option
+from phrase_rescore.commands.options import TEXT, NumberType, file_argument, file_option, quiet_option
 from phrase_rescore.errors import InputError, OptionError
+
+
+class WeightsType(NumberType):
+    """Takes ``small``, ``zero`` or numbers with commas between."""
+
+    name = "weights"
+
+    def read(self, text: str) -> str:
+        from phrase_rescore.moses.ini import check_weights
+
+        check_weights(text)
+        return text
 
 
 @click.command(short_help="Make a moses.ini for an annotated table.")
 @file_argument("ini")
 @file_option("--table", required=True, metavar="TABLE", help="The table with its new columns, as text or .gz.")
 @file_option("-o", "--out", default="-", metavar="OUT", help="The file to write; may be INI.  [default: standard output]")
-@click.option("--feature", metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
+@click.option("--feature", type=TEXT, metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
 @file_option(
     "--path", metavar="PATH", help="The path to write: that of a table binarized from TABLE.  [default: TABLE as given]"
 )
 @click.option(
-    "--weights", default="small", show_default=True, metavar="small|zero|W,W,…",
+    "--weights", type=WeightsType(), default="small", show_default=True, metavar="small|zero|W,W,…",
     help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words.",
 )  # fmt: skip
 @quiet_option

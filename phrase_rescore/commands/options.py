@@ -1,4 +1,8 @@
-"""Types of options, and the options that several commands share."""
+"""Types of options, and the options that several commands share.
+
+An option takes a name of a file (FILE, DIRECTORY), a number (Number and the types after it), one of some words (click.Choice,
+Subset), or any TEXT. Types of click that take any string or number are not used: a path may be empty there, a number nan.
+"""
 
 from __future__ import annotations
 
@@ -9,58 +13,124 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from phrase_rescore.moses.phrase_table import NUMBER
+from phrase_rescore.errors import OptionError, shown
+from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Decimal, Range
 
 DEFAULT_MODEL = "phrase-rescore-model"
 
-SMALLEST_SCORE, LARGEST_SCORE = 1.2e-38, 3.4e38  # between them 32-bit floats, as Moses has them, are normal numbers
-POSITIVE = click.IntRange(min=1)
+SCORES = Decimal(1.2e-38, 3.4e38)  # between them 32-bit floats, as Moses has them, are normal numbers
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-class Duration(click.ParamType):
-    """Convert ``90s``, ``20m``, ``2h`` or ``1d`` to seconds, a float."""
+class Text(click.ParamType):
+    """Takes any text, of which the library makes something."""
+
+    name = "text"
+
+
+class PathName(click.ParamType):
+    """Takes the name of a file or directory, which must not be empty; the shell completes it."""
+
+    name = "path"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind  # file or dir, as shells tell them apart
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value:
+            self.fail("the name is empty", param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type=self.kind)]
+
+
+TEXT, FILE, DIRECTORY = Text(), PathName("file"), PathName("dir")
+
+
+class NumberType(click.ParamType):
+    """Takes a number, or text with numbers in it, all of which have a range."""
+
+    def read(self, text: str) -> Any:
+        """Make the value. Raises OptionError for anything else."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # a default
+            return value
+        try:
+            return self.read(value)
+        except OptionError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Number(NumberType):
+    """Takes a number of a range."""
+
+    name = "number"
+
+    def __init__(self, wanted: Range) -> None:
+        self.range = wanted
+
+    def read(self, text: str) -> float:
+        return self.range.read(text)
+
+
+class Duration(NumberType):
+    """Converts ``90s``, ``20m``, ``2h`` or ``1d`` to seconds, a float."""
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
-        if not match or float(match[1]) == 0:
-            self.fail(f"{value!r} is not a duration; write 90s, 20m, 2h or 1d", param, ctx)
-        return float(match[1]) * _SECONDS[match[2]]
+    def read(self, text: str) -> float:
+        match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)([smhd]?)", text)
+        seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+        if seconds not in SECONDS:
+            raise OptionError(f"{shown(text)} is not a duration; write 90s, 20m, 2h or 1d")
+        return seconds
 
 
-class ByteSize(click.ParamType):
-    """Convert ``500K``, ``15M`` or ``2G`` to bytes."""
+class ByteSize(NumberType):
+    """Converts ``500K``, ``15M`` or ``2G`` to bytes."""
 
     name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"([1-9]\d*)([KMG]?)i?B?", str(value))
-        if not match:
-            self.fail(f"{value!r} is not a size; write 500K, 15M or 2G", param, ctx)
-        return int(match[1]) * _BYTES[match[2]]
+    def read(self, text: str) -> int:
+        match = re.fullmatch(r"([0-9]{1,16})([KMG]?)i?B?", text)
+        size = int(match[1]) * _BYTES[match[2]] if match else 0
+        if size not in BYTES:
+            raise OptionError(f"{shown(text)} is not a size; write 500K, 15M or 2G")
+        return size
 
 
-class Scores(click.ParamType):
-    """Split ``0.1,0.2`` into scores above 0, each kept as the bytes in which it is written."""
+class Scores(NumberType):
+    """Splits ``0.1,0.2`` into scores above 0, each kept as the bytes in which it is written."""
 
     name = "scores"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[bytes, ...]:
-        if isinstance(value, tuple):
-            return value
-        scores = tuple(str(value).encode().split(b","))
+    def read(self, text: str) -> tuple[bytes, ...]:
+        scores = text.split(",")
         for score in scores:
-            if not re.fullmatch(NUMBER, score) or not SMALLEST_SCORE <= float(score) <= LARGEST_SCORE:
-                self.fail(f"{score.decode()!r} is not a score above 0; write 0.001, or 0.1,0.2,0.1,0.2", param, ctx)
-        return scores
+            try:
+                SCORES.read(score)
+            except OptionError:
+                raise OptionError(f"{shown(score)} is not a score above 0; write 0.001, or 0.1,0.2,0.1,0.2") from None
+        return tuple(score.encode() for score in scores)
+
+
+class RowsOrFile(NumberType):
+    """Takes a number of rows, or else the name of a file that has as many."""
+
+    name = "rows"
+
+    def read(self, text: str) -> int | str:
+        if not text:
+            raise OptionError("write a number of rows, or name a file")
+        return int(TABLE_ROWS.read(text)) if text.isascii() and text.isdigit() else text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return FILE.shell_complete(ctx, param, incomplete)
 
 
 class Subset(click.ParamType):
@@ -78,34 +148,34 @@ class Subset(click.ParamType):
         return asked if self._as_asked else tuple(name for name in self._names if name in asked)
 
 
-def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Let the shell complete names of files."""
-    return [CompletionItem(incomplete, type="file")]
-
-
-def complete_directory(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Let the shell complete names of directories."""
-    return [CompletionItem(incomplete, type="dir")]
-
-
 def file_option(*names: str, **attributes: Any) -> Any:
     """Declare an option whose value is the name of a file."""
-    return click.option(*names, shell_complete=complete_file, **attributes)
+    return click.option(*names, type=FILE, **attributes)
 
 
 def directory_option(*names: str, **attributes: Any) -> Any:
     """Declare an option whose value is the name of a directory."""
-    return click.option(*names, shell_complete=complete_directory, **attributes)
+    return click.option(*names, type=DIRECTORY, **attributes)
 
 
 def file_argument(name: str, **attributes: Any) -> Any:
     """Declare an argument that is the name of a file."""
-    return click.argument(name, shell_complete=complete_file, **attributes)
+    return click.argument(name, type=FILE, **attributes)
+
+
+def number_option(*names: str, range: Range, **attributes: Any) -> Any:
+    """Declare an option whose value is a number of a range."""
+    return click.option(*names, type=Number(range), **attributes)
 
 
 def device_option(default: str) -> Any:
     return click.option(
-        "--device", default=default, show_default=True, metavar="DEVICE", help="The device: auto, cpu, cuda or cuda:N."
+        "--device",
+        type=TEXT,
+        default=default,
+        show_default=True,
+        metavar="DEVICE",
+        help="The device: auto, cpu, cuda or cuda:N.",
     )
 
 
@@ -119,8 +189,8 @@ on_bad_row_option = click.option(
     "--on-bad-row", type=click.Choice(["fail", "drop"]), default="fail", show_default=True,
     help="fail stops at a row that cannot be used, with its line number. drop leaves it out and keeps it in a .dropped file.",
 )  # fmt: skip
-digits_option = click.option(
-    "--digits", type=click.IntRange(2, 17), default=7, show_default=True, metavar="N", help="Significant digits of the numbers."
+digits_option = number_option(
+    "--digits", range=DIGITS, default=7, show_default=True, metavar="N", help="Significant digits of the numbers, 2 to 17."
 )
 flush_option = click.option(
     "--flush", is_flag=True,

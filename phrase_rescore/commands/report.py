@@ -7,7 +7,15 @@ import shlex
 
 import click
 
-from phrase_rescore.commands.options import POSITIVE, directory_option, file_argument, file_option, model_option, quiet_option
+from phrase_rescore.commands.options import (
+    directory_option,
+    file_argument,
+    file_option,
+    model_option,
+    number_option,
+    quiet_option,
+)
+from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 
 
 @click.command(short_help="Write one page that sets the model's scores against the table's.")
@@ -15,13 +23,13 @@ from phrase_rescore.commands.options import POSITIVE, directory_option, file_arg
 @model_option
 @file_option("-o", "--out", default="report.html", show_default=True, metavar="FILE", help="The page to write.")
 @directory_option("--figures", metavar="DIR", help="Write every picture as PNG and SVG too.")
-@click.option(
-    "--phi-column", type=POSITIVE, metavar="N",
+@number_option(
+    "--phi-column", range=COLUMNS, metavar="N",
     help="The score column with the table's own probability.  [default: 3, φ(target|source); of an inverse model 1]",
 )  # fmt: skip
-@click.option(
-    "--sample", type=click.IntRange(min=100), default=50_000, show_default=True, metavar="ROWS",
-    help="Rows to score if the table is not annotated.",
+@number_option(
+    "--sample", range=SAMPLE_ROWS, default=50_000, show_default=True, metavar="ROWS",
+    help="Rows to score if the table is not annotated, 100 or more.",
 )  # fmt: skip
 @quiet_option
 def command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from phrase_rescore.commands.options import device_option, digits_option, flush_option, lowercase_option, model_option
+from phrase_rescore.commands.options import TEXT, device_option, digits_option, flush_option, lowercase_option, model_option
 from phrase_rescore.errors import OptionError
 
 
@@ -13,6 +13,7 @@ from phrase_rescore.errors import OptionError
 @click.option("--per-word", is_flag=True, help="Add a third column: the words predicted and </s>, each followed by its log p.")
 @click.option(
     "--tokenize",
+    type=TEXT,
     nargs=2,
     metavar="SOURCE TARGET",
     help="Tokenize and escape typed text as Moses does for these languages: en fr.",
@@ -47,16 +48,16 @@ def command(
 
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
-    prepare(usable_cores())
-    checkpoint = load(model_dir)
-    for side, share in zip(("source", "target"), checkpoint.unk_shares, strict=True):
-        if share == 0:
-            say(f"warning: no {side} word was unknown in training: scores of pairs with such a word mean nothing")
     sides: tuple[Prepare, Prepare] = (as_written, as_written)
     if tokenize:
         from phrase_rescore.moses.lines import TypedText
 
         sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
+    prepare(usable_cores())
+    checkpoint = load(model_dir)
+    for side, share in zip(("source", "target"), checkpoint.unk_shares, strict=True):
+        if share == 0:
+            say(f"warning: no {side} word was unknown in training: scores of pairs with such a word mean nothing")
     scorer = LineScorer(Scorer(checkpoint, resolve_device(device)), sides, per_word, digits)
     lines_in = standard_input()
     at_once = 1 if flush or lines_in.isatty() else BATCH

@@ -6,12 +6,13 @@ import os
 
 import click
 
-from phrase_rescore.commands.options import POSITIVE, file_argument, out_option, quiet_option
+from phrase_rescore.commands.options import file_argument, number_option, out_option, quiet_option
+from phrase_rescore.ranges import COLUMNS
 
 
 @click.command(short_help="Remove the last columns of a phrase table.")
 @file_argument("table")
-@click.option("--columns", type=POSITIVE, required=True, metavar="K", help="The number of last score columns to remove.")
+@number_option("--columns", range=COLUMNS, required=True, metavar="K", help="The number of last score columns to remove.")
 @out_option
 @quiet_option
 def command(table: str, columns: int, out: str, quiet: bool) -> None:

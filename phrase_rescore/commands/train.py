@@ -10,27 +10,35 @@ from cloup import command as grouped_command
 from cloup import option_group
 
 from phrase_rescore.commands.options import (
-    POSITIVE,
+    FILE,
     ByteSize,
     Duration,
-    complete_file,
+    Number,
     device_option,
     directory_option,
     file_argument,
     file_option,
     model_option,
+    number_option,
     on_bad_row_option,
     quiet_option,
 )
+from phrase_rescore.ranges import FACTORS
 from phrase_rescore.runtime import PRECISIONS
-from phrase_rescore.training.config import PRESETS
+from phrase_rescore.training.config import PRESETS, RANGES
 
 
-def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -> Any:
-    """Declare an option that overrides a setting of the preset; its help shows the presets' values."""
+def _number(name: str, **attributes: Any) -> Any:
+    """Declare an option that is a number, with the range of the setting of its name."""
+    return number_option(f"--{name.replace('_', '-')}", range=RANGES[name], **attributes)
+
+
+def _setting(name: str, metavar: str | None, text: str, kind: click.ParamType | None = None) -> Any:
+    """Declare an option, by default a number, that overrides a setting of the preset; its help shows the presets' values."""
     values = {f"{preset.settings()[name]}": None for preset in PRESETS.values()}
     default, *others = values
     shown = f"[default: {default}" + (f"; paper: {others[0]}" if others else "") + "]"
+    kind = kind or Number(RANGES[name])
     return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  {shown}")
 
 
@@ -68,34 +76,34 @@ def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -
 )  # fmt: skip
 @option_group(
     "Which pairs",
-    click.option(
-        "--held-out", type=click.IntRange(min=0), default=10_000, show_default=True, metavar="N",
+    _number(
+        "held_out", default=10_000, show_default=True, metavar="N",
         help="Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.",
     ),
-    click.option(
-        "--min-count", type=POSITIVE, default=1, show_default=True, metavar="N",
+    _number(
+        "min_count", default=1, show_default=True, metavar="N",
         help="Leave out pairs extracted fewer than N times. The paper uses every distinct pair.",
     ),
-    click.option("--max-length", type=POSITIVE, metavar="N", help="Leave out pairs with a phrase of more than N words."),
+    _number("max_length", metavar="N", help="Leave out pairs with a phrase of more than N words."),
 )  # fmt: skip
 @option_group(
     "Words",
-    _setting("shortlist", POSITIVE, "N", "The network knows N words a side. All others are UNK."),
+    _setting("shortlist", "N", "The network knows N words a side. All others are UNK."),
     file_option("--source-vocab", metavar="FILE", help="Take the source shortlist from FILE: word, tab, count a line."),
     file_option("--target-vocab", metavar="FILE", help="Take the target shortlist from FILE."),
     click.option(
-        "--vocab-corpus", nargs=2, metavar="SOURCE TARGET", shell_complete=complete_file,
+        "--vocab-corpus", type=FILE, nargs=2, metavar="SOURCE TARGET",
         help="Count words in this tokenized corpus instead of the pairs.",
     ),
     click.option(
         "--allow-poor-coverage", is_flag=True, help="Train even if given words are less than half of the pairs' words."
     ),
-    click.option(
-        "--source-factor", type=click.IntRange(min=0), metavar="K",
+    number_option(
+        "--source-factor", range=FACTORS, metavar="K",
         help="Read only the K-th factor, from 0, of every source word.",
     ),
-    click.option(
-        "--target-factor", type=click.IntRange(min=0), metavar="K", help="Read only the K-th factor of every target word."
+    number_option(
+        "--target-factor", range=FACTORS, metavar="K", help="Read only the K-th factor of every target word."
     ),
 )  # fmt: skip
 @option_group(
@@ -104,29 +112,29 @@ def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -
         "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
         help="The settings to start from: of words, network, optimization and epochs.",
     ),
-    _setting("hidden", POSITIVE, "N", "Hidden units of encoder and decoder."),
-    _setting("embedding", POSITIVE, "N", "Dimensions of a word's embedding."),
-    _setting("maxout", POSITIVE, "N", "Maxout units, each pooling 2."),
-    _setting("rank", POSITIVE, "N", "Rank of the output matrix."),
+    _setting("hidden", "N", "Hidden units of encoder and decoder."),
+    _setting("embedding", "N", "Dimensions of a word's embedding."),
+    _setting("maxout", "N", "Maxout units, each pooling 2."),
+    _setting("rank", "N", "Rank of the output matrix."),
 )  # fmt: skip
 @option_group(
     "Optimization",
-    _setting("optimizer", click.Choice(["adam", "adadelta"]), None, "How weights are updated."),
-    _setting("learning_rate", click.FloatRange(min=0, min_open=True), "RATE", "The highest learning rate."),
-    _setting("batch_size", POSITIVE, "N", "Pairs of a minibatch."),
-    _setting("group", POSITIVE, "N", "Draw N neighbours of the sorted pairs together. N divides the batch size."),
-    click.option(
-        "--seed", type=int, default=1, show_default=True, metavar="N",
+    _setting("optimizer", None, "How weights are updated.", click.Choice(["adam", "adadelta"])),
+    _setting("learning_rate", "RATE", "The highest learning rate."),
+    _setting("batch_size", "N", "Pairs of a minibatch."),
+    _setting("group", "N", "Draw N neighbours of the sorted pairs together. N divides the batch size."),
+    _number(
+        "seed", default=1, show_default=True, metavar="N",
         help="The seed of initial weights and order of pairs.",
     ),
 )  # fmt: skip
 @option_group(
     "When to stop",
-    _setting("epochs", click.FloatRange(min=0, min_open=True), "N", "Passes over the pairs, unless time or steps are given."),
-    click.option("--max-steps", type=POSITIVE, metavar="N", help="Stop after N minibatches."),
-    click.option("--patience", type=POSITIVE, metavar="N", help="Stop after N measurements without a better one."),
-    click.option(
-        "--eval-every", type=POSITIVE, default=500, show_default=True, metavar="STEPS",
+    _setting("epochs", "N", "Passes over the pairs, unless time or steps are given."),
+    _number("max_steps", metavar="N", help="Stop after N minibatches."),
+    _number("patience", metavar="N", help="Stop after N measurements without a better one."),
+    _number(
+        "eval_every", default=500, show_default=True, metavar="STEPS",
         help="Measure the held-out loss after so many minibatches.",
     ),
     click.option(
@@ -152,8 +160,8 @@ def _setting(name: str, kind: click.ParamType, metavar: str | None, text: str) -
 @option_group(
     "Machine",
     device_option("auto"),
-    click.option(
-        "--threads", type=POSITIVE, metavar="N",
+    _number(
+        "threads", metavar="N",
         help="Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]",
     ),
     click.option(

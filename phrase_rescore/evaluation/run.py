@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,8 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import Look, Segments, SetFiles, check_length, check_sets, look, mismatch, read_segments
 from phrase_rescore.evaluation.significance import Scorer, Statistics, randomization_p_values
 from phrase_rescore.files.streams import display_name
+from phrase_rescore.moses.lines import check_language
+from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
 TOKENIZATIONS = ("none", "13a", "intl", "char", "zh")  # of sacrebleu's, those that need neither a package nor a download
@@ -35,7 +36,7 @@ _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Checked):
     """How texts are scored and compared. ``tokenize`` None: as fits the text."""
 
     metrics: tuple[str, ...] = tuple(METRICS)
@@ -43,9 +44,9 @@ class Settings:
     detokenize: str | None = None  # a language code; None: texts are scored as they are
     lowercase: bool = False  # for BLEU and chrF; sacrebleu's TER never tells case
     baseline: str | None = None  # None: the first system
-    resamples: int = 1000
-    shuffles: int = 10_000
-    seed: int = 12345  # not 0, which PairedTest takes for no seed
+    resamples: int = ranged(1000, SAMPLES)
+    shuffles: int = ranged(10_000, SAMPLES)
+    seed: int = ranged(12345, TEST_SEEDS)  # not 0, which PairedTest takes for no seed
 
     @property
     def tokenization(self) -> str:
@@ -260,8 +261,8 @@ def evaluate(sets: Sequence[SetFiles], settings: Settings, on_output: Callable[[
     as their reference. All files are read before anything is scored.
     """
     check_sets(sets)
-    if settings.detokenize and not re.fullmatch("[a-z]{2,3}", settings.detokenize):
-        raise OptionError(f"'{settings.detokenize}' is not a language code; write, say, --detokenize fr")
+    if settings.detokenize is not None:
+        check_language("--detokenize", settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))
     baseline = settings.baseline or systems[0]
     if baseline not in systems:

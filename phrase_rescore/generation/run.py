@@ -20,22 +20,23 @@ from phrase_rescore.inference.translator import MAX_LENGTH, Hypothesis, Translat
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.lines import PhraseReader, parsed_lines
+from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
 
 AT_ONCE = 256  # sources between two writes
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(Checked):
     """How hypotheses are found: by beam search, or drawn at random."""
 
-    number: int = 10
-    beam: int | None = None
+    number: int = ranged(10, HYPOTHESES)
+    beam: int | None = ranged(None, BEAMS)
     random: bool = False
-    seed: int = 1
-    temperature: float = 1.0
-    top_k: int | None = None
+    seed: int = ranged(1, SEEDS)
+    temperature: float = ranged(1.0, TEMPERATURES)
+    top_k: int | None = ranged(None, TOP_K)
     unk: bool = False
-    max_length: int = MAX_LENGTH
+    max_length: int = ranged(MAX_LENGTH, LENGTHS)
 
     def __call__(self, translator: Translator, sources: Sequence[bytes] | Vectors) -> list[list[Hypothesis]]:
         if self.random:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
-from phrase_rescore.moses.phrase_table import BLANKS_AND_CR, NUMBER
+from phrase_rescore.moses.phrase_table import BLANKS_AND_CR
 from phrase_rescore.moses.score_columns import Column
+from phrase_rescore.ranges import Decimal
 
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
 BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")
@@ -184,6 +185,21 @@ def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") 
     return replace(feature, weights_end=_weights(feature, where, lines).words[-1].end)
 
 
+_WEIGHTS = Decimal(-1e6, 1e6)
+
+
+def check_weights(how: str) -> list[str]:
+    """Return the numbers of ``--weights``, none for ``small`` and ``zero``. Raises OptionError for anything else."""
+    if how in ("small", "zero"):
+        return []
+    for number in (numbers := how.split(",")):
+        try:
+            _WEIGHTS.read(number)
+        except OptionError as error:
+            raise OptionError(f"{error}; write small, zero or numbers such as 0.05,-0.1") from None
+    return numbers
+
+
 def new_weights(how: str, added: Sequence[Column]) -> list[bytes]:
     """Choose a weight for each added column: ``small``, ``zero``, or numbers between commas, taken as they are.
 
@@ -196,12 +212,10 @@ def new_weights(how: str, added: Sequence[Column]) -> list[bytes]:
         return [b"-0.01" if column.is_count(added=True) else b"0.01" for column in added]
     if how == "zero":
         return [b"0" for _ in added]
-    numbers = how.encode("utf-8", "surrogateescape").split(b",")
-    if bad := [number for number in numbers if not re.fullmatch(NUMBER, number)]:
-        raise OptionError(f"--weights: {shown(bad[0])} is not a number; write small, zero or numbers such as 0.05,-0.1")
+    numbers = check_weights(how)
     if len(numbers) != len(added):
         raise OptionError(f"--weights {how}: the number of weights is {len(numbers)}, that of added columns {len(added)}")
-    return numbers
+    return [number.encode() for number in numbers]
 
 
 def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from phrase_rescore.errors import InputError, RowError, printable, shown
+from phrase_rescore.errors import InputError, OptionError, RowError, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input, open_plain
 from phrase_rescore.moses.phrase_table import TableRow, parse_row
+from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,14 +29,14 @@ MAX_COUNT = 88  # exp(89) overflows a 32-bit float
 
 
 @dataclass(frozen=True)
-class ColumnFormat:
+class ColumnFormat(Checked):
     """Which columns a model adds to a table, how they are written, and which rows are taken."""
 
     scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
-    digits: int = 7  # significant
+    digits: int = ranged(7, DIGITS)  # significant
     unknown_side: str = "output"  # output, input, both: whose unknown words are counted
     features: tuple[str, ...] = FEATURES  # that every model adds, in this order
-    replace: int = 0  # last score columns to drop first
+    replace: int = ranged(0, REPLACED)  # last score columns to drop first
     fix_blanks: bool = False
     drop_bad_rows: bool = False
     allow_untrained_unk: bool = False
@@ -149,20 +150,59 @@ def read_first_rows(table: str, limit: int = JUDGED_ROWS) -> Iterator[TableRow]:
         raise InputError(name, "is empty", "pass a phrase table")
 
 
-def looks_annotated(rows: Sequence[TableRow]) -> bool:
-    """Tell whether the last two columns of all rows are a probability and exp(a count), or their logarithms."""
-    if not rows or any(row.n_scores < 3 for row in rows):
+def _is_count(x: float) -> bool:
+    """Tell whether a number is exp of a whole one."""
+    n = round(math.log(x)) if 1 <= x < 1e39 else -1
+    return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
+
+
+def _looks(values: Sequence[float]) -> set[tuple[str, str]]:
+    """Tell what the values of a column may be: which feature of annotate, on which scale."""
+    looks = {
+        ("score", "exp"): all(0 < x <= 1 for x in values),
+        ("score", "log"): all(-math.inf < x <= 0 for x in values),
+        ("count", "exp"): all(map(_is_count, values)),
+        ("count", "log"): all(x >= 0 and x.is_integer() for x in values),
+    }
+    return {look for look, fits in looks.items() if fits}
+
+
+def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
+    """Tell whether the ``last`` columns of all rows look like these features, model after model, or their logarithms.
+
+    Plain scores may all be probabilities, or all 1. So a count must be another number there, or more columns than the usual
+    four.
+    """
+    if not rows or any(row.n_scores <= last for row in rows) or last % len(features):
         return False
-    pairs = [tuple(map(float, row.scores[-2:])) for row in rows]
+    columns = list(zip(*(map(float, row.scores[-last:]) for row in rows), strict=True))
+    names, looks = [features[i % len(features)] for i in range(last)], list(map(_looks, columns))
+    if not any(all((name, scale) in look for name, look in zip(names, looks, strict=True)) for scale in ("exp", "log")):
+        return False
+    counts = [values for name, values in zip(names, columns, strict=True) if name == "count"]
+    telling = any(n not in (0.0, 1.0) for values in counts for n in values)
+    return telling or rows[0].n_scores - (0 if counts else last - 1) > 4
 
-    def is_count(x: float) -> bool:
-        n = round(math.log(x)) if 1 <= x < 1e39 else -1
-        return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
 
-    as_exp = all(0 < p <= 1 and is_count(n) for p, n in pairs)
-    as_log = all(p <= 0 and n >= 0 and n.is_integer() for p, n in pairs)
-    telling = rows[0].n_scores > 4 or any(n not in (0.0, 1.0) for _, n in pairs)  # four plain scores may all be 1
-    return (as_exp or as_log) and telling
+def check_replaced(table: str, rows: Sequence[TableRow], replace: int) -> None:
+    """Refuse to drop the last ``replace`` columns of a table if annotate did not write them, by the sidecar or their looks.
+
+    Raises OptionError.
+    """
+    if not replace:
+        return
+    first = rows[0].n_scores - replace + 1
+    if (own := read_sidecar(table)) is not None:
+        ours = {column.column for column in own}
+        foreign = next((number for number in range(first, rows[0].n_scores + 1) if number not in ours), None)
+        found = f"column {foreign} is none of those that {sidecar_path(table)} names" if foreign else ""
+    else:
+        what = "its last column does" if replace == 1 else f"its last {replace} columns do"
+        looks = any(looks_annotated(rows, replace, features) for features in (FEATURES, *zip(FEATURES)))
+        found = "" if looks else f"{what} not look like what annotate writes"
+    if found:
+        what = f"--replace {replace} would remove scores of the table's own"
+        raise OptionError(f"{display_name(table)}: {found}; {what}: leave it out, or add --replace-any")
 
 
 class Column(NamedTuple):

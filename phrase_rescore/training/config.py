@@ -12,11 +12,28 @@ from typing import Any
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.moses.factors import WHOLE, Factors
+from phrase_rescore.ranges import (
+    BYTES,
+    FACTORS,
+    LENGTHS,
+    SECONDS,
+    SEEDS,
+    THREADS,
+    Checked,
+    Decimal,
+    Whole,
+    check,
+    ranged,
+    ranges_of,
+)
 from phrase_rescore.runtime import local_processes, usable_cores
+
+_SIZES = Whole(1, 100_000)  # of layers
+_TIMES, _STEPS = Whole(1, 10**9), Whole(1, 10**12)
 
 
 @dataclass(frozen=True)
-class Data:
+class Data(Checked):
     """Which pairs are learnt, in which direction, and how their words become ids."""
 
     form: str | None = None  # table, extract or tsv; None: told by the content
@@ -27,23 +44,29 @@ class Data:
     target_vocab: str | None = None
     vocab_corpus: tuple[str, str] | None = None  # count words over these files, source and target
     allow_poor_coverage: bool = False  # of the pairs' words by a given vocabulary
-    shortlist: int = 15_000  # words a side
-    held_out: int = 10_000  # pairs at most
-    min_count: int = 1
-    max_length: int | None = None  # words of a phrase
+    shortlist: int = ranged(15_000, Whole(1, 10**9))  # words a side
+    held_out: int = ranged(10_000, Whole(0, 10**9))  # pairs at most
+    min_count: int = ranged(1, _TIMES)
+    max_length: int | None = ranged(None, LENGTHS)  # words of a phrase
     pairs_dir: str | None = None  # None: MODEL_DIR.pairs
     scratch: str | None = None  # None: where temporary files go
-    memory: int = 1 << 30  # bytes that sorting may use
+    memory: int = ranged(1 << 30, BYTES)  # bytes that sorting may use
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for factor in self.factors:
+            if factor is not None:
+                check("factors", factor, FACTORS)
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Checked):
     """The sizes of the network."""
 
-    hidden: int = 500
-    embedding: int = 100
-    maxout: int = 250  # units, each pooling 2
-    rank: int = 100  # of the output matrix
+    hidden: int = ranged(500, _SIZES)
+    embedding: int = ranged(100, _SIZES)
+    maxout: int = ranged(250, _SIZES)  # units, each pooling 2
+    rank: int = ranged(100, _SIZES)  # of the output matrix
 
 
 @dataclass(frozen=True)
@@ -57,31 +80,32 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Checked):
     """How the weights are learnt, and when that ends.
 
     The rate rises linearly for the share ``warm_up`` of the run and, with ``decay``, falls linearly to 0 at its end.
 
-    Raises OptionError if groups do not fill a minibatch.
+    Raises OptionError for a number that is out of its range, and if groups do not fill a minibatch.
     """
 
     optimizer: str = "adam"  # or adadelta
-    learning_rate: float = 8e-3  # at its highest
+    learning_rate: float = ranged(8e-3, Decimal(0, 1000, above=True))  # at its highest
     objective: str = "mean"  # the gradient is that of the minibatch's sum or mean
-    clip: float = 1.0  # largest norm of that gradient
+    clip: float = ranged(1.0, Decimal(0, 1e9, above=True))  # largest norm of that gradient
     decay: bool = True
-    warm_up: float = 0.02
-    batch_size: int = 256
-    group: int = 1  # neighbours in the sorted pairs that are drawn together
-    seed: int = 1  # of the initial weights and the order of pairs
-    epochs: float = 5.0  # passes over the pairs, unless steps or time are given
-    max_steps: int | None = None
-    max_time: float | None = None  # seconds
-    eval_every: int = 500  # steps
-    patience: int | None = None  # evaluations without a better one before training ends
+    warm_up: float = ranged(0.02, Decimal(0, 1))
+    batch_size: int = ranged(256, Whole(1, 10_000_000))
+    group: int = ranged(1, Whole(1, 10_000_000))  # neighbours in the sorted pairs that are drawn together
+    seed: int = ranged(1, SEEDS)  # of the initial weights and the order of pairs
+    epochs: float = ranged(5.0, Decimal(0, 1e6, above=True))  # passes over the pairs, unless steps or time are given
+    max_steps: int | None = ranged(None, _STEPS)
+    max_time: float | None = ranged(None, SECONDS)
+    eval_every: int = ranged(500, _STEPS)
+    patience: int | None = ranged(None, _TIMES)  # evaluations without a better one before training ends
     final_pass: bool = False  # learn the held-out pairs at the end
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.batch_size % self.group:
             what = f"--group {self.group} does not divide --batch-size {self.batch_size}"
             raise OptionError(f"{what}; choose a group that does")
@@ -106,22 +130,22 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Checked):
     """What computes. ``threads`` are those of each process, by default its share of the cores."""
 
     device: str = "auto"
     precision: str = "float32"
-    threads: int = field(default_factory=lambda: max(1, usable_cores() // local_processes()))
+    threads: int = field(default_factory=lambda: max(1, usable_cores() // local_processes()), metadata={"range": THREADS})
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Checked):
     """How the model is written, and what happens to what is there already."""
 
     overwrite: bool = False
     resume: bool = False  # go on with an interrupted training
     save_dtype: str = "float32"
-    shard_size: int | None = None  # bytes of the largest file of weights
+    shard_size: int | None = ranged(None, BYTES)  # bytes of the largest file of weights
 
 
 @dataclass(frozen=True)
@@ -170,6 +194,8 @@ PRESETS = {
         recipe=Recipe(optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64),
     ),
 }
+
+RANGES = {name: wanted for part in TrainingConfig()._parts().values() for name, wanted in ranges_of(part).items()}
 
 
 @dataclass

@@ -616,7 +616,7 @@ def test_columns_are_described(run: Run, model_dir: str, table: Path, tmp_path: 
 def test_columns_json_goes_where_it_is_told(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     assert run("annotate", table, "-m", model_dir, "--columns-json", tmp_path / "c", "--unknown-side", "both").status == 0
     assert described(tmp_path / "c")[1]["unit"] == "exp of the number of source and target words unknown to the model"
-    to = "-o", tmp_path / "out", "--columns-json", tmp_path / "d", "--replace", 3, "--unknown-side", "input"
+    to = "-o", tmp_path / "out", "--columns-json", tmp_path / "d", "--replace", 3, "--replace-any", "--unknown-side", "input"
     assert run("annotate", table, "-m", model_dir, *to).status == 0
     assert [column["column"] for column in described(tmp_path / "d")] == [2, 3]
     assert described(tmp_path / "d")[1]["unit"] == "exp of the number of source words unknown to the model"
@@ -719,7 +719,7 @@ def test_replacing_drops_exactly_so_many(run: Run, model_dir: str, table: Path) 
     for k in range(4):
         shorter = run("strip", table, "--columns", k).out if k else TABLE
         expected = run("annotate", "-", "-m", model_dir, stdin=shorter).out
-        assert run("annotate", table, "-m", model_dir, "--replace", k).out == expected
+        assert run("annotate", table, "-m", model_dir, "--replace", k, "--replace-any").out == expected
 
 
 @pytest.mark.parametrize("k", [4, 5, 100])

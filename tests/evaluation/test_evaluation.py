@@ -347,11 +347,15 @@ USAGE = {
     "an empty set": (["--set"], "Error: Invalid value for '--set': a set without a name; a set is NAME REF SYSTEM=OUT"),
     "no system": (["--set", "dev", "ref", "all"], "Error: Invalid value for '--set': 'all' in set 'dev' is not SYSTEM=OUT"),
     "metric": (["--set", "dev", "ref", "a=all", "--metrics", "bleu,meteor"], "'meteor' is not one of bleu, chrf, ter"),
-    "seed 0": (["--set", "dev", "ref", "a=all", "--seed", "0"], "0 is not in the range x>=1"),
-    "samples 0": (["--set", "dev", "ref", "a=all", "--samples", "0"], "0 is not in the range x>=1"),
+    "seed 0": (["--set", "dev", "ref", "a=all", "--seed", "0"], "'0' is not a whole number from 1 to"),
+    "samples 0": (["--set", "dev", "ref", "a=all", "--samples", "0"], "'0' is not a whole number from 1 to"),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give every"),
     "baseline": (["--set", "d", "ref", "a=all", "--baseline", "b"], "error: no system is called 'b'; --baseline is one of: a"),
-    "language": (["--set", "d", "ref", "a=all", "--detokenize", "French"], "error: 'French' is not a language code; write"),
+    "language": (["--set", "d", "ref", "a=all", "--detokenize", "French"], "--detokenize 'French' is no language that sacrem"),
+    "unknown language": (
+        ["--set", "d", "ref", "a=all", "--detokenize", "xx"],
+        "--detokenize 'xx' is no language that sacremos",
+    ),
 }
 
 

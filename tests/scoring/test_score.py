@@ -108,3 +108,19 @@ def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -
     assert done.status == 0
     assert "warning: no target word was unknown in training: scores of pairs with such a word mean nothing" in done.err
     assert "source word" not in done.err
+
+
+@pytest.mark.parametrize("languages", [("en", "xx"), ("xx", "en"), ("EN", "fr"), ("english", "fr"), ("", "fr"), ("tr", "fr")])
+def test_a_language_that_sacremoses_would_take_for_english(run: Run, tmp_path: Path, languages: tuple[str, str]) -> None:
+    """Before any model is read."""
+    result = run("score", "-m", tmp_path, "--tokenize", *languages)
+    unknown = next(language for language in languages if language not in ("en", "fr"))
+    assert (result.status, result.out) == (2, b"")
+    said = f"--tokenize '{unknown}' is no language that sacremoses has rules of; write one of as, bn, ca, cjk, cs, de, el, en, "
+    assert result.err.startswith(f"phrase-rescore: error: {said}")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("language", ["en", "de", "yue", "zh", "ja", "ko"])
+def test_languages_that_sacremoses_knows(run: Run, model_dir: str, language: str) -> None:
+    assert run("score", "-m", model_dir, "--tokenize", language, language, stdin=b"a b\tc d\n").status == 0

@@ -1,0 +1,116 @@
+"""The numbers that people give: every one has a range, and nan and infinities are no numbers.
+
+An option and the setting of the library behind it have the same range, which is written once: here where both need it, else
+with the setting (``ranged``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any
+
+from phrase_rescore.errors import OptionError, shown
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
+_LONGEST = 60  # characters of a number in a message
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The whole numbers from ``least`` to ``most``."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, Integral) and not isinstance(value, bool) and self.least <= int(value) <= self.most
+
+    def read(self, text: str) -> int:
+        """Read a number as it is typed, in digits. Raises OptionError if it is none of this range."""
+        if not _WHOLE.fullmatch(text) or int(text) not in self:
+            raise OptionError(f"{shown(text)} is not {self}")
+        return int(text)
+
+
+@dataclass(frozen=True)
+class Decimal:
+    """The numbers from ``least`` (or above it, if ``above``) to ``most``; neither nan nor an infinity is one."""
+
+    least: float
+    most: float
+    above: bool = False
+
+    def __str__(self) -> str:
+        return f"a number {'above' if self.above else 'from'} {self.least:g}{', up' if self.above else ''} to {self.most:g}"
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return False
+        try:
+            number = float(value)
+        except OverflowError:  # an integer that no float holds
+            return False
+        return self.least <= number <= self.most and not (self.above and number == self.least)  # nan is never so
+
+    def read(self, text: str) -> float:
+        """Read a number as it is typed. Raises OptionError if it is none of this range."""
+        if not _DECIMAL.fullmatch(text) or float(text) not in self:
+            raise OptionError(f"{shown(text)} is not {self}")
+        return float(text)
+
+
+Range = Whole | Decimal
+
+SEEDS = Whole(0, 2**63 - 1)
+TEST_SEEDS = Whole(1, 2**63 - 1)  # sacrebleu takes 0 for no seed
+DIGITS = Whole(2, 17)  # significant
+FACTORS = Whole(0, 100)
+LENGTHS = Whole(1, 10_000)  # words of a phrase
+JOBS, THREADS = Whole(1, 1024), Whole(1, 1024)
+COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns
+TABLE_ROWS, BLOCK_ROWS, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
+BYTES = Whole(1, 2**50)
+SECONDS = Decimal(0, 1e9, above=True)  # 31 years
+SOURCES, NEIGHBOURS, TOP_K = Whole(1, 10**9), Whole(1, 10**9), Whole(1, 10**9)
+HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
+TEMPERATURES = Decimal(0.01, 1e6)
+SAMPLES = Whole(1, 1_000_000)  # of a test of significance
+
+
+def check(name: str, value: object, wanted: Range) -> None:
+    """Raise OptionError if the setting of this name is not a number of its range."""
+    if value not in wanted:
+        raise OptionError(f"{name}: {_written(value)} is not {wanted}")
+
+
+def _written(value: object) -> str:
+    """Write any value for a message: Python writes no integers of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 3 * _LONGEST:
+        return "a number of thousands of digits" if value.bit_length() > 10_000 else "a number of so many digits"
+    return shown(repr(value), _LONGEST)
+
+
+def ranged(default: Any, wanted: Range) -> Any:
+    """Declare a field of a ``Checked`` dataclass that is a number of this range (or None, if that is its default)."""
+    return field(default=default, metadata={"range": wanted})
+
+
+def ranges_of(settings: Any) -> dict[str, Range]:
+    """Return the ranges of the numbers of a ``Checked`` dataclass, by field."""
+    return {item.name: item.metadata["range"] for item in fields(settings) if "range" in item.metadata}
+
+
+class Checked:
+    """A dataclass whose numbers are checked when it is made. Raises OptionError, with the field's name."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            if "range" in item.metadata and not (value is None and item.default is None):
+                check(item.name, value, item.metadata["range"])
