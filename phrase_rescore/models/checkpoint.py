@@ -47,6 +47,7 @@ _DAMAGED = "the model is damaged"
 _DAMAGED_FILE = "the model is damaged, train or copy it again"
 _OTHER_VERSION = "take the version that made the model, or train it again"
 _TWO_MODELS = "files of two models?"
+_READ_AGAIN = "run the command again when it stays as it is"
 
 
 @dataclass(frozen=True)
@@ -181,12 +182,44 @@ def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
 # ---- Reading: nothing is believed before it is checked
 
 
+@contextlib.contextmanager
+def unchanged(directory: str) -> Iterator[None]:
+    """Read a model directory within the ``with`` block. Raises ModelError if another model takes its place meanwhile.
+
+    Files of two models may fit each other in all sizes; nobody would notice that they do not belong together.
+    """
+    before = _stamps(directory)
+    try:
+        yield
+    except (RescoreError, OSError):
+        _require(_stamps(directory) == before, f"{directory} changed while it was read", _READ_AGAIN)
+        raise
+    _require(_stamps(directory) == before, f"{directory} changed while it was read", _READ_AGAIN)
+
+
+def _stamps(directory: str) -> dict[str, tuple[int, ...]]:
+    """Return what tells files from others of the same names: the inode, size and time of each."""
+    stamps: dict[str, tuple[int, ...]] = {}
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name in (CONFIG, SOURCE_VOCAB, TARGET_VOCAB, LOG) or _WEIGHT_FILE.fullmatch(entry.name):
+                found = entry.stat()
+                stamps[entry.name] = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return stamps
+
+
 def load(directory: str) -> Checkpoint:
     """Read a model directory. Weights become float32 whatever they were saved as.
 
-    Raises ModelError for anything missing, unknown or contradictory, and for weights that are not finite. Nothing in the
-    directory is executed, and no more memory is taken than its files' sizes, checked against each other, call for.
+    Raises ModelError for anything missing, unknown or contradictory, for weights that are not finite, and if another model
+    takes its place meanwhile. Nothing in the directory is executed, and no more memory is taken than its files' sizes,
+    checked against each other, call for.
     """
+    with unchanged(directory):
+        return _load(directory)
+
+
+def _load(directory: str) -> Checkpoint:
     config = _Config(directory)
     kind = config.kind()
     sizes = config.sizes(kind)

@@ -18,7 +18,7 @@ from typing import Any
 
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
 from phrase_rescore.files.streams import open_plain
-from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load
+from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load, unchanged
 from phrase_rescore.training.config import Observer
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
@@ -187,10 +187,11 @@ class ModelDirectory:
     @classmethod
     def read(cls, directory: str) -> ModelDirectory:
         """Read a model directory. Raises ModelError as ``checkpoint.load`` does."""
-        checkpoint = load(directory)
-        with open(os.path.join(directory, CONFIG), "rb") as stream:
-            config = json.load(stream)
-        return cls(directory, checkpoint, config, _seconds(os.path.join(directory, LOG)))
+        with unchanged(directory):
+            checkpoint = load(directory)
+            with open(os.path.join(directory, CONFIG), "rb") as stream:
+                config = json.load(stream)
+            return cls(directory, checkpoint, config, _seconds(os.path.join(directory, LOG)))
 
     @property
     def factors(self) -> tuple[int | None, int | None]:
