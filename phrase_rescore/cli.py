@@ -9,10 +9,11 @@ import errno
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import threading
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import click
 
@@ -33,6 +34,7 @@ COMMANDS = {
     "curves": "curves",
 }  # name -> module of phrase_rescore.commands
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it, in a RuntimeError
 
 
 class Commands(click.Group):
@@ -85,12 +87,18 @@ def _occupy_closed_streams() -> None:
 
 def _one_line(error: BaseException) -> str:
     """Put a failure into one line. An error of the system names its file, or standard output if it was written to."""
+    if _lacks_memory(error):
+        return "memory ran out; take less at a time (smaller blocks or minibatches, fewer jobs), or a machine with more"
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
     hint = remedy(error, writing=not error.filename)
     said = f"{error.strerror}; {hint}" if hint else error.strerror
     return f"{where}: {said}" if where else said
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 class Terminated(KeyboardInterrupt):
@@ -111,7 +119,7 @@ def _tell(error: BaseException) -> int:
             cause, status = error.__cause__, 1
             if isinstance(cause, KeyboardInterrupt):
                 status = _tell(cause)
-            elif isinstance(cause, RescoreError | OSError):
+            elif isinstance(cause, RescoreError | OSError) or (cause and _lacks_memory(cause)):
                 _say(f"error: {_one_line(cause)}")
             elif cause:
                 sys.excepthook(type(cause), cause, cause.__traceback__)
@@ -136,17 +144,30 @@ def _tell(error: BaseException) -> int:
     return status
 
 
+def _run(args: list[str] | None) -> int:
+    """Run a command line and return its status."""
+    try:
+        status = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except (click.ClickException, click.Abort, RescoreError, OSError) as error:
+        return _tell(error)
+    except (MemoryError, RuntimeError) as error:
+        if not _lacks_memory(error):
+            raise
+        return _tell(error)
+
+
 def main(args: list[str] | None = None) -> None:
     """Run a command line and exit with its status."""
-    _occupy_closed_streams()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _on_sigterm)
     try:
-        status: Any = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
-    except (click.ClickException, click.Abort, RescoreError, OSError, KeyboardInterrupt) as error:
+        _occupy_closed_streams()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _on_sigterm)
+        status = _run(args)
+    except KeyboardInterrupt as error:
         status = _tell(error)
     if status in (130, 143) and threading.active_count() > 1:  # Python would wait for the other threads
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-    sys.exit(status if isinstance(status, int) else 0)
+    sys.exit(status)

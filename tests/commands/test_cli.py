@@ -11,6 +11,7 @@ from conftest import MakeModel, Run
 
 from phrase_rescore import __version__
 from phrase_rescore.cli import COMMANDS
+from phrase_rescore.inference.scorer import Scorer
 
 ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 commands = pytest.mark.parametrize("command", list(COMMANDS))
@@ -214,3 +215,29 @@ def test_module_and_script_are_the_same(spawn: Run) -> None:
         pytest.skip("the console script is not installed beside this interpreter")
     done = subprocess.run([script, "--help"], capture_output=True, check=True)
     assert done.stdout == spawn("--help").out
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:120] DefaultCPUAllocator: can't allocate memory: …"),
+    ],
+    ids=["Python", "torch"],
+)
+@pytest.mark.parametrize("out", ["-", "out"])
+def test_memory_that_runs_out_is_one_line(
+    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, out: str
+) -> None:
+    def fail(scorer: Scorer, pairs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Scorer, "log_probs", fail)
+    (tmp_path / "table").write_bytes(ROW)
+    name = out if out == "-" else tmp_path / out
+    result = run("annotate", tmp_path / "table", "-m", model_dir, "-o", name)
+    said = "phrase-rescore: error: memory ran out; take less at a time (smaller blocks or minibatches, fewer jobs), or a "
+    assert (result.status, result.out) == (1, b"")
+    assert result.err.startswith(f"{said}machine with more\n")
+    assert result.err.count("\n") == (2 if out == "-" else 1), result.err
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
