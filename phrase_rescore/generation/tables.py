@@ -13,6 +13,7 @@ import numpy as np
 
 from phrase_rescore.data.sketch import Hashes, hashes
 from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.files.streams import display_name
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.moses.factors import Factors
 from phrase_rescore.moses.pair_readers import read_pair_blocks
@@ -62,9 +63,12 @@ def sample_of(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list[byte
 
 
 def sampled_phrases(table: str, side: str, n: int, seed: int, on_read: Callable[[int], object] | None = None) -> list[bytes]:
-    """Choose ``n`` phrases of a side of a table, as ``sample_of`` does. Raises InputError for a bad row."""
+    """Choose ``n`` phrases of a side of a table, as ``sample_of`` does. Raises InputError for a bad row or an empty table."""
     blocks = read_pair_blocks(table, "table", on_read)
-    return sample_of((block.src if side == "source" else block.tgt for block in blocks), n, seed)
+    phrases = sample_of((block.src if side == "source" else block.tgt for block in blocks), n, seed)
+    if not phrases:
+        raise InputError(display_name(table), "is empty", "pass a phrase table")
+    return phrases
 
 
 def partners(
