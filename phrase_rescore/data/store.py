@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,7 +26,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.atomic import replace_directory, sync
+from phrase_rescore.files.atomic import check_replaceable, replace_directory
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 FORMAT_VERSION = 2  # 1: the shortlists counted words of held-out pairs too
@@ -50,6 +51,7 @@ class Numbers:
     too_long: int
     source_unk: float  # UNK's share of the words to train on
     target_unk: float
+    pairs_content: str  # a hash of all pairs and of the vocabularies
 
     @property
     def distinct(self) -> int:
@@ -157,12 +159,19 @@ class _GrowingRagged:
         self._append_offsets = stack.enter_context(_growing_array(f"{path}.offsets.npy", np.int64))
         self._append_offsets(np.zeros(1, np.int64))
         self.words = self.unknown = 0
+        self._hashes = hashlib.blake2b(), hashlib.blake2b()  # of ids and lengths
 
     def append(self, part: Ragged) -> None:
         self._append_ids(part.ids)
         self._append_offsets(part.offsets[1:] + self.words)
+        self._hashes[0].update(part.ids.tobytes())
+        self._hashes[1].update(part.lengths.tobytes())
         self.words += len(part.ids)
         self.unknown += int(np.count_nonzero(part.ids == UNK))
+
+    @property
+    def digest(self) -> bytes:
+        return b"".join(hashed.digest() for hashed in self._hashes)
 
     @property
     def unknown_share(self) -> float:
@@ -170,7 +179,7 @@ class _GrowingRagged:
 
 
 def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **options: Any) -> Fingerprint | None:
-    """Return what tells whether a store still fits: path, size and time of the files that it comes from, and the options.
+    """Return what tells whether a store still fits: path, size and time of every file that it comes from, and the options.
 
     ``files`` are those besides the inputs (vocabularies, a corpus), None where one is not given. ``options`` are whatever
     else changes the pairs or the vocabularies, as JSON has it. Take it before the inputs are read.
@@ -178,11 +187,13 @@ def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **op
     Returns None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
     """
 
-    def stamp(path: str | None) -> tuple[str, int, int] | None:
+    def stamp(path: str | None) -> str | None:
         if path is None:
             return None
         status = os.stat(path)
-        return os.path.abspath(path), status.st_size, status.st_mtime_ns
+        seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+        return f"{os.path.abspath(path)} ({status.st_size} bytes of {when}.{nanoseconds:09d} UTC)"
 
     if any(path == "-" or not os.path.isfile(path) for path in (*inputs, *files) if path is not None):
         return None
@@ -191,6 +202,7 @@ def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **op
 
 def check_store_target(directory: str) -> None:
     """Raise OptionError if a store must not be written under this name: it would replace what is there."""
+    check_replaceable(directory)
     try:
         strangers = set(os.listdir(directory)) - {SUMMARY, *_CONTENT}
     except FileNotFoundError:
@@ -222,8 +234,13 @@ def _encode(
             for part in _PARTS:
                 sizes[part] += len(rows[part])
             progress(len(block.src))
-    shares = (arrays["train", side].unknown_share for side in _SIDES)
-    return Numbers(sizes["train"], sizes["held_out"], pairs.left_out, pairs.too_long, *shares)
+    source_unk, target_unk = (arrays["train", side].unknown_share for side in _SIDES)
+    content = hashlib.blake2b(b"".join(array.digest for array in arrays.values()), digest_size=16)
+    for vocabulary in vocabularies:
+        content.update(format_vocabulary(vocabulary))
+    return Numbers(
+        sizes["train"], sizes["held_out"], pairs.left_out, pairs.too_long, source_unk, target_unk, content.hexdigest()
+    )
 
 
 def prepare_store(
@@ -233,12 +250,14 @@ def prepare_store(
     vocabularies: ChooseVocabularies,
     held_out: int,
     progress: Callable[[int], object] | None = None,
+    check: Callable[[Numbers], None] = lambda numbers: None,
 ) -> PairStore:
     """Encode distinct pairs into a new store, which appears whole or not at all and replaces an older one.
 
     At most ``held_out`` pairs are held out. The pairs go by twice. In between, ``vocabularies`` gets the word counts of both
     sides, of the pairs to train on alone, and chooses the shortlists. ``progress`` is called with the number of pairs of
     each block, in both passes.
+    What ``check`` raises keeps the store from being replaced. The caller holds the lock of the directory (``files.locks``).
 
     Raises OptionError if the directory holds something else, and RescoreError if the files cannot be written.
     """
@@ -261,6 +280,7 @@ def prepare_store(
     try:
         with replace_directory(directory) as temporary:
             numbers = _encode(temporary, pairs, chosen, held, tell)
+            check(numbers)
             for name, vocabulary in zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True):
                 Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
             summary = {
@@ -270,30 +290,38 @@ def prepare_store(
                 "files": {name: os.path.getsize(os.path.join(temporary, name)) for name in _CONTENT},
             }
             Path(temporary, SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
-            for name in (*_CONTENT, SUMMARY):
-                sync(os.path.join(temporary, name))
     except OSError as error:
         raise RescoreError(f"cannot write {directory}: {error.strerror}; make room there, or name another directory") from None
     return _load(directory, numbers)
 
 
 def _load(directory: str, numbers: Numbers) -> PairStore:
-    def part(name: str) -> EncodedPairs:
+    """Map the arrays. Raises ValueError if they do not belong together."""
+
+    def part(name: str, pairs: int) -> EncodedPairs:
         sides = []
         for side in _SIDES:
             path = os.path.join(directory, f"{name}.{side}")
             # Plain arrays over the maps: np.memmap would make every slice one of its own kind, at a price
             ids, offsets = (np.asarray(np.load(f"{path}.{array}.npy", mmap_mode="r")) for array in _ARRAYS)
+            types = ids.dtype == np.int32 and offsets.dtype == np.int64 and ids.ndim == 1
+            if not types or offsets.shape != (pairs + 1,) or offsets[0] != 0 or offsets[-1] != len(ids):
+                raise ValueError(path)
             sides.append(Ragged(ids, offsets))
         return EncodedPairs(*sides)
 
     src_vocab, tgt_vocab = (read_vocabulary(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
-    return PairStore(directory, part("train"), part("held_out"), src_vocab, tgt_vocab, numbers)
+    train, held_out = part("train", numbers.training), part("held_out", numbers.held_out)
+    return PairStore(directory, train, held_out, src_vocab, tgt_vocab, numbers)
 
 
 def open_store(directory: str, fingerprint: Fingerprint | None) -> PairStore | None:
-    """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None."""
+    """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None.
+
+    A store that another process replaces meanwhile is none: its files may be of two.
+    """
     try:
+        before = os.stat(directory)
         with open(os.path.join(directory, SUMMARY), encoding="utf-8") as stream:
             summary = json.load(stream)
         if fingerprint is None or summary["format_version"] != FORMAT_VERSION:
@@ -302,6 +330,7 @@ def open_store(directory: str, fingerprint: Fingerprint | None) -> PairStore | N
             return None
         if summary["files"] != {name: os.path.getsize(os.path.join(directory, name)) for name in _CONTENT}:
             return None
-        return _load(directory, Numbers(**summary["numbers"]))
-    except (OSError, ValueError, TypeError, KeyError, RescoreError):
+        store = _load(directory, Numbers(**summary["numbers"]))
+        return store if os.path.samestat(before, os.stat(directory)) else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, RescoreError):
         return None

@@ -117,34 +117,62 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
         raise
 
 
+def check_replaceable(directory: str) -> None:
+    """Raise OptionError if the directory cannot be replaced by another one because of what it is, whatever is in it."""
+    target = os.path.realpath(directory)
+    if os.path.commonpath([target, os.path.realpath(os.curdir)]) == target:
+        raise OptionError(f"{directory} is the current directory or has it inside, and would be replaced; name another")
+    if os.path.ismount(target):
+        raise OptionError(f"{directory} is a mount point and cannot be replaced; name a directory in it")
+
+
+def _names_around(directory: str) -> tuple[str, str, str]:
+    """Return what a directory's name leads to, the name under which its successor grows, and the one under which it goes."""
+    target = os.path.realpath(directory)
+    parent, name = os.path.split(target)
+    return target, os.path.join(parent, f".{name}.partial"), os.path.join(parent, f".{name}.old")
+
+
+def recover_directory(directory: str) -> None:
+    """Put right what was left by a run that was killed while it replaced the directory: the older one gets its name back.
+
+    The caller holds the lock of the directory (``files.locks``). Raises OSError if the older one cannot be moved.
+    """
+    target, temporary, old = _names_around(directory)
+    if os.path.isdir(old) and not os.path.lexists(target):
+        os.rename(old, target)
+    for left in (temporary, old):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def replace_directory(directory: str) -> Iterator[str]:
     """Make a directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
-    What stood under that name goes; a link stays and its target is replaced. Raises OptionError if it cannot be made.
+    What stood under that name goes; a link stays and its target is replaced. After a kill, ``recover_directory`` and this
+    put right what is left: at every moment the older directory or the new one is there, whole. The caller holds the lock of
+    the directory (``files.locks``). Raises OptionError if it cannot be made.
     """
-    target = os.path.realpath(directory)
-    parent, name = os.path.split(target)
+    target, temporary, old = _names_around(directory)
     try:
-        os.makedirs(parent, exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".partial")
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        recover_directory(directory)
+        os.mkdir(temporary, 0o700)
     except OSError as error:
         raise OptionError(cannot_write(directory, error)) from None
     try:
         yield temporary
         give_usual_rights(temporary, 0o777)
-        for entry in os.scandir(temporary):  # safetensors makes its files readable by nobody else
-            give_usual_rights(entry.path)
+        for entry in os.scandir(temporary):
+            give_usual_rights(entry.path)  # safetensors makes its files readable by nobody else
+            sync(entry.path)
+        sync(temporary)
         if os.path.isdir(target):
-            old = tempfile.mkdtemp(dir=parent, prefix=f".{name}.", suffix=".old")
-            os.rename(target, os.path.join(old, name))
-            os.rename(temporary, target)
-            shutil.rmtree(old)
-        else:
-            os.rename(temporary, target)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+            os.rename(target, old)
+        os.rename(temporary, target)
+        sync(os.path.dirname(target))
+    finally:
+        recover_directory(directory)
 
 
 class Writable(Protocol):

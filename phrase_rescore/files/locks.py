@@ -88,13 +88,18 @@ def _locked_file(name: str) -> tuple[int, Holder | None]:
         os.close(handle)
 
 
+def lock_name(path: str) -> str:
+    """Return the name of the file that is locked while ``path`` is in use."""
+    return f"{os.path.realpath(path)}.lock"
+
+
 @contextlib.contextmanager
 def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: None) -> Iterator[None]:
     """Hold the lock of what ``path`` leads to as long as the ``with`` block lasts. ``say`` is told if a killed process had it.
 
     Raises OptionError at once if another process has it: the message says which, since when, and ends with ``remedy``.
     """
-    name = f"{os.path.realpath(path)}.lock"
+    name = lock_name(path)
     try:
         handle, earlier = _locked_file(name)
     except BlockingIOError as error:

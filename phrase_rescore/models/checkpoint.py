@@ -151,7 +151,7 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
         "training": checkpoint.training,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    Path(directory, CONFIG).write_text(text, encoding="utf-8", newline="\n")
+    Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
 
 
 def check_target(directory: str, overwrite: bool) -> None:
