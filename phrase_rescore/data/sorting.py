@@ -7,7 +7,9 @@ NUL included. The order is that of the lines' bytes (``LC_ALL=C``), so equal sou
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -20,6 +22,7 @@ from phrase_rescore.moses.pair_readers import PairBlock
 _CHUNK = 1 << 20  # bytes read back at a time
 _NAMES = ("sort", "gsort", "gnusort")  # GNU's on most systems, beside BSD's, and beside that of uutils
 _MERGED = 64  # runs merged at once; sort's own 16 would copy large inputs once more
+_PROBE = 4096  # bytes
 _MORE_ROOM = "name a directory with more room with --scratch"
 
 
@@ -159,6 +162,46 @@ def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_leng
             stream.writelines(pair + b"\n" for pair in kept)
 
 
+def _no_room(scratch: str, error: OSError) -> RescoreError:
+    return RescoreError(f"cannot write in {scratch}: {error.strerror}; {_MORE_ROOM}")
+
+
+def check_room(scratch: str) -> int:
+    """Return how many bytes can be written in ``scratch``. Raises RescoreError if there are none."""
+    try:
+        with tempfile.TemporaryFile(dir=scratch, buffering=0) as probe:
+            probe.write(bytes(_PROBE))
+        return shutil.disk_usage(scratch).free
+    except OSError as error:
+        raise _no_room(scratch, error) from None
+
+
+def _scratch_name(scratch: str, owner: str) -> str:
+    """Return the path of the directory in scratch of whoever has the lock of ``owner`` on this machine."""
+    who = f"{os.uname().nodename}\0{os.geteuid()}\0{os.path.realpath(owner)}"
+    return os.path.join(scratch, f"phrase-rescore-{hashlib.blake2b(os.fsencode(who), digest_size=8).hexdigest()}")
+
+
+def remove_scratch(scratch: str, owner: str) -> None:
+    """Remove what a killed run left in ``scratch``. The caller has the lock of ``owner`` (``files.locks``)."""
+    shutil.rmtree(_scratch_name(scratch, owner), ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _directory_in(scratch: str, owner: str | None) -> Iterator[str]:
+    """Make a directory that goes with the ``with`` block."""
+    if owner is None:
+        directory = tempfile.mkdtemp(prefix="phrase-rescore-", dir=scratch)
+    else:
+        remove_scratch(scratch, owner)
+        directory = _scratch_name(scratch, owner)
+        os.mkdir(directory, 0o700)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def sorted_pairs(
     blocks: Iterable[PairBlock],
@@ -167,28 +210,30 @@ def sorted_pairs(
     threads: int,
     min_count: int = 1,
     max_length: int | None = None,
+    owner: str | None = None,
 ) -> Iterator[SortedPairs]:
     """Give the distinct pairs of all blocks, once each, for as long as the ``with`` block lasts.
 
     ``memory``: the bytes that sorting may use; the rest lies in a directory made in ``scratch``, which is always removed.
     Pairs with a phrase of more than ``max_length`` words are left out, and so are those whose counts add up to less than
-    ``min_count`` (which, above 1, needs blocks with counts).
+    ``min_count`` (which, above 1, needs blocks with counts). With ``owner``, a path whose lock the caller has, the directory
+    always has the same name, and what a killed run left in it goes.
 
     Raises OptionError if there is no GNU sort or ``scratch`` cannot be written in, and RescoreError if sorting fails, as when
     the disk is full.
     """
     program = _gnu_sort()
-    try:
-        temporary = tempfile.TemporaryDirectory(prefix="phrase-rescore-", dir=scratch, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
-    with temporary as directory:
+    with contextlib.ExitStack() as made:
+        try:
+            directory = made.enter_context(_directory_in(scratch, owner))
+        except OSError as error:
+            raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
         result = SortedPairs(os.path.join(directory, "pairs"))
         with _Sort(_command(program, directory, memory, threads, min_count > 1)) as sort:
             complete = _feed(sort.input, blocks, min_count > 1)
             try:
                 _keep(result, _chunks(sort.output), min_count, max_length)
             except OSError as error:
-                raise RescoreError(f"cannot write in {scratch}: {error.strerror}; {_MORE_ROOM}") from None
+                raise _no_room(scratch, error) from None
             sort.finish(complete)
         yield result

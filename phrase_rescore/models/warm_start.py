@@ -15,7 +15,7 @@ import torch
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
 
 # Of each part, the sizes in which the models must agree, and the sides whose words it has
 PARTS = {
@@ -78,7 +78,10 @@ class Report:
         return lines
 
 
-def _check_sizes(ours: ModelConfig, theirs: ModelConfig, part: str) -> None:
+def check_part(ours: object, theirs: object, part: str) -> None:
+    """Raise OptionError if there is no such part, or if two models differ in its sizes, which are attributes of these names."""
+    if part not in PARTS:
+        raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
     names = [name for name in PARTS[part][0] if getattr(ours, name) != getattr(theirs, name)]
     if names:
         found = ", ".join(f"{name} {getattr(theirs, name)} and not {getattr(ours, name)}" for name in names)
@@ -105,9 +108,7 @@ def initialise_from(
 
     Raises OptionError for an unknown part, and if sizes that matter to it differ; then nothing has been changed.
     """
-    if part not in PARTS:
-        raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
-    _check_sizes(model.config, donor.model.config, part)
+    check_part(model.config, donor.model.config, part)
     rows = {
         "source": _shared_rows(src_vocab, donor.vocabs[0]),
         "target": _shared_rows(tgt_vocab, donor.vocabs[1]),

@@ -5,14 +5,24 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import threading
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+from phrase_rescore.errors import OptionError, RescoreError
+
+BEAT, SILENCE = 5.0, 45.0  # seconds between signs of life, and without any, after which the first process counts as dead
+START = 600.0  # seconds until its first sign of life: machines may start one after the other
+_MINUTE = 60.0
+_ALIVE, _OUTCOME = "alive", "outcome"
 
 
 @dataclass(frozen=True)
@@ -21,6 +31,7 @@ class ProcessGroup:
 
     rank: int = 0  # of this process
     size: int = 1
+    store: Any = None  # of torch.distributed, for messages; None if there is one process
 
     @property
     def is_first(self) -> bool:
@@ -47,13 +58,73 @@ class ProcessGroup:
         dist.all_reduce(shared)
         return float(shared.item())
 
-    def barrier(self) -> None:
-        """Wait until every process has come here."""
-        if self.size > 1:  # NCCL would guess this process's GPU from its rank
-            dist.barrier(device_ids=[torch.cuda.current_device()] if dist.get_backend() == "nccl" else None)
+    def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = lambda message: None) -> bool:
+        """Let the first process do something while the others wait, for as long as it takes; return its outcome in all of them.
+
+        The others wait without a collective, whose time would be limited. They look for signs of life of the first one, and
+        one of them tells every minute that it waits. It comes before any collective.
+
+        Raises in the first process what ``work`` raises, and in the others RescoreError if it failed or died.
+        """
+        if self.store is None:
+            return work()
+        if not self.is_first:
+            return _outcome(self.store, say if self.rank == 1 else lambda message: None)
+        outcome = "failed"
+        with _signs_of_life(self.store):
+            try:
+                done = work()
+                outcome = "true" if done else "false"
+            finally:
+                with contextlib.suppress(RuntimeError):
+                    self.store.set(_OUTCOME, outcome)
+        return done
 
 
 ALONE = ProcessGroup()
+
+
+@contextlib.contextmanager
+def _signs_of_life(store: Any) -> Iterator[None]:
+    """Count in the store as long as the ``with`` block lasts."""
+    over = threading.Event()
+
+    def beat() -> None:
+        with contextlib.suppress(RuntimeError):  # the store is gone: the others too
+            store.add(_ALIVE, 1)
+            while not over.wait(BEAT):
+                store.add(_ALIVE, 1)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _outcome(store: Any, say: Callable[[str], None]) -> bool:
+    """Wait for the first process's outcome. Raises RescoreError if it failed or gives no sign of life."""
+    started = told = heard = time.monotonic()
+    beats = 0
+    try:
+        while not store.check([_OUTCOME]):
+            time.sleep(min(1.0, BEAT))
+            found, now = store.add(_ALIVE, 0), time.monotonic()
+            if found != beats:
+                beats, heard = found, now
+            if now > heard + (SILENCE if beats else START):
+                raise RescoreError(f"no sign of life of the first process for {now - heard:.0f} seconds; is its machine there?")
+            if now > told + _MINUTE:
+                told = now
+                say(f"waiting for the first process, which prepares the pairs, for {(now - started) / _MINUTE:.0f} minutes")
+        outcome = store.get(_OUTCOME)
+    except RuntimeError as error:  # the store is gone, and with it the first process
+        raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); it may have said why") from None
+    if outcome == b"failed":
+        raise RescoreError("the first process failed; it has said why")
+    return bool(outcome == b"true")
 
 
 def _shared(value: float) -> Tensor:
@@ -71,23 +142,36 @@ def local_device(device: str) -> str:
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if launched() and device == "cuda" else device
 
 
+def find_processes() -> ProcessGroup:
+    """Meet the other processes that were launched, if there are any. Nothing collective is possible yet."""
+    if not launched():
+        return ALONE
+    try:
+        store, rank, size = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
+    except ValueError as error:
+        raise OptionError(f"{error}; start the processes with torchrun") from None
+    return ProcessGroup(rank, size, dist.PrefixStore("phrase-rescore", store))  # type: ignore[attr-defined]
+
+
 @contextlib.contextmanager
-def process_group(device: str) -> Iterator[ProcessGroup]:
+def process_group(device: str, processes: ProcessGroup | None = None) -> Iterator[ProcessGroup]:
     """Join the other processes for as long as the ``with`` block lasts: by NCCL among GPUs, by gloo among CPUs.
 
     No wrapped module may outlive the block (``Gradients.close`` lets go of its own). The reducer of DistributedDataParallel
     holds the process group; were it the last to do so, the group would be destroyed by a thread that holds Python's global
     lock and joins gloo's threads, which wait for that lock to free the tensors that they sent last.
     """
-    if not launched():
-        yield ALONE
+    processes = processes or find_processes()
+    if processes.store is None:
+        yield processes
         return
     on_gpu = torch.device(device).type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    backend = "nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, store=processes.store, rank=processes.rank, world_size=processes.size)
     try:
-        yield ProcessGroup(dist.get_rank(), dist.get_world_size())
+        yield processes
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # frames of a failed step hold the wrapped module
         raise

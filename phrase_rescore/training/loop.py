@@ -217,13 +217,23 @@ class Trainer:
         """Go on where the state on disk was saved; the observer is told the records of earlier sittings."""
         assert self.state is not None
         self.steps, tensors, figures = self.state.load()
-        self.figures = Figures(**figures)
+        try:
+            self.figures = Figures(**figures)
+            self.module.load_state_dict(_under("module.", tensors))
+            weights = self.module.state_dict()
+            best = _under("best.", tensors)
+            if bool(best) != (self.figures.best is not None) or not _same_shapes(best, weights):
+                raise ValueError("the best weights do not fit")
+            averages = {i: found for i in range(len(self.parameters)) if (found := _under(f"optimizer.{i}.", tensors))}
+            for i, parameter in enumerate(self.parameters):
+                of_parameter = {name: x for name, x in averages.get(i, {}).items() if name != "step"}
+                if not _same_shapes(of_parameter, dict.fromkeys(of_parameter, parameter)):
+                    raise ValueError("the optimizer's averages do not fit")
+            self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise self.state.damaged(str(error)) from None
+        self.best_weights = {name: value.to(weights[name].device) for name, value in best.items()}
         self._started = time.monotonic() - self.figures.seconds
-        self.module.load_state_dict(_under("module.", tensors))
-        weights = self.module.state_dict()
-        self.best_weights = {name: value.to(weights[name].device) for name, value in _under("best.", tensors).items()}
-        averages = {i: found for i in range(len(self.parameters)) if (found := _under(f"optimizer.{i}.", tensors))}
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
         if self.processes.is_first:
             for record in self.figures.records:
                 self.observer.on_record(record)
@@ -237,6 +247,11 @@ class Trainer:
         by_steps = self.steps / self.recipe.max_steps if self.recipe.max_steps else 0.0
         by_time = self.processes.broadcast(self.seconds() / self.recipe.max_time) if self.recipe.max_time else 0.0
         return min(1.0, max(by_steps, by_time))
+
+
+def _same_shapes(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:
+    """Tell whether tensors, if there are any, have the names and shapes of others."""
+    return not found or {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in wanted.items()}
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from phrase_rescore import __version__
 from phrase_rescore.data.coverage import FEW_KNOWN, LEAST_KNOWN, known_share
-from phrase_rescore.data.sorting import sorted_pairs
-from phrase_rescore.data.store import Fingerprint, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
+from phrase_rescore.data.sorting import check_room, remove_scratch, sorted_pairs
+from phrase_rescore.data.store import (
+    Fingerprint,
+    Numbers,
+    PairStore,
+    check_store_target,
+    fingerprint_of,
+    open_store,
+    prepare_store,
+)
 from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_vocabulary
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.atomic import SideFile
+from phrase_rescore.files.atomic import SideFile, recover_directory
 from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.locks import lock_name, locked
+from phrase_rescore.files.paths import normal
 from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks
+from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks, refuse_by_name
 from phrase_rescore.training.config import Data, Observer
-from phrase_rescore.training.distributed import ProcessGroup
 
 _SIDES = ("source", "target")
 _SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length")  # of Data
@@ -26,7 +38,17 @@ _SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "mi
 
 def beside(model_dir: str, what: str) -> str:
     """Return the path of what a training keeps beside the model: its pairs, its training state, its dropped rows."""
-    return f"{model_dir.rstrip('/')}.{what}"
+    return f"{normal(model_dir)}.{what}"
+
+
+def store_dir(data: Data, model_dir: str) -> str:
+    """Return the directory of the prepared pairs."""
+    return data.pairs_dir or beside(model_dir, "pairs")
+
+
+def scratch_dir(data: Data) -> str:
+    """Return the directory in which the pairs are sorted."""
+    return data.scratch or tempfile.gettempdir()
 
 
 def fingerprint(inputs: Sequence[str], data: Data) -> Fingerprint | None:
@@ -35,17 +57,45 @@ def fingerprint(inputs: Sequence[str], data: Data) -> Fingerprint | None:
     return fingerprint_of(inputs, files, **{name: getattr(data, name) for name in _SHAPE_PAIRS}, version=__version__)
 
 
-def prepare(
-    inputs: Sequence[str], data: Data, model_dir: str, threads: int, processes: ProcessGroup, observer: Observer
-) -> PairStore:
-    """Return the distinct pairs of the inputs, which the first process prepares while the others wait.
+def find(inputs: Sequence[str], data: Data, model_dir: str) -> PairStore | None:
+    """Return the store of an earlier run if nothing has changed; one without bad rows serves if they are to be dropped, too."""
+    for wanted in dict.fromkeys((data, replace(data, drop_bad_rows=False))):
+        if store := open_store(store_dir(data, model_dir), fingerprint(inputs, wanted)):
+            return store
+    return None
 
-    Raises InputError for a bad row, OptionError if there are no pairs or if other processes cannot find them.
+
+def check_inputs(inputs: Sequence[str], data: Data, say: Callable[[str], None]) -> None:
+    """Look at the first rows of every input, at given vocabularies and at the room in scratch, before hours of reading.
+
+    What cannot be read twice is left alone. Raises InputError, and RescoreError without any room.
     """
-    store = _prepare(inputs, data, model_dir, threads, observer) if processes.is_first else None
-    processes.barrier()
-    if store is None and not (store := open_store(_store_dir(data, model_dir), fingerprint(inputs, data))):
-        raise OptionError("many processes need inputs that can be read twice: files, and a --pairs directory all of them see")
+    for path in inputs:
+        refuse_by_name(path)
+    files = [path for path in inputs if os.path.isfile(path)]
+    for path in files:
+        on_bad_row = (lambda line, row, error: None) if data.drop_bad_rows else None
+        next(read_pair_blocks(path, data.form, None, on_bad_row, data.min_count > 1, data.factors), None)
+    for given in (data.source_vocab, data.target_vocab):
+        if given and os.path.isfile(given):
+            _read_shortlist(given)
+    room = check_room(scratch_dir(data))
+    if room < sum(map(os.path.getsize, files)):
+        found = f"{scratch_dir(data)} has room for {room / 2**30:.1f} GB, and sorting takes up to twice the text of all pairs"
+        say(f"warning: {found}; --scratch names another directory")
+
+
+def prepare(
+    inputs: Sequence[str], data: Data, model_dir: str, threads: int, observer: Observer,
+    check: Callable[[Numbers], None] = lambda numbers: None,
+) -> PairStore:  # fmt: skip
+    """Return the distinct pairs of the inputs: the store of an earlier run if nothing has changed, else a new one.
+
+    ``check`` sees the numbers of the store; what it raises keeps an older one from being replaced.
+    Raises InputError for a bad row, OptionError if there are no pairs or if another process is preparing them.
+    """
+    store = _prepare(inputs, data, model_dir, threads, observer, check)
+    check(store.numbers)
     numbers = store.numbers
     if not numbers.training:
         raise OptionError("there are no pairs to train on")
@@ -62,23 +112,45 @@ def prepare(
     return store
 
 
-def _store_dir(data: Data, model_dir: str) -> str:
-    return data.pairs_dir or beside(model_dir, "pairs")
+def _prepare(
+    inputs: Sequence[str], data: Data, model_dir: str, threads: int, observer: Observer, check: Callable[[Numbers], None]
+) -> PairStore:  # fmt: skip
+    """Return the store of an earlier run if nothing has changed, else a new one, made while nobody else may make one there."""
+    directory = store_dir(data, model_dir)
+    store, lock_left = find(inputs, data, model_dir), os.path.lexists(lock_name(directory))
+    if store is None or lock_left:
+        os.makedirs(os.path.dirname(os.path.realpath(directory)), exist_ok=True)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(locked(directory, "let it end: it prepares pairs there", observer.say))
+            except OptionError:
+                if store is None:
+                    raise
+            else:
+                recover_directory(directory)  # from here on what killed runs left is nobody's
+                remove_scratch(scratch_dir(data), directory)
+                store = find(inputs, data, model_dir)
+            if store is None:
+                return _make(inputs, data, model_dir, threads, observer, check)
+    observer.say(f"distinct pairs as prepared before in {store.directory}")
+    for side, unknown in enumerate((store.numbers.source_unk, store.numbers.target_unk)):
+        _check_coverage(data, side, 1 - unknown, observer.say)
+    return store
 
 
-def _prepare(inputs: Sequence[str], data: Data, model_dir: str, threads: int, observer: Observer) -> PairStore:
-    """Return the store of an earlier run if nothing has changed, else a new one."""
-    directory, wanted = _store_dir(data, model_dir), fingerprint(inputs, data)
-    if store := open_store(directory, wanted):
-        observer.say(f"distinct pairs as prepared before in {store.directory}")
-        for side, unknown in enumerate((store.numbers.source_unk, store.numbers.target_unk)):
-            _check_coverage(data, side, 1 - unknown, observer.say)
-        return store
+def _make(
+    inputs: Sequence[str], data: Data, model_dir: str, threads: int, observer: Observer, check: Callable[[Numbers], None]
+) -> PairStore:  # fmt: skip
+    """Make a store, in the place of one of other pairs if there is one."""
+    directory = store_dir(data, model_dir)
     check_store_target(directory)
-    scratch = data.scratch or tempfile.gettempdir()
+    if os.path.isdir(directory) and os.listdir(directory):
+        observer.say(f"{directory} has pairs of other inputs, options or versions, or that cannot be compared; prepared anew")
+    fingerprints = fingerprint(inputs, data), fingerprint(inputs, replace(data, drop_bad_rows=False))
     with SideFile(beside(model_dir, "dropped"), data.drop_bad_rows).opened() as dropped:
         blocks = _blocks(inputs, data, dropped, observer)
-        with sorted_pairs(blocks, scratch, data.memory, threads, data.min_count, data.max_length) as pairs:
+        limits = data.min_count, data.max_length
+        with sorted_pairs(blocks, scratch_dir(data), data.memory, threads, *limits, owner=directory) as pairs:
 
             def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
                 chosen = _vocabulary(data, 0, src, observer.say), _vocabulary(data, 1, tgt, observer.say)
@@ -87,7 +159,8 @@ def _prepare(inputs: Sequence[str], data: Data, model_dir: str, threads: int, ob
                     _check_coverage(data, side, share, observer.say, lacking)
                 return chosen
 
-            store = prepare_store(directory, wanted, pairs, vocabularies, data.held_out, observer.on_pairs)
+            made_of = fingerprints[not dropped.rows]
+            store = prepare_store(directory, made_of, pairs, vocabularies, data.held_out, observer.on_pairs, check)
     if dropped.rows:
         observer.say(f"warning: {dropped.summary()}")
     left_out = {"too long": store.numbers.too_long, f"seen less than {data.min_count} times": store.numbers.left_out}
@@ -110,13 +183,17 @@ def _blocks(inputs: Sequence[str], data: Data, dropped: SideFile, observer: Obse
     return chain.from_iterable(map(blocks_of, inputs))
 
 
+def _read_shortlist(path: str) -> Vocabulary:
+    vocabulary = read_vocabulary(path)
+    if not vocabulary.words:
+        raise InputError(path, "is empty", "name the words of the shortlist, one a line")
+    return vocabulary
+
+
 def _vocabulary(data: Data, side: int, counts: Counter[bytes], say: Callable[[str], None]) -> Vocabulary:
     """Return the shortlist of a side (0: source, 1: target), from a file or of words counted over a corpus or the pairs."""
     if path := (data.source_vocab, data.target_vocab)[side]:
-        vocabulary = read_vocabulary(path)
-        if not vocabulary.words:
-            raise InputError(path, "is empty", "name the words of the shortlist, one a line")
-        return vocabulary
+        return _read_shortlist(path)
     if data.vocab_corpus:
         corpus = data.vocab_corpus[side]
         with open_input(corpus) as stream:

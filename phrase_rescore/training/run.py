@@ -16,19 +16,20 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.files.atomic import atomic_output
-from phrase_rescore.models.checkpoint import LOG, Checkpoint, atomic_directory, check_target, load
+from phrase_rescore.files.atomic import atomic_output, check_replaceable, recover_directory
+from phrase_rescore.files.locks import locked
+from phrase_rescore.files.paths import Role, Use, check_paths
+from phrase_rescore.models.checkpoint import DTYPES, LOG, Checkpoint, atomic_directory, check_target, load
 from phrase_rescore.models.checkpoint import save as save_checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.models.warm_start import freeze, in_table_terms, initialise_from
-from phrase_rescore.moses.pair_readers import refuse_by_name
-from phrase_rescore.training.config import Network, Observer, Output, Start, TrainingConfig
-from phrase_rescore.training.distributed import ProcessGroup, local_device, process_group
+from phrase_rescore.models.warm_start import check_part, freeze, in_table_terms, initialise_from
+from phrase_rescore.training.config import Data, Network, Observer, Output, Start, TrainingConfig
+from phrase_rescore.training.distributed import ProcessGroup, find_processes, local_device, process_group
 from phrase_rescore.training.final_pass import learn_held_out
 from phrase_rescore.training.log import LogWriter, shortfall
-from phrase_rescore.training.loop import NotFiniteError, Trainer
+from phrase_rescore.training.loop import NotFiniteError, Trainer, make_optimizer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
-from phrase_rescore.training.prepare import beside, fingerprint, prepare
+from phrase_rescore.training.prepare import beside, check_inputs, find, fingerprint, prepare, scratch_dir, store_dir
 from phrase_rescore.training.state import TrainingState
 
 _AT_ONCE = 1 << 22  # ids
@@ -53,46 +54,118 @@ def train_model(
     config = config or TrainingConfig()
     machine = replace(config.machine, device=local_device(runtime.resolve_device(config.machine.device)))
     config = replace(config, machine=machine)
-    slow = _check(inputs, model_dir, config)
+    slow = _check_settings(config)
     runtime.prepare(machine.threads)
     runtime.set_tf32(machine.precision, machine.device)
-    with process_group(machine.device) as processes:
-        if observer is None or not processes.is_first:
-            observer = Observer()
-        if slow:
-            observer.say(f"warning: {slow}")
-        return _train(inputs, model_dir, config, processes, observer)
+    processes, talk = find_processes(), observer or Observer()
+    observer = talk if processes.is_first else Observer()
+    if slow:
+        observer.say(f"warning: {slow}")
+    state = TrainingState(beside(model_dir, "training"), run_identity(inputs, config, processes))
+    with contextlib.ExitStack() as held:
+        prepared: list[PairStore] = []
+
+        def begin() -> bool:
+            """Prepare the pairs, with the lock that is held to the end; return whether anything is left to do."""
+            _check_files(inputs, model_dir, config, processes, observer.say)
+            os.makedirs(os.path.dirname(os.path.realpath(model_dir)), exist_ok=True)
+            held.enter_context(locked(model_dir, "let it end, or name another directory with -m", observer.say))
+            if not _can_begin(model_dir, config.output, state, observer.say):
+                return False
+            prepared.append(prepare(inputs, config.data, model_dir, machine.threads, observer, state.check_pairs))
+            return True
+
+        if not processes.first_alone(begin, talk.say):
+            return load(model_dir)
+        store = prepared[0] if prepared else find(inputs, config.data, model_dir)
+        if store is None:
+            raise OptionError("many processes need a --pairs directory, and inputs, that all of them see under the same names")
+        state.check_pairs(store.numbers)
+        resume = state.exists()
+        with process_group(machine.device, processes):
+            return _train(inputs, model_dir, config, processes, observer, store, state, resume)
 
 
-def _check(inputs: Sequence[str], model_dir: str, config: TrainingConfig) -> str:
-    """Raise OptionError for what cannot be done, before hours of preparing pairs; return a warning or nothing."""
-    start, machine, output, state_dir = config.start, config.machine, config.output, beside(model_dir, "training")
+def _check_settings(config: TrainingConfig) -> str:
+    """Raise OptionError for settings that cannot be, before hours of preparing pairs; return a warning or nothing."""
+    start, machine = config.start, config.machine
     if machine.precision not in runtime.PRECISIONS:
         raise OptionError(f"precision {machine.precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
-    slow = runtime.check_precision(machine.precision, machine.device)
-    check_target(model_dir, output.overwrite)
-    for path in inputs:
-        refuse_by_name(path)
-    if start.init_from:
-        if load(start.init_from).inverse != config.data.inverse:
-            what = "is of the other direction" + ("" if config.data.inverse else ", that of --inverse")
-            raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
-    elif start.freeze:
+    if config.output.save_dtype not in DTYPES:
+        raise OptionError(f"--save-dtype {config.output.save_dtype}; known are {', '.join(DTYPES)}")
+    if start.freeze and not start.init_from:
         raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
+    with torch.device("meta"):
+        trial = RNNEncoderDecoder(ModelConfig(3, 3, **asdict(config.network)))
+    freeze(trial, [in_table_terms(part, config.data.inverse) for part in start.freeze])
+    make_optimizer(config.recipe, trial)
     config.recipe.check_held_out(config.data.held_out)
-    interrupted = TrainingState(state_dir, {}).exists()
-    if output.resume and not interrupted:
-        raise OptionError(f"{state_dir}: no training to go on with; leave --resume out to begin one")
-    if interrupted and not output.resume:
-        raise OptionError(f"{state_dir} holds an interrupted training; go on with --resume, or delete it to begin anew")
-    return slow
+    return runtime.check_precision(machine.precision, machine.device)
+
+
+def _uses(inputs: Sequence[str], model_dir: str, data: Data, start: Start) -> Iterator[Use]:
+    """Yield all paths of a training. A model may start from the one that it replaces."""
+    for path in inputs:
+        yield Use("INPUT", path, Role.READ)
+    given = {"--source-vocab": data.source_vocab, "--target-vocab": data.target_vocab}
+    for option, file in (*given.items(), *(("--vocab-corpus", path) for path in data.vocab_corpus or ())):
+        if file is not None:
+            yield Use(option, file, Role.READ)
+    if start.init_from is not None and os.path.realpath(start.init_from) != os.path.realpath(model_dir):
+        yield Use("--init-from", start.init_from, Role.READ_DIRECTORY)
+    yield Use("-m", model_dir, Role.WRITE_DIRECTORY)
+    yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
+    yield Use("--pairs" if data.pairs_dir else "--pairs's default", store_dir(data, model_dir), Role.WRITE_DIRECTORY)
+    if data.drop_bad_rows:
+        yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
+    yield Use("--scratch" if data.scratch else "--scratch's default", scratch_dir(data), Role.SCRATCH)
+
+
+def _check_files(
+    inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, say: Callable[[str], None]
+) -> None:
+    """Raise OptionError, InputError or ModelError for paths and files that will not do, before hours of preparing pairs."""
+    data, start = config.data, config.start
+    check_paths(_uses(inputs, model_dir, data, start))
+    check_replaceable(model_dir)
+    if start.init_from:
+        donor = load(start.init_from)
+        if donor.inverse != data.inverse:
+            what = "is of the other direction" + ("" if data.inverse else ", that of --inverse")
+            raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
+        check_part(config.network, donor.model.config, start.init)
+    if processes.size > 1 and fingerprint(inputs, data) is None:
+        raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
+    check_inputs(inputs, data, say)
+
+
+def _can_begin(model_dir: str, output: Output, state: TrainingState, say: Callable[[str], None]) -> bool:
+    """Put right what killed runs left of the model, and check what is there. Return False if the training is over already.
+
+    Raises OptionError if there is a model or a state that this run must not touch or cannot go on from.
+    """
+    recover_directory(model_dir)
+    if state.is_published(model_dir):
+        state.remove()
+        if output.resume:
+            say(f"{model_dir} is complete; what was left of its training is removed")
+            return False
+    check_target(model_dir, output.overwrite)
+    if not state.exists():
+        if output.resume:
+            say(f"no training to go on with in {state.directory}; it begins anew")
+    elif not output.resume:
+        raise OptionError(f"{state.directory} holds an interrupted training; go on with --resume, or delete it to begin anew")
+    else:
+        state.check_run()
+    return True
 
 
 def _train(
-    inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, observer: Observer
-) -> Checkpoint:
+    inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, observer: Observer,
+    store: PairStore, state: TrainingState, resume: bool,
+) -> Checkpoint:  # fmt: skip
     data, machine, output = config.data, config.machine, config.output
-    store = prepare(inputs, data, model_dir, machine.threads, processes, observer)
     config.recipe.check_held_out(store.numbers.held_out)
     recipe = config.recipe.limited(store.numbers.training)
     config = replace(config, recipe=recipe)
@@ -101,13 +174,12 @@ def _train(
     observer.say(f"{model.config.parameters():,} parameters, {machine.threads} threads{together}, {machine.device}")
     training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
     task = PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, machine.device, recipe.group)
-    state = TrainingState(beside(model_dir, "training"), run_identity(inputs, config, store, processes))
     log = LogWriter(os.path.join(state.directory, LOG), observer)
     threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
     told = replace(observer, on_record=log.add)
     trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=told)
     with _failure_explained(state, store, data.inverse, processes):
-        outcome = fit(trainer, task, machine.precision, output.resume, evaluate_first=config.start.init_from is not None)
+        outcome = fit(trainer, task, machine.precision, resume, evaluate_first=config.start.init_from is not None)
     unk_shares = store.numbers.source_unk, store.numbers.target_unk
     summary = training_summary(inputs, config, store) | outcome
     if found := shortfall(summary):
@@ -115,23 +187,23 @@ def _train(
     vocabs = store.src_vocab, store.tgt_vocab
     checkpoint = Checkpoint(model.to("cpu"), *vocabs, unk_shares, summary, inverse=data.inverse, factors=data.factors)
     if processes.is_first:
-        save(checkpoint, model_dir, output, log)
-        state.remove()
+        save(checkpoint, model_dir, output, log, state)
     return checkpoint
 
 
-def run_identity(inputs: Sequence[str], config: TrainingConfig, store: PairStore, processes: ProcessGroup) -> dict[str, Any]:
+def run_identity(inputs: Sequence[str], config: TrainingConfig, processes: ProcessGroup) -> dict[str, Any]:
     """Return what a training must share with an interrupted one to go on with it: all that may change the weights.
 
-    A part's new setting ends up here and keeps older states from being resumed, unless it is left out as patience is.
+    A part's new setting ends up here and keeps older states from being resumed, unless it is left out as patience is. The
+    state compares the pairs themselves: whether bad rows are dropped may change, if it does not change the pairs.
     """
-    parts = store.numbers, config.network, config.start, config.recipe, config.machine
+    parts = config.network, config.start, config.recipe, config.machine
     run = {name: value for part in parts for name, value in asdict(part).items()}
     del run["patience"]
     return run | {
         "version": __version__,
         "torch": torch.__version__,
-        "inputs": fingerprint(inputs, config.data),
+        "data": fingerprint(inputs, replace(config.data, drop_bad_rows=False)),
         "shortlist": config.data.shortlist,
         "inverse": config.data.inverse,
         "processes": processes.size,
@@ -204,11 +276,20 @@ def fit(trainer: Trainer, task: PhrasePairTask, precision: str, resume: bool, ev
     }
 
 
-def save(checkpoint: Checkpoint, model_dir: str, output: Output, log: LogWriter) -> None:
-    """Write the model directory with the log in it. Raises RescoreError if it cannot be written; then nothing is left of it."""
-    with atomic_directory(model_dir, output.overwrite) as directory:
-        log.copy_to(os.path.join(directory, LOG))
-        save_checkpoint(checkpoint, directory, output.save_dtype, output.shard_size)
+def save(checkpoint: Checkpoint, model_dir: str, output: Output, log: LogWriter, state: TrainingState) -> None:
+    """Write the model directory with the log in it, then remove the state.
+
+    Raises RescoreError if the directory cannot be written; then nothing is left of it, and the state stays.
+    """
+    try:
+        with atomic_directory(model_dir, output.overwrite) as directory:
+            log.copy_to(os.path.join(directory, LOG))
+            save_checkpoint(checkpoint, directory, output.save_dtype, output.shard_size)
+            state.about_to_publish(directory)
+        state.remove()
+    except (RescoreError, KeyboardInterrupt) as error:
+        error.add_note(f"{state.directory} has the whole training; the same command with --resume goes on")
+        raise
 
 
 @contextlib.contextmanager

@@ -1,8 +1,10 @@
 """A training under way, on disk: enough to go on exactly where it stood. It is written whole or not at all, without pickle.
 
 DIRECTORY/
-    state.json                  step, figures so far, what the run was asked for, the name of the tensors' file
+    state.json                  step, figures so far, what the run was asked for, its pairs, the name of the tensors' file, and
+                                the CRC-32 of all this
     tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
+    published                   device and inode of the finished model's directory, just before it takes its name
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
-import tempfile
+import zlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,30 @@ import safetensors
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from phrase_rescore.errors import ModelError, OptionError, RescoreError
+from phrase_rescore.data.store import Numbers
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
 from phrase_rescore.files.atomic import sync
 
-FORMAT_VERSION = 1
-STATE = "state.json"
+FORMAT_VERSION = 2
+STATE, PUBLISHED = "state.json", "published"
+_ENTRIES = {"format_version", "run", "pairs", "step", "tensors", "figures"}
+_TENSORS = re.compile(r"tensors-\d+\.safetensors", re.ASCII)  # in the directory, and nowhere else
+
+
+def differences(was: Any, now: Any, name: str = "") -> list[str]:
+    """Say in which entries two JSON values differ, ``name old → new`` each; one that is missing is as one that is null."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        return [line for key in sorted(was.keys() | now.keys()) for line in differences(was.get(key), now.get(key), key)]
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        pairs = zip(was, now, strict=True)
+        return [line for i, (a, b) in enumerate(pairs, 1) for line in differences(a, b, f"{name} {i}".strip())]
+    old, new = (printable(json.dumps(value, ensure_ascii=False), limit=300) for value in (was, now))
+    return [] if was == now else [f"{name} {old} → {new}"]
+
+
+def _crc(state: dict[str, Any]) -> int:
+    """Return the CRC-32 of a state, as JSON."""
+    return zlib.crc32(json.dumps(state).encode())
 
 
 class TrainingState:
@@ -31,10 +54,27 @@ class TrainingState:
 
     def __init__(self, directory: str, run: dict[str, Any]) -> None:
         self.directory, self._run = directory, json.loads(json.dumps(run))
+        self._pairs: dict[str, Any] | None = None
 
     def exists(self) -> bool:
         """Tell whether there is a state to go on from."""
-        return os.path.exists(os.path.join(self.directory, STATE))
+        return os.path.lexists(os.path.join(self.directory, STATE))
+
+    def check_run(self) -> None:
+        """Raise OptionError, with all that differs, if the interrupted run was asked for something else; ModelError if it
+        is damaged."""
+        self._refuse(differences(self._read()["run"], self._run))
+
+    def check_pairs(self, numbers: Numbers) -> None:
+        """Take note of the pairs of this run. Raises OptionError if the interrupted run, if there is one, had others."""
+        self._pairs = asdict(numbers)
+        if self.exists():
+            self._refuse(differences(self._read()["pairs"], self._pairs))
+
+    def _refuse(self, found: list[str]) -> None:
+        if found:
+            remedy = f"give the command as it was, or delete {self.directory} to begin anew"
+            raise OptionError(f"--resume: the interrupted training was another: {', '.join(found)}; {remedy}")
 
     def save(self, step: int, tensors: dict[str, Tensor], figures: dict[str, Any]) -> None:
         """Replace the last state. A kill at any moment leaves that one or this one.
@@ -42,11 +82,16 @@ class TrainingState:
         Raises RescoreError when it cannot be written, as on a full disk; the last state is then untouched.
         """
         name = f"tensors-{step:09d}.safetensors"
-        state = {"format_version": FORMAT_VERSION, "run": self._run, "step": step, "tensors": name, "figures": figures}
-        temporary = None
+        state = {
+            "format_version": FORMAT_VERSION, "run": self._run, "pairs": self._pairs, "step": step, "tensors": name,
+            "figures": figures,
+        }  # fmt: skip
+        state["crc"] = _crc(state)
+        temporary = os.path.join(self.directory, ".partial")
         try:
             os.makedirs(self.directory, exist_ok=True)
-            temporary = tempfile.mkdtemp(dir=self.directory, prefix=".partial.")
+            shutil.rmtree(temporary, ignore_errors=True)
+            os.mkdir(temporary, 0o700)
             file, text = os.path.join(temporary, name), os.path.join(temporary, STATE)
             save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, file)
             Path(text).write_text(json.dumps(state) + "\n", encoding="utf-8")
@@ -63,39 +108,69 @@ class TrainingState:
                 "make room and go on with --resume"
             ) from None
         finally:
-            if temporary:
-                shutil.rmtree(temporary, ignore_errors=True)
-        for left in Path(self.directory).iterdir():  # older tensors, and what killed runs left
+            shutil.rmtree(temporary, ignore_errors=True)
+        for left in Path(self.directory).iterdir():  # older tensors, perhaps of killed runs
             with contextlib.suppress(OSError):
-                if left.name.startswith(".partial."):
-                    shutil.rmtree(left)
-                elif left.name.startswith("tensors-") and left.name != name:
+                if left.name.startswith("tensors-") and left.name != name:
                     left.unlink()
+
+    def _read(self) -> dict[str, Any]:
+        """Return what state.json says. Raises ModelError if it is damaged or of another version."""
+        path = os.path.join(self.directory, STATE)
+        anew = f"delete {self.directory} to begin anew"
+        try:
+            state = json.loads(Path(path).read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise ModelError(f"{path}: {error}; the state is damaged, {anew}") from None
+        if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
+            raise ModelError(f"{path}: not a training state of this version; take the version that made it, or {anew}")
+        if state.pop("crc", None) != _crc(state) or not state.keys() >= _ENTRIES or not _TENSORS.fullmatch(state["tensors"]):
+            raise ModelError(f"{path}: not as it was written; the state is damaged, {anew}")
+        return state
 
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
         """Return the step, tensors and figures of the last state.
 
-        Raises OptionError when there is none or it is another run's, ModelError when it is damaged.
+        Raises OptionError when it is another run's, ModelError when it is damaged or missing.
         """
-        path = os.path.join(self.directory, STATE)
-        try:
-            state = json.loads(Path(path).read_bytes())
-        except FileNotFoundError:
-            raise OptionError(f"{self.directory}: no training to go on with; leave --resume out to begin one") from None
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{path}: {error}; the state is damaged, begin again without --resume") from None
-        if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
-            raise ModelError(f"{path}: not a training state of this version; begin again without --resume")
-        for key in sorted(self._run.keys() | state["run"].keys()):
-            was, asked = state["run"].get(key), self._run.get(key)
-            if was != asked:
-                raise OptionError(f"--resume: {key} was {was!r} and is {asked!r} now; begin again without --resume")
+        state = self._read()
+        pairs = state["pairs"] if self._pairs is None else self._pairs
+        self._refuse(differences(state["run"], self._run) + differences(state["pairs"], pairs))
         try:
             tensors = load_file(os.path.join(self.directory, state["tensors"]))
         except (OSError, KeyError, safetensors.SafetensorError) as error:
-            raise ModelError(f"{self.directory}: {error}; the state is damaged, begin again without --resume") from None
+            raise self.damaged(str(error)) from None
         return state["step"], tensors, state["figures"]
 
+    def damaged(self, found: str) -> ModelError:
+        """Make the error of a state whose parts do not fit."""
+        said = printable(found, limit=300)
+        return ModelError(f"{self.directory}: {said}; the state is damaged, delete {self.directory} to begin anew")
+
+    def about_to_publish(self, directory: str) -> None:
+        """Take note of the directory that is to become the model. Raises OSError if that cannot be written."""
+        found, path = os.stat(directory), os.path.join(self.directory, PUBLISHED)
+        os.makedirs(self.directory, exist_ok=True)
+        with open(f"{path}.new", "w", encoding="ascii") as stream:
+            stream.write(f"{found.st_dev} {found.st_ino}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(f"{path}.new", path)
+        sync(self.directory)
+
+    def is_published(self, model_dir: str) -> bool:
+        """Tell whether the model of this training has its name already: then only ``remove`` is left to do."""
+        with contextlib.suppress(OSError):
+            found = os.stat(model_dir)
+            noted = Path(self.directory, PUBLISHED).read_bytes()
+            return noted == b"%d %d\n" % (found.st_dev, found.st_ino)
+        return False
+
     def remove(self) -> None:
-        """Delete the directory, when the run is over."""
+        """Delete the directory when the run is over, the note of its end as the last file: a later run can go on with this."""
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self.directory, STATE))
+            for left in os.scandir(self.directory):
+                if left.name != PUBLISHED:
+                    shutil.rmtree(left.path) if left.is_dir(follow_symlinks=False) else os.unlink(left.path)
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -75,7 +75,7 @@ Reader = Callable[[Path, Path, Path, str], list[object]]  # (the bad file, the g
 READERS: dict[str, Reader] = {
     "train": lambda bad, good, out, model: ["train", bad, "-m", out, *TINY],
     "train --vocab-corpus": lambda bad, good, out, model: [
-        "train", good / "table", "-m", out, "--pairs", out, *TINY, "--vocab-corpus", bad, bad,
+        "train", good / "table", "-m", out, *TINY, "--vocab-corpus", bad, bad,
     ],
     "train --source-vocab": lambda bad, good, out, model: ["train", good / "table", "-m", out, *TINY, "--source-vocab", bad],
     "annotate": lambda bad, good, out, model: ["annotate", bad, "-m", model, "-o", out],
@@ -164,6 +164,10 @@ NO_ERROR = {  # (command, fault): what is no fault there
     ("annotate --expect-rows", "something else named .gz"), ("train --vocab-corpus", "something else named .gz"),
 }  # fmt: skip
 NOT_UNPACKED = {"cut-off gzip", "gzip without its end", "a bit of gzip flipped", "wrong checksum of gzip", "gzip of nothing"}
+CHECKED_FIRST = {  # command: the option that names the path; it is checked before anything is read, and that is status 2
+    "train": "INPUT", "train --vocab-corpus": "--vocab-corpus", "train --source-vocab": "--source-vocab",
+}  # fmt: skip
+OF_PATHS = {"missing", "directory for file", "below a file", "links in a circle", "name too long"}
 READING = [(command, fault) for command in READERS for fault in FAULTS if (command, fault) not in NO_ERROR]
 
 
@@ -175,11 +179,14 @@ def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Pa
     (good.parent / "bad").mkdir()
     bad = make(good.parent / "bad")
     before = listing(good.parent)
-    line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)))
+    option = CHECKED_FIRST.get(command) if fault in OF_PATHS else None
+    line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)), 2 if option else 1)
+    if option and fault == "directory for file":
+        said = "is a directory; name a file in it"
     said = others.get(command, said).format(bad)
     if command in UNPACKED and fault in NOT_UNPACKED:
         said = " has no count" if fault == "gzip of nothing" and command != "curves" else " is no"  # not JSON; no number
-    assert line.startswith(str(bad))
+    assert line.startswith(f"{option} {bad}" if option else str(bad))
     assert said in line
     assert "; " in line
     assert listing(good.parent) == before
@@ -228,8 +235,9 @@ def test_no_permission_to_read(run: Run, model_dir: str, good: Path, command: st
     bad.chmod(0)
     before = listing(good.parent)
     with like_anybody():
-        line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)))
-    assert line == f"{bad}: Permission denied; get the right to read it, or a copy"
+        line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)), 2 if command in CHECKED_FIRST else 1)
+    option = f"{CHECKED_FIRST[command]} " if command in CHECKED_FIRST else ""
+    assert line == f"{option}{bad}: Permission denied; get the right to read it, or a copy"
     assert listing(good.parent) == before
 
 
@@ -442,14 +450,25 @@ def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, co
     assert listing(good.parent) == before
 
 
+MODEL_CHECKED_FIRST = {"train --init-from": "--init-from"}  # command: the option, as in CHECKED_FIRST
+
+
 @pytest.mark.parametrize("command", [name for name in USERS if name != "info"])
 def test_a_model_that_is_none(run: Run, good: Path, command: str) -> None:
-    missing = good.parent / "none"
-    said = f"{missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'"
-    assert line_of(run(*USERS[command](missing, good, good.parent / "out"))) == said
-    file = good / "text"
-    said = f"{file}: a file, not a model directory; name the directory that 'phrase-rescore train' made"
-    assert line_of(run(*USERS[command](file, good, good.parent / "out"))) == said
+    missing, file = good.parent / "none", good / "text"
+    lines = [
+        f"{missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'",
+        f"{file}: a file, not a model directory; name the directory that 'phrase-rescore train' made",
+    ]
+    if option := MODEL_CHECKED_FIRST.get(command):
+        lines = [
+            f"{option} {missing}: {GONE}",
+            f"{option} {file}: Not a directory; check the path: a file stands in it where a",
+        ]
+    for path, said in zip((missing, file), lines, strict=True):
+        line = line_of(run(*USERS[command](path, good, good.parent / "out")), 2 if option else 1)
+        assert line.startswith(said)
+        assert line == said or option
 
 
 @pytest.mark.parametrize("fault", ["locked file", "locked directory"])

@@ -70,9 +70,12 @@ def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(
     assert not state.exists()
 
 
-def test_a_rate_that_is_far_too_high(run: Run, training: Training, tmp_path: Path) -> None:
-    rates = "--learning-rate", "1e30", "--max-steps", 50, "--eval-every", 1
-    result = run("train", training.inputs[0], "-m", tmp_path / "model", *TINY, *rates, "--held-out", 20)
+def test_the_command_line_says_where_the_minibatch_is(
+    run: Run, training: Training, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fail_at(monkeypatch, 2, float("inf"))
+    steps = "--max-steps", 50, "--eval-every", 1, "--held-out", 20
+    result = run("train", training.inputs[0], "-m", tmp_path / "model", *TINY, *steps)
     assert (result.status, result.out) == (1, b"")
     saved = re.search(rf"its minibatch is in ({tmp_path}/model\.training/minibatch-\d+\.tsv)", result.last_line)
     assert saved, result.err

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT
-from safetensors.numpy import load_file
-from small_trainings import Stopped, Training, command, files, write_language
+from conftest import ROOT, Run
+from safetensors.numpy import load_file, save_file
+from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
-from phrase_rescore import __version__
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.state import TrainingState
@@ -78,64 +77,124 @@ def test_the_best_model_and_the_averages_survive(training: Training, optimizer: 
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
 
 
+def stored(directory: str) -> dict[str, tuple[int, int]]:
+    """Which files a directory has, and when they were written."""
+    return {entry.name: (entry.inode(), entry.stat().st_mtime_ns) for entry in os.scandir(directory)}
+
+
 def test_another_run_is_not_resumed(training: Training) -> None:
+    """The message lists all that differs, and the interrupted run's pairs stay as they are."""
     interrupted(training, 12)
+    pairs = stored(f"{training.model_dir}.pairs")
     for changed, told in (
-        (training.but(seed=2), "seed was 1 and is 2 now"),
-        (training.but(learning_rate=0.5), "learning_rate was"),
-        (training.but(max_steps=30), "max_steps was 20 and is 30 now"),
-        (training.but(held_out=10), "was"),
+        (training.but(seed=2), "seed 1 → 2"),
+        (training.but(learning_rate=0.5, patience=3), "learning_rate 0.008 → 0.5"),
+        (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, max_steps 20 → 30, seed 1 → 2"),
+        (training.but(held_out=10, min_count=2), "held_out 20 → 10, min_count 1 → 2"),
+        (training.but(freeze=("output",), init_from=training.model_dir), ""),
     ):
-        with pytest.raises(OptionError, match=told):
+        with pytest.raises(RescoreError) as caught:
             changed.but(resume=True).run()
+        remedy = f"give the command as it was, or delete {training.state_dir} to begin anew"
+        assert not told or str(caught.value) == f"--resume: the interrupted training was another: {told}; {remedy}"
+        assert stored(f"{training.model_dir}.pairs") == pairs
     for overwrite in (False, True):
         with pytest.raises(OptionError, match="go on with --resume, or delete it to begin anew"):
             training.but(overwrite=overwrite).run()
     with open(training.inputs[0], "a") as stream:
         stream.write("s1 s1 s1\tt9\n")
-    with pytest.raises(OptionError, match="inputs was"):
+    size = os.path.getsize(training.inputs[0])
+    with pytest.raises(OptionError, match=rf'inputs 1 ".*pairs.tsv \({size - 12} bytes of .* → ".*pairs.tsv \({size} bytes of'):
         training.but(resume=True).run()
+    assert stored(f"{training.model_dir}.pairs") == pairs
     TrainingState(str(training.state_dir), {}).remove()
     training.run()
 
 
-def test_a_state_of_the_first_format_is_resumed(training: Training) -> None:
-    """What states of before the settings were in parts say of their run: these names and values, in whatever order."""
-    training.but(model_dir=f"{training.model_dir}.whole").run()
+def test_other_data_on_standard_input_is_refused(training: Training, tmp_path: Path) -> None:
+    """Though their number is the same; the pairs of the interrupted run stay, and its own data go on."""
+    data = Path(training.inputs[0]).read_bytes()
+    other = data.replace(b"\tt1\n", b"\tt2\n")
+    line = [*command(tmp_path, "model", "--threads", "1"), "-q"]
+    line[line.index(training.inputs[0])] = "-"
+    line[line.index("--max-steps") + 1] = "20"
+
+    def run(data: bytes, *more: str) -> tuple[int, str]:
+        done = subprocess.run([*line, *more], cwd=ROOT, input=data, capture_output=True, check=False)
+        return done.returncode, done.stderr.decode()
+
+    whole = training.but(inputs=("-",), model_dir=str(tmp_path / "whole"))
+    assert run(data, "-m", whole.model_dir) == (0, "")
+    with subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdin
+        process.stdin.write(data)
+        process.stdin.close()
+        while not (training.state_dir / "state.json").exists():
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    pairs = stored(f"{training.model_dir}.pairs")
+    status, told = run(other, "--resume")
+    assert (status, told.count("\n")) == (2, 1), told
+    assert re.search(r'the interrupted training was another: pairs_content "\w{32}" → "\w{32}"', told), told
+    assert stored(f"{training.model_dir}.pairs") == pairs
+    assert run(data, "--resume") == (0, "")
+    assert files(tmp_path / "model") == files(tmp_path / "whole")
+
+
+def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
+    """Every setting that may change the weights is among these names; others may change at --resume."""
     interrupted(training, 12)
     state = json.loads((training.state_dir / "state.json").read_bytes())
+    assert list(state) == ["format_version", "run", "pairs", "step", "tensors", "figures", "crc"]
+    assert set(state["run"]) == {
+        "version", "torch", "data", "hidden", "embedding", "maxout", "rank", "shortlist", "batch_size", "optimizer",
+        "learning_rate", "objective", "clip", "decay", "warm_up", "paper_initialisation", "group", "epochs", "seed", "threads",
+        "precision", "max_time", "eval_every", "init_from", "init", "freeze", "final_pass", "inverse", "max_steps", "processes",
+        "device",
+    }  # fmt: skip
+    assert set(state["run"]["data"]["options"]) == {
+        "form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length", "version",
+    }  # fmt: skip
     numbers = json.loads(Path(f"{training.model_dir}.pairs", "pairs.json").read_bytes())["numbers"]
-    status = os.stat(training.inputs[0])
-    kept = {
-        "form": None, "factors": [None, None], "drop_bad_rows": False, "shortlist": 15000, "held_out": 20, "min_count": 1,
-        "max_length": None, "version": __version__,
-    }  # fmt: skip
-    inputs = [[training.inputs[0], status.st_size, status.st_mtime_ns]]
-    run = {
-        "version": __version__, "torch": torch.__version__,
-        "inputs": {"inputs": inputs, "files": [None, None], "options": kept},
-        "training": numbers["training"], "held_out": numbers["held_out"], "left_out": 0, "too_long": 0,
-        "source_unk": numbers["source_unk"], "target_unk": numbers["target_unk"], "hidden": 32, "embedding": 16, "maxout": 16,
-        "rank": 16, "shortlist": 15000, "batch_size": 32, "optimizer": "adam", "learning_rate": 0.008, "objective": "mean",
-        "clip": 1.0, "decay": True, "warm_up": 0.02, "paper_initialisation": False, "group": 1, "epochs": 5.0, "seed": 1,
-        "threads": 1, "precision": "float32", "max_time": None, "eval_every": 5, "init_from": None, "init": "all", "freeze": [],
-        "final_pass": False, "inverse": False, "max_steps": 20, "processes": 1, "device": "cpu",
-    }  # fmt: skip
-    assert state["run"] == run
-    assert list(state) == ["format_version", "run", "step", "tensors", "figures"]
+    assert state["pairs"] == numbers
     assert list(state["figures"]) == ["seconds", "best_step", "best", "records", "waited"]
     tensors = load_file(training.state_dir / state["tensors"])
     kinds = {re.match(r"module\.|best\.|optimizer\.\d+\.(step|exp_avg|exp_avg_sq)$", name)[0] for name in tensors}
     assert {"module.", "best.", "optimizer.0.step"} < kinds
-    (training.state_dir / "state.json").write_text(json.dumps(state | {"run": run}) + "\n")
-    training.but(resume=True).run()
+
+
+def test_what_does_not_change_the_weights_may_change_at_resume(training: Training) -> None:
+    training.but(model_dir=f"{training.model_dir}.whole", save_dtype="bfloat16").run()
+    interrupted(training, 12)
+    said: list[str] = []
+    changed = training.but(drop_bad_rows=True, patience=9, save_dtype="bfloat16", memory=1 << 20, allow_poor_coverage=True)
+    changed.but(resume=True).run(Observer(said.append))
+    assert any("distinct pairs as prepared before" in line for line in said), said
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
 
 
-def test_nothing_to_resume(training: Training) -> None:
-    with pytest.raises(OptionError, match="no training to go on with; leave --resume out"):
-        training.but(resume=True).run()
-    assert not Path(f"{training.model_dir}.pairs").exists(), "hours of preparing pairs would come before the message"
+def test_nothing_to_resume_begins_anew(training: Training) -> None:
+    said: list[str] = []
+    training.but(resume=True).run(Observer(said.append))
+    assert f"no training to go on with in {training.state_dir}; it begins anew" in said
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+
+
+def test_a_bad_row_does_not_stand_in_the_way(run: Run, training: Training, tmp_path: Path) -> None:
+    """What the message says to do works together with --resume, as a job that is queued again has it."""
+    pairs = Path(training.inputs[0])
+    good = pairs.read_bytes()
+    bad = good.count(b"\n") + 5001
+    pairs.write_bytes(good + b"".join(b"x%d\ty\n" % i for i in range(5000)) + b"oops\n" + b"x\ty\n" * 5000)
+    small = [*SIZES, "--max-steps", 20, "--threads", 1]
+    first = run("train", pairs, "-m", tmp_path / "model", *small)
+    assert first.status == 1
+    assert f"{pairs}:{bad}: 1 column in 'oops'" in first.last_line
+    assert os.listdir(tmp_path) == ["pairs.tsv"]
+    again = run("train", pairs, "-m", tmp_path / "model", *small, "--resume", "--on-bad-row", "drop")
+    assert again.status == 0, again.err
+    assert sorted(os.listdir(tmp_path)) == ["model", "model.dropped", "model.pairs", "pairs.tsv"]
 
 
 @pytest.mark.parametrize("damage", ["state", "tensors", "missing"])
@@ -148,8 +207,36 @@ def test_damaged_states_are_told(training: Training, damage: str) -> None:
     else:
         path = tensors if damage == "tensors" else state / "state.json"
         path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match="is damaged, begin again without --resume"):
+    with pytest.raises(ModelError, match=f"is damaged, delete {state} to begin anew"):
         training.but(resume=True).run()
+
+
+@pytest.mark.parametrize("text", [
+    '{"format_version": 2}', '{"format_version": 2, "crc": 0, "tensors": 3}', "[2]", "{}", '{"format_version": 1, "run": {}}',
+    "[" * 100_000, "\xff", "9" * 5000, "",
+])  # fmt: skip
+def test_a_state_that_is_none_is_one_line(run: Run, training: Training, tmp_path: Path, text: str) -> None:
+    training.state_dir.mkdir()
+    (training.state_dir / "state.json").write_bytes(text.encode("latin-1"))
+    result = run("train", *training.inputs, "-m", tmp_path / "model", "--resume", "-q")
+    assert (result.status, result.out, result.err.count("\n")) == (1, b"", 1), result.err
+    assert re.search(rf"{training.state_dir}/state.json: .*delete {training.state_dir} to begin anew\n", result.err)
+
+
+def test_a_changed_state_is_told(training: Training) -> None:
+    """A number that was changed is found by the CRC-32, tensors of other shapes by themselves."""
+    interrupted(training, 12)
+    path = training.state_dir / "state.json"
+    state = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**state, "step": 4}))
+    with pytest.raises(ModelError, match="not as it was written; the state is damaged"):
+        training.but(resume=True).run()
+    path.write_text(json.dumps(state))
+    tensors = load_file(training.state_dir / state["tensors"])
+    for name in ("optimizer.0.exp_avg", "best.decoder.b_G", "module.decoder.b_G"):
+        save_file({**tensors, name: tensors[name][:-1].copy()}, training.state_dir / state["tensors"])
+        with pytest.raises(ModelError, match=f"the state is damaged, delete {training.state_dir} to begin anew"):
+            training.but(resume=True).run()
 
 
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
