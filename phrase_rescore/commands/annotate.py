@@ -72,7 +72,7 @@ from phrase_rescore.runtime import PRECISIONS
     ),
     click.option("--fix-blanks", is_flag=True, help="Write single blanks where tabs or doubled blanks stand between scores."),
     click.option(
-        "--expect-rows", type=RowsOrFile(), metavar="N|FILE",
+        "--expect-rows", type=RowsOrFile("file"), metavar="N|FILE",
         help="Fail unless N rows, or as many as FILE has, are written.",
     ),
     click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model."),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from phrase_rescore.commands.options import FILE, TEXT, Subset, number_option, quiet_option
+from phrase_rescore.commands.options import TEXT, PathName, Subset, number_option, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS
@@ -50,10 +50,12 @@ class EvaluateCommand(click.Command):
         return options or [CompletionItem(incomplete, type="file")]
 
 
-class SetType(click.ParamType):
+class SetType(PathName):
+    """Takes a set's name and the names of its files."""
+
     name = "set"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> SetFiles:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, SetFiles):
             return value
         try:
@@ -64,8 +66,7 @@ class SetType(click.ParamType):
 
 @click.command(cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.")
 @click.option(
-    "--set", "sets", type=SetType(), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
-    shell_complete=FILE.shell_complete,
+    "--set", "sets", type=SetType("file"), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
     help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
 )  # fmt: skip
 @click.option(

@@ -38,10 +38,10 @@ class PathName(click.ParamType):
     def __init__(self, kind: str) -> None:
         self.kind = kind  # file or dir, as shells tell them apart
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
             self.fail("the name is empty", param, ctx)
-        return str(value)
+        return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(incomplete, type=self.kind)]
@@ -119,7 +119,7 @@ class Scores(NumberType):
         return tuple(score.encode() for score in scores)
 
 
-class RowsOrFile(NumberType):
+class RowsOrFile(NumberType, PathName):
     """Takes a number of rows, or else the name of a file that has as many."""
 
     name = "rows"
@@ -128,9 +128,6 @@ class RowsOrFile(NumberType):
         if not text:
             raise OptionError("write a number of rows, or name a file")
         return int(TABLE_ROWS.read(text)) if text.isascii() and text.isdigit() else text
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return FILE.shell_complete(ctx, param, incomplete)
 
 
 class Subset(click.ParamType):

@@ -1,0 +1,286 @@
+"""Every option of every command, found by walking click's own parameters, and command lines that run in forked children.
+
+A new option is found by itself. A new command needs its command line in BASES; an option that means something only beside
+others needs them in BESIDE, one that reads another kind of file than a table needs a good one in GOOD.
+
+As a script (``python every_option.py``) it is the server: it imports everything once, then forks for every command line.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SECONDS = 30  # that a command line may take
+BEFORE = b"written before\n"  # to standard output, which is appended to
+TINY = {"hidden": ["4"], "embedding": ["3"], "maxout": ["2"], "rank": ["2"], "max_steps": ["2"], "threads": ["1"]}
+FOLDER = {  # kind of file: its name in the folder of every command line
+    "table": "table", "annotated": "annotated", "ini": "moses.ini", "reference": "ref", "output": "hyp", "log": "log",
+    "model": "model", "vectors": "vectors.npy", "vocabulary": "words", "corpus": "corpus",
+}  # fmt: skip
+Tokens = Mapping[str, Sequence[str]]  # by the name of the parameter
+BASES: dict[str, Tokens] = {
+    "train": {"inputs": ["table"], "model_dir": ["new"], "pairs_dir": ["pairs"], **TINY},
+    "annotate": {"table": ["table"], "model_dirs": ["model"], "out": ["out"]},
+    "strip": {"table": ["table"], "columns": ["1"], "out": ["out"]},
+    "moses-ini": {"ini": ["moses.ini"], "table": ["annotated"], "out": ["out"]},
+    "evaluate": {"sets": ["dev", "ref", "a=hyp"], "samples": ["10"]},
+    "score": {"model_dir": ["model"]},
+    "generate": {"model_dir": ["model"], "number": ["2"], "max_length": ["3"]},
+    "embed": {"table": ["table"], "model_dir": ["model"], "out": ["out.npy"]},
+    "info": {"path": ["table"]},
+    "report": {"table": ["annotated"], "model_dir": ["model"], "out": ["out.html"]},
+    "curves": {"runs": ["log"], "out": ["out.png"]},
+}
+NO_TABLE: Tokens = {"table": [], "out": []}
+BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and what it excludes: no tokens
+    ("train", "patience"): {"held_out": ["2"]},
+    ("annotate", "dropped"): {"table": ["spoilt"], "on_bad_row": ["drop"]},
+    ("annotate", "replace"): {"table": ["annotated"]},
+    ("embed", "side"): {"table": []},
+    ("embed", "nearest"): {**NO_TABLE, "side": ["source"]},
+    ("embed", "among"): {**NO_TABLE, "nearest": ["2"]},
+    ("generate", "from_vectors"): {},
+    ("generate", "temperature"): {"random": []},
+    ("generate", "top_k"): {"random": []},
+    ("generate", "like"): {"form": ["moses"], "fill": ["0.1"]},
+    ("generate", "fill"): {"form": ["moses"], "like": ["table"]},
+    ("score", "tokenize"): {},
+    ("train", "group"): {"batch_size": ["6"]},
+}  # fmt: skip
+GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a table
+    ("moses-ini", "ini"): "moses.ini", ("moses-ini", "table"): "annotated", ("moses-ini", "path"): "annotated",
+    ("evaluate", "sets"): "ref", ("embed", "among"): "vectors.npy", ("generate", "from_vectors"): "vectors.npy",
+    ("train", "source_vocab"): "words", ("train", "target_vocab"): "words", ("train", "vocab_corpus"): "corpus",
+    ("report", "table"): "annotated", ("curves", "runs"): "log",
+}  # fmt: skip
+SPELT: dict[tuple[str, str], list[tuple[str, ...]]] = {  # options whose value has more than the name of a file
+    ("evaluate", "sets"): [("dev", "{}", "a=hyp"), ("dev", "ref", "a={}")],
+    ("generate", "from_table"): [("2", "{}")],
+    ("train", "vocab_corpus"): [("{}", "corpus"), ("corpus", "{}")],
+}
+STDIN = b"the\nhouse\n"
+STDINS = {"score": b"the house\tdas haus\nis\tist\n"}
+
+
+def commands() -> dict[str, Any]:
+    """Return every command, by name."""
+    import click
+
+    from phrase_rescore.cli import COMMANDS, cli
+
+    return {name: cli.get_command(click.Context(cli), name) for name in COMMANDS}
+
+
+class Parameter(NamedTuple):
+    """An argument or option of a command."""
+
+    command: str
+    name: str
+    param: Any  # click's
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.command, self.name
+
+    @property
+    def names(self) -> list[str]:
+        """How messages call it."""
+        if self.param.param_type_name == "argument":
+            return [self.param.human_readable_name, self.param.human_readable_name.strip(".[]")]
+        return list(self.param.opts)
+
+    def types(self) -> list[Any]:
+        """Return the types of its values, one each."""
+        return list(getattr(self.param.type, "types", [self.param.type]))
+
+
+def parameters() -> list[Parameter]:
+    return [Parameter(name, param.name, param) for name, command in commands().items() for param in command.params]
+
+
+def line(command: str, tokens: Mapping[str, Sequence[str]]) -> list[str]:
+    """Write a command line from the tokens of its parameters; none of an option that is no flag: it is left out."""
+    options, arguments = list[str](), list[str]()
+    for param in commands()[command].params:
+        if param.name not in tokens:
+            continue
+        values = list(tokens[param.name])
+        if param.param_type_name == "argument":
+            arguments += values
+        elif values or getattr(param, "is_flag", False):
+            options += [param.opts[-1], *values]
+    return [command, *options, "--", *arguments] if arguments else [command, *options]
+
+
+def tokens_of(parameter: Parameter) -> dict[str, Sequence[str]]:
+    """Return the tokens among which the parameter takes its place."""
+    return {"quiet": [], **BASES[parameter.command], **BESIDE.get(parameter.key, {})}
+
+
+class Outcome(NamedTuple):
+    """What became of a command line."""
+
+    status: int  # -1: it did not end
+    out: bytes
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        return (self.err.splitlines() or [""])[-1]
+
+
+class Server:
+    """A process that has imported everything, computed nothing, and forks for every command line."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._to, self._from = self._process.stdin, self._process.stdout
+
+    def run(self, args: Sequence[str], cwd: Path, stdin: bytes = b"", anybody: bool = False) -> Outcome:
+        """Run a command line in a folder, as its user or, even if that is root, as ``anybody``."""
+        told = {"args": list(args), "cwd": str(cwd), "stdin": base64.b64encode(stdin).decode(), "anybody": anybody}
+        self._to.write(json.dumps(told) + "\n")
+        self._to.flush()
+        status, out, err = json.loads(self._from.readline())
+        return Outcome(status, base64.b64decode(out), err)
+
+    def close(self) -> None:
+        self._to.close()
+        self._process.wait()
+        self._from.close()
+
+
+def _serve() -> None:
+    import importlib
+
+    from phrase_rescore.cli import COMMANDS, main
+
+    for module in COMMANDS.values():
+        importlib.import_module(f"phrase_rescore.commands.{module}")
+    for module in ("library", "embedding.run", "evaluation.run", "generation.run", "info.table", "report.run", "report.curves",
+                   "scoring", "annotation.strip", "commands.progress"):  # fmt: skip
+        importlib.import_module(f"phrase_rescore.{module}")
+    importlib.import_module("sacremoses")
+    for request in sys.stdin:
+        told = json.loads(request)
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile("a+b") as out, tempfile.TemporaryFile() as err:
+            stdin.write(base64.b64decode(told["stdin"]))
+            stdin.seek(0)
+            out.write(BEFORE)
+            out.flush()
+            child = os.fork()
+            if not child:
+                for number, stream in enumerate((stdin, out, err)):
+                    os.dup2(stream.fileno(), number)
+                _child(told, main)
+            status = _wait(child)
+            out.seek(0)
+            err.seek(0)
+            said = err.read().decode("utf-8", "backslashreplace")
+            answer = status, base64.b64encode(out.read()).decode(), said
+        print(json.dumps(answer), flush=True)
+
+
+def _child(told: dict[str, Any], main: Any) -> None:
+    """Run the command line in this process and end it."""
+    import traceback
+
+    status = 70
+    try:
+        os.chdir(told["cwd"])
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115  what the parent read ahead is not ours
+        with contextlib.ExitStack() as stack:
+            if told["anybody"]:
+                from permissions import like_anybody
+
+                stack.enter_context(like_anybody())
+            main(told["args"])
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _wait(child: int) -> int:
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return -1
+
+
+# The folder
+
+
+def make_folder(folder: Path, model: str, run: Any) -> None:
+    """Fill a folder with a good file of every kind."""
+    words = ("the", "house", "is", "small", "old")
+    rows = ["house ||| das ||| 0.5 0.25 0.5 0.125 ||| 0-0 ||| 3 2 1 ||| |||"]
+    rows += [f"{a} {b} ||| das {n} ||| 0.{n + 1} 0.25 0.5 0.125 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
+            for n, (a, b) in enumerate((a, b) for a in words for b in words)]  # fmt: skip
+    (folder / "table").write_text("\n".join(rows) + "\n")
+    (folder / "spoilt").write_text("\n".join([*rows, "no row"]) + "\n")
+    (folder / "words").write_text("".join(f"{word}\t1\n" for word in (*words, "das", *map(str, range(25)))))
+    (folder / "corpus").write_text(" ".join((*words, "das", *map(str, range(25)))) + "\n")
+    (folder / "ref").write_text("a b .\n")
+    (folder / "hyp").write_text("a b c .\n")
+    (folder / "log").write_text("".join(json.dumps({"step": i, "seconds": i, "train_loss": 3.0}) + "\n" for i in (1, 2)))
+    shutil.copytree(model, folder / "model")
+    from moses_harness import ini_text
+
+    (folder / "moses.ini").write_text(ini_text("table", 4))
+    assert run("annotate", folder / "table", "-m", model, "-o", folder / "annotated", "-q").status == 0
+    assert run("embed", folder / "table", "-m", model, "-o", folder / "vectors.npy", "-q").status == 0
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """Return what is under every name in a folder."""
+    found = dict[str, str]()
+    for directory, folders, files in os.walk(os.fsencode(folder)):
+        for name in folders + files:
+            path = os.path.join(directory, name)
+            if os.path.islink(path):
+                what = f"link to {os.readlink(path)!r}"
+            elif os.path.isdir(path):
+                what = "directory"
+            elif os.path.isfile(path):
+                try:
+                    with open(path, "rb") as stream:
+                        what = hashlib.blake2b(stream.read()).hexdigest()
+                except PermissionError:
+                    what = "locked"
+            else:
+                what = "special"
+            found[os.fsdecode(os.path.relpath(path, os.fsencode(folder)))] = what
+    return found
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(__file__))
+    _serve()
