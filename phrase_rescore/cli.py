@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 import click
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, remedy
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, remedy
 
 COMMANDS = {
     "train": "train",
@@ -71,7 +71,7 @@ def cli() -> None:
 
 
 def _say(message: str) -> None:
-    click.echo(f"phrase-rescore: {message}", err=True)
+    click.echo(f"phrase-rescore: {in_one_line(message)}", err=True)
 
 
 def _occupy_closed_streams() -> None:
@@ -113,6 +113,7 @@ def _tell(error: BaseException) -> int:
     """Tell on standard error what ended the command. Return the exit status."""
     match error:
         case click.ClickException():
+            error.message = in_one_line(error.message)  # type: ignore[misc]
             error.show()
             return error.exit_code
         case IncompleteOutput():

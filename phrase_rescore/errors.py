@@ -107,8 +107,17 @@ def printable(text: bytes | str, limit: int = 60) -> str:
     """
     data = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
     line = data[: 4 * limit].decode("utf-8", "backslashreplace")
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    line = in_one_line(line)
     return line if len(line) <= limit and len(data) <= 4 * limit else f"{line[:limit]}…"
+
+
+def in_one_line(message: str) -> str:
+    """Escape what would break a line, or do worse to a terminal: names of files may hold any character.
+
+    >>> in_one_line("cannot write a\\nb")
+    'cannot write a\\\\nb'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
 
 
 def counted(n: int, noun: str) -> str:

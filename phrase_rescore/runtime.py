@@ -8,7 +8,7 @@ import gc
 import os
 from collections.abc import Iterator
 
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import OptionError, printable
 
 PRECISIONS = ("float32", "tf32", "bf16")
 
@@ -85,9 +85,9 @@ def resolve_device(name: str) -> str:
     except RuntimeError:
         known = False
     if not known:
-        raise OptionError(f"--device {name}: write auto, cpu, cuda or cuda:0")
+        raise OptionError(f"--device {printable(name)}: write auto, cpu, cuda or cuda:0")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise OptionError(f"--device {name}: torch sees no such device here; write auto or cpu")
+        raise OptionError(f"--device {printable(name)}: torch sees no such device here; write auto or cpu")
     return name
 
 

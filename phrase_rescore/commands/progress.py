@@ -9,13 +9,14 @@ from typing import Any
 import click
 from tqdm import tqdm
 
+from phrase_rescore.errors import in_one_line
 from phrase_rescore.files.streams import input_size
 
 
 def say(message: str) -> None:
     """Write a line on standard error, above any bar."""
     with tqdm.external_write_mode(file=sys.stderr):
-        click.echo(f"phrase-rescore: {message}", err=True)
+        click.echo(f"phrase-rescore: {in_one_line(message)}", err=True)
 
 
 def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
