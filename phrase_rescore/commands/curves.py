@@ -37,13 +37,17 @@ def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **
     perplexity per word at that step, hours. Pictures need Altair: pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.commands.progress import say
+    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.report.curves import Chart, draw, picture_format
-    from phrase_rescore.training.log import read_runs
+    from phrase_rescore.training.log import read_runs, split_argument
 
     if out is None and not table:
         raise OptionError("nothing to write; name a picture with -o curves.png, or ask for figures with --table")
     if out is not None:
         picture_format(out)
+    paths = [split_argument(run)[1] for run in runs]
+    inputs = [Use("RUN", path, Role.READ_DIRECTORY if os.path.isdir(path) else Role.READ) for path in paths]
+    check_paths([*inputs, *([] if out is None else [Use("-o", out, Role.WRITE)])])
     found = read_runs(runs)
     if out is not None:
         draw(found, out, Chart(**chart))

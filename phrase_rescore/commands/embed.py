@@ -70,36 +70,47 @@ def command(
     set -o pipefail; echo house | phrase-rescore embed --nearest 10 --words source
     set -o pipefail; echo 'the house' | phrase-rescore embed --nearest 10 --among c.npy
     """
+    from phrase_rescore.embedding.vector_files import format_of, index_of
+    from phrase_rescore.files.paths import Role, Use, check_paths
+
     if nearest is None:
         if among is not None:
             raise OptionError("--among is for --nearest N")
         if side is not None and table is not None:
             raise OptionError("--words takes no TABLE: it writes the words of the model")
+        form = format_of(out, form)
+        uses = [Use("-m", model_dir, Role.READ_DIRECTORY), Use("-o", out, Role.WRITE)]
+        uses += [Use("the index of -o", index_of(out), Role.WRITE)] if form == "npy" and out != "-" else []
+        uses += [] if table is None else [Use("TABLE", table, Role.READ)]
+        uses += [] if scratch is None else [Use("--scratch", scratch, Role.SCRATCH)]
+        check_paths(uses)
         _write(table, model_dir, side, out, form, scratch, device, quiet)
         return
     if (side is None) == (among is None):
         raise OptionError("--nearest looks among --words source, --words target or --among FILE.npy; name one of them")
     if table is not None or out != "-" or form is not None:
         raise OptionError("--nearest reads from standard input and writes to standard output: no TABLE, -o or --format")
+    uses = [Use("-m", model_dir, Role.READ_DIRECTORY)]
+    uses += [] if among is None else [Use("--among", among, Role.READ), Use("--among's index", index_of(among), Role.READ)]
+    check_paths(uses)
     _answer(model_dir, side, among, nearest, device)
 
 
 def _write(
-    table: str | None, model_dir: str, side: Any, out: str, form: str | None, scratch: str | None, device: str, quiet: bool
+    table: str | None, model_dir: str, side: Any, out: str, form: str, scratch: str | None, device: str, quiet: bool
 ) -> None:  # fmt: skip
     import os
     import tempfile
 
     from phrase_rescore.commands.progress import byte_bar, count_bar, say
     from phrase_rescore.embedding import run
-    from phrase_rescore.embedding.vector_files import check_output, format_of
+    from phrase_rescore.embedding.vector_files import check_output
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.streams import standard_input
     from phrase_rescore.inference.phrase_vectors import BATCH
     from phrase_rescore.models.checkpoint import load
     from phrase_rescore.runtime import prepare, usable_cores
 
-    form = format_of(out, form)
     check_output(out, form)
     prepare(usable_cores())
     checkpoint = load(model_dir)

@@ -111,6 +111,7 @@ def command(
     are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.commands.progress import byte_bar, count_bar, say, write_out
+    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.generation.run import Generation, JsonWriter, RowWriter, Search, TsvWriter
     from phrase_rescore.generation.tables import layout_like
     from phrase_rescore.inference.translator import Translator
@@ -119,6 +120,10 @@ def command(
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
     _check(SimpleNamespace(**click.get_current_context().params))
+    sampled = from_table[1] if from_table else None
+    named = ("--from-table", sampled), ("--from-vectors", from_vectors), ("--table", table), ("--like", like)
+    inputs = [Use(option, path, Role.READ) for option, path in named if path is not None]
+    check_paths([Use("-m", model_dir, Role.READ_DIRECTORY), *inputs])
     prepare_line: Prepare = as_written
     if tokenize is not None:
         from phrase_rescore.moses.lines import TypedText

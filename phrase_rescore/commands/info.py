@@ -31,10 +31,13 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     import json
 
     from phrase_rescore.errors import OptionError, RescoreError
+    from phrase_rescore.files.paths import Role, Use, check_paths
 
     def show(lines: list[str], value: object) -> None:
         click.echo(json.dumps(value, indent=2) if as_json else "\n".join(lines))
 
+    described = Use("TABLE|MODEL_DIR", path, Role.READ_DIRECTORY if os.path.isdir(path) else Role.READ)
+    check_paths([described, *([] if model_dir is None else [Use("-m", model_dir, Role.READ_DIRECTORY)])])
     if os.path.isdir(path):
         from phrase_rescore.info import model as model_report
         from phrase_rescore.training.log import ModelDirectory

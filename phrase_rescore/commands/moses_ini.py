@@ -56,6 +56,7 @@ def command(
     """
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.atomic import atomic_output
+    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.files.streams import display_name, open_input
     from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
     from phrase_rescore.moses.score_columns import check_loadable, read_columns
@@ -64,6 +65,9 @@ def command(
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
         raise OptionError("ini and table cannot both be standard input; name one of them")
+    uses = Use("INI", ini, Role.READ), Use("--table", table, Role.READ), Use("-o", out, Role.WRITE)
+    check_paths(uses[:2])
+    check_paths(uses[1:])  # OUT may be INI
     where = display_name(ini)
     with open_input(ini) as stream:
         before = stream.read()

@@ -64,4 +64,4 @@ def command(
     for warning in found.warnings:
         say(f"warning: {warning}")
     if not quiet:
-        say(f"{out}: {found.rows:,} rows, {os.path.getsize(out) / 1e6:.1f} MB")
+        say(f"{out}: {found.rows:,} rows, {found.size / 1e6:.1f} MB")

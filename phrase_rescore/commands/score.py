@@ -39,6 +39,7 @@ def command(
     """
     from phrase_rescore.commands.progress import say, write_out
     from phrase_rescore.files.blocks import read_rows
+    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.files.streams import standard_input
     from phrase_rescore.inference.scorer import BATCH, Scorer
     from phrase_rescore.models.checkpoint import load
@@ -48,6 +49,7 @@ def command(
 
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
+    check_paths([Use("-m", model_dir, Role.READ_DIRECTORY)])
     sides: tuple[Prepare, Prepare] = (as_written, as_written)
     if tokenize:
         from phrase_rescore.moses.lines import TypedText

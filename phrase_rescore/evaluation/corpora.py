@@ -27,6 +27,10 @@ class SetFiles:
     references: tuple[str, ...]
     systems: dict[str, tuple[str, ...]]
 
+    def paths(self) -> list[str]:
+        """List its files, the references first."""
+        return [*self.references, *(path for outputs in self.systems.values() for path in outputs)]
+
     @classmethod
     def parse(cls, words: Sequence[str]) -> SetFiles:
         """Read ``NAME REF[,REF] SYSTEM=OUT[,OUT] …``. Raises OptionError for anything else.
@@ -75,7 +79,7 @@ def check_sets(sets: Sequence[SetFiles]) -> None:
     for name, n in Counter(files.name for files in sets).items():
         if n > 1:
             raise OptionError(f"two sets are called '{name}'; give every set a name of its own")
-    every = [path for files in sets for paths in (files.references, *files.systems.values()) for path in paths]
+    every = [path for files in sets for path in files.paths()]
     if every.count("-") > 1:
         raise OptionError("'-', standard input, can be read once; name files for the rest")
 

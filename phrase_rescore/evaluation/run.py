@@ -23,9 +23,10 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import OptionError, shown
 from phrase_rescore.evaluation.corpora import Look, Segments, SetFiles, check_length, check_sets, look, mismatch, read_segments
 from phrase_rescore.evaluation.significance import Scorer, Statistics, randomization_p_values
+from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.files.streams import display_name
 from phrase_rescore.moses.lines import check_language
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
@@ -138,8 +139,7 @@ def _detokenizer(language: str) -> Callable[[Segments], Segments]:
 def _read(files: SetFiles, settings: Settings) -> _Texts:
     """Read and check the files of a set."""
     first = files.references[0]
-    paths = dict.fromkeys(chain(files.references, *files.systems.values()))
-    texts = {path: read_segments(path) for path in paths}
+    texts = {path: read_segments(path) for path in dict.fromkeys(files.paths())}
     for path, segments in texts.items():
         check_length(path, segments, first, len(texts[first]))
     warnings = list[tuple[str, str]]()
@@ -261,12 +261,13 @@ def evaluate(sets: Sequence[SetFiles], settings: Settings, on_output: Callable[[
     as their reference. All files are read before anything is scored.
     """
     check_sets(sets)
+    check_paths(Use("--set", path, Role.READ) for files in sets for path in files.paths())
     if settings.detokenize is not None:
         check_language("--detokenize", settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))
     baseline = settings.baseline or systems[0]
     if baseline not in systems:
-        raise OptionError(f"no system is called '{baseline}'; --baseline is one of: {', '.join(systems)}")
+        raise OptionError(f"no system is called {shown(baseline)}; --baseline is one of: {', '.join(systems)}")
     texts = [_read(files, settings) for files in sets]
     scores = tuple(_measure(of_set, baseline, settings, on_output) for of_set in texts)
     warnings = _by_message(chain.from_iterable(of_set.warnings for of_set in texts))

@@ -60,7 +60,7 @@ def picture_format(path: str) -> str:
     """Return png or svg, by the end of the name. Raises OptionError for any other."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in FORMATS:
-        raise OptionError(f"{path}: a picture's name ends in {' or '.join(FORMATS)}; name it, say, curves.png")
+        raise OptionError(f"-o {path}: a picture's name ends in {' or '.join(FORMATS)}; name it, say, curves.png")
     return FORMATS[suffix]
 
 

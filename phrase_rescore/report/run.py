@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from phrase_rescore import __version__
 from phrase_rescore.errors import OptionError, cannot_write
-from phrase_rescore.files.atomic import atomic_output, check_writable
+from phrase_rescore.files.atomic import atomic_output
+from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import Translator
 from phrase_rescore.models.checkpoint import LOG, Checkpoint, load
+from phrase_rescore.moses.score_columns import sidecar_path
 from phrase_rescore.report import sections
 from phrase_rescore.report.maps import draw_maps
 from phrase_rescore.report.page import page
@@ -45,6 +47,7 @@ class Report:
     """What was written."""
 
     rows: int  # whose scores the page shows
+    size: int  # of the page, in bytes
     warnings: list[str]
 
 
@@ -55,9 +58,9 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
     library is missing or an output cannot be written.
     """
     altair()
-    if options.table == "-":
-        raise OptionError("report reads its table more than once; name a file")
-    check_writable(options.out)
+    if is_stream(options.table):
+        raise OptionError("ANNOTATED_TABLE is read more than once; name a file")
+    check_paths(_uses(options))
     checkpoint = load(options.model_dir)
     columns = find_columns(options.table, checkpoint, options.phi_column)
     on_step("reading the table")
@@ -77,13 +80,28 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
         "long": LONG,
     }  # fmt: skip
     charts = {name: spec for section in parts.values() for name, spec in section.charts.items()}
+    text = page(f"Report on {os.path.basename(options.table)}", charts, facts)
+    pictures = _pictures(charts, options.figures) if options.figures is not None else {}
+    if os.path.realpath(options.out) in map(os.path.realpath, pictures):
+        raise OptionError(f"-o {options.out} is a picture of --figures {options.figures}; name another file")
     on_step("writing the page")
     with atomic_output(options.out) as stream:
-        stream.write(page(f"Report on {os.path.basename(options.table)}", charts, facts))
+        stream.write(text)
     if options.figures is not None:
         on_step("writing pictures")
-        _draw(charts, options.figures)
-    return Report(statistics.rows, warnings)
+        _draw(pictures, options.figures)
+    return Report(statistics.rows, len(text), warnings)
+
+
+def _uses(options: Options) -> Iterator[Use]:
+    """List the paths of a report, but for the pictures: they have names of their own in their directory."""
+    yield Use("ANNOTATED_TABLE", options.table, Role.READ)
+    yield Use("-m", options.model_dir, Role.READ_DIRECTORY)
+    yield Use("-o", options.out, Role.WRITE)
+    if os.path.isfile(sidecar := sidecar_path(options.table)):
+        yield Use("the sidecar of ANNOTATED_TABLE", sidecar, Role.READ)
+    if (figures := options.figures) is not None:
+        yield Use("--figures", figures, Role.SCRATCH if os.path.isdir(figures) else Role.WRITE_DIRECTORY)
 
 
 def _sections(options: Options, checkpoint: Checkpoint, statistics: TableStatistics, on_step: Step) -> dict[str, Section]:
@@ -157,13 +175,18 @@ def _warnings(
     return said
 
 
-def _draw(specs: dict[str, Spec], directory: str) -> None:
-    """Write NAME.png and NAME.svg of every chart. Raises OptionError if the directory cannot be written."""
+def _pictures(specs: dict[str, Spec], directory: str) -> dict[str, tuple[Spec, str]]:
+    """Name the pictures of every chart, NAME.png and NAME.svg: by path, what is drawn and the format."""
+    forms = ("png", "svg")
+    return {os.path.join(directory, f"{name}.{form}"): (spec, form) for name, spec in specs.items() for form in forms}
+
+
+def _draw(pictures: dict[str, tuple[Spec, str]], directory: str) -> None:
+    """Write the pictures. Raises OptionError if the directory cannot be written."""
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
         raise OptionError(cannot_write(directory, error)) from None
-    for name, spec in specs.items():
-        for form in ("png", "svg"):
-            with atomic_output(os.path.join(directory, f"{name}.{form}")) as stream:
-                stream.write(picture(spec, form))
+    for path, (spec, form) in pictures.items():
+        with atomic_output(path) as stream:
+            stream.write(picture(spec, form))

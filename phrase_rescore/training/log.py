@@ -138,14 +138,18 @@ def _default_name(path: str) -> str:
     return os.path.basename(directory) if file == LOG else os.path.splitext(file)[0]
 
 
+def split_argument(argument: str) -> tuple[str, str]:
+    """Split PATH or NAME=PATH into name and path; a path that is there may have an equals sign in it."""
+    name, equals, path = argument.partition("=")
+    return (name, path) if equals and not os.path.exists(argument) else ("", argument)
+
+
 def read_run(argument: str) -> Run:
     """Read a run given as PATH or NAME=PATH; the path is that of a model directory or of a log.
 
     Raises InputError for a log that is missing, empty or malformed.
     """
-    name, equals, path = argument.partition("=")
-    if not equals or os.path.exists(argument):
-        name, path = "", argument
+    name, path = split_argument(argument)
     log = os.path.join(path, LOG) if os.path.isdir(path) else path
     points = _read_points(log)
     name = printable(os.fsencode(name or _default_name(path)), 1000)  # printable and without tabs

@@ -6,7 +6,6 @@ Status 1 is for what is found in files and on disks, 2 for names under which not
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gzip
 import json
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel, Result, Run
 from moses_harness import ini_text
+from permissions import like_anybody
 
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.models.checkpoint import atomic_directory, load, save
@@ -166,6 +166,8 @@ NO_ERROR = {  # (command, fault): what is no fault there
 NOT_UNPACKED = {"cut-off gzip", "gzip without its end", "a bit of gzip flipped", "wrong checksum of gzip", "gzip of nothing"}
 CHECKED_FIRST = {  # command: the option that names the path; it is checked before anything is read, and that is status 2
     "train": "INPUT", "train --vocab-corpus": "--vocab-corpus", "train --source-vocab": "--source-vocab",
+    "info": "TABLE|MODEL_DIR", "moses-ini": "INI", "moses-ini --table": "--table", "evaluate REF": "--set",
+    "evaluate OUT": "--set", "curves": "RUN",
 }  # fmt: skip
 OF_PATHS = {"missing", "directory for file", "below a file", "links in a circle", "name too long"}
 READING = [(command, fault) for command in READERS for fault in FAULTS if (command, fault) not in NO_ERROR]
@@ -179,7 +181,8 @@ def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Pa
     (good.parent / "bad").mkdir()
     bad = make(good.parent / "bad")
     before = listing(good.parent)
-    option = CHECKED_FIRST.get(command) if fault in OF_PATHS else None
+    is_content = fault not in OF_PATHS or (fault == "directory for file" and command in OPENED)
+    option = None if is_content else CHECKED_FIRST.get(command)
     line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)), 2 if option else 1)
     if option and fault == "directory for file":
         said = "is a directory; name a file in it"
@@ -200,32 +203,7 @@ def test_names_without_meaning(run: Run, model_dir: str, tmp_path: Path) -> None
         assert run("info", tmp_path / name).status == 0
 
 
-# No permission: root may read everything, so these tests take that right from this very thread
-
-
-class _Capabilities(ctypes.Structure):
-    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
-
-
-@contextlib.contextmanager
-def like_anybody() -> Iterator[None]:
-    """Without CAP_DAC_OVERRIDE (1) and CAP_DAC_READ_SEARCH (2), by which root passes over permissions (capabilities(7))."""
-    if os.geteuid():
-        yield
-        return
-    if not sys.platform.startswith("linux"):
-        pytest.skip("root may do everything here")
-    libc = ctypes.CDLL(None, use_errno=True)
-    header, now = (ctypes.c_uint32 * 2)(0x20080522, 0), (_Capabilities * 2)()
-    assert libc.capget(header, now) == 0
-    had = now[0].effective
-    now[0].effective = had & ~(1 << 1 | 1 << 2)
-    assert libc.capset(header, now) == 0
-    try:
-        yield
-    finally:
-        now[0].effective = had
-        assert libc.capset(header, now) == 0
+# No permission
 
 
 @pytest.mark.parametrize("command", READERS)
@@ -256,6 +234,9 @@ WRITERS: dict[str, Writer] = {
     "moses-ini": lambda out, good, model: ["moses-ini", good / "moses.ini", "--table", good / "table", "-o", out],
     "curves": lambda out, good, model: ["curves", good / "log", "-o", out],
 }  # fmt: skip
+
+
+WRITER_CHECKED_FIRST = {"moses-ini": "-o", "curves": "-o"}  # command: the option, as in CHECKED_FIRST
 
 
 @pytest.fixture
@@ -338,6 +319,8 @@ def test_places_where_nothing_can_be_written(
     before = listing(folder)
     with like_anybody():
         result = run(*WRITERS[command](out, writing, model_dir))
+    if option := WRITER_CHECKED_FIRST.get(command):
+        said = f"{option} {said.removeprefix('cannot write ')}"
     assert line_of(result, status=2) == said.format(out)
     assert listing(folder) == before
 
@@ -450,7 +433,7 @@ def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, co
     assert listing(good.parent) == before
 
 
-MODEL_CHECKED_FIRST = {"train --init-from": "--init-from"}  # command: the option, as in CHECKED_FIRST
+MODEL_CHECKED_FIRST = {"train --init-from": "--init-from", "score": "-m", "info -m": "-m"}  # command: its option
 
 
 @pytest.mark.parametrize("command", [name for name in USERS if name != "info"])

@@ -347,7 +347,7 @@ def test_python_of_the_documentation_runs(
         (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
         (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
         (["--format", "bin"], "--format bin begins with the number of phrases, which is known at the end; name "),
-        (["t", "-o", "/none/c.npy"], "cannot write /none/c.npy: No such file or directory; make its directory "),
+        ([__file__, "-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
         (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
     ],
 )  # fmt: skip

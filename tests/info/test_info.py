@@ -182,8 +182,8 @@ def test_how_much_of_it_a_model_knows(run: Run, table: Path, model_dir: str) -> 
 
 def test_a_model_that_is_not_there_is_told_before_the_table_is_read(run: Run, tmp_path: Path, table: Path) -> None:
     result = run("info", table, "-m", tmp_path / "none")
-    assert (result.status, result.out) == (1, b"")
-    assert "no such model directory" in result.err
+    text = f"-m {tmp_path / 'none'}: No such file or directory; check the path"
+    assert result == (2, b"", f"phrase-rescore: error: {text}\n")
 
 
 def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, model_dir: str) -> None:
