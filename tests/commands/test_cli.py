@@ -174,7 +174,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "evaluate": ["--set", "dev", missing, f"a={missing}"],
         "generate": ["--from-table", 3, missing],
     }.get(command, [missing])
-    option = {"info": "TABLE|MODEL_DIR ", "moses-ini": "INI ", "evaluate": "--set ", "curves": "RUN ", "embed": "TABLE ",
+    option = {"train": "INPUT ", "info": "TABLE|MODEL_DIR ", "moses-ini": "INI ", "evaluate": "--set ", "curves": "RUN ", "embed": "TABLE ",
               "generate": "--from-table ", "report": "ANNOTATED_TABLE "}.get(command, "")  # fmt: skip
     text = f"phrase-rescore: error: {option}{missing}: No such file or directory; check the path\n"
     assert run(command, *named, *args[command]) == (2 if option else 1, b"", text)
