@@ -88,8 +88,8 @@ def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) ->
 
     ``other`` is the vocabulary of the other side. The second text is empty if the share is not below FEW_KNOWN.
     """
-    unknown = _unknown(counts, vocab)
-    share = 1 - unknown.total() / max(counts.total(), 1)
+    unknown, total = _unknown(counts, vocab), counts.total()
+    share = (total - unknown.total()) / total if total else 1.0
     return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, _PREPARING)
 
 

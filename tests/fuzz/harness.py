@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
+import shutil
+import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -21,6 +25,29 @@ import atheris
 ROOT = Path(__file__).resolve().parents[2]
 HANG = 20  # seconds for one input
 Mutator = Callable[[bytes, int, int], bytes]  # (input, largest size, seed)
+
+
+def told(error: Exception, longest: int = 500) -> None:
+    """Check what an error says; a user reads one line of printable characters."""
+    text = str(error)
+    assert text.isprintable(), text
+    assert len(text) < longest, text
+
+
+def workplace() -> str:
+    """Make a folder, in memory if it can be, that goes when the target ends. What follows runs in a child process.
+
+    libFuzzer ends its process without a word, so another one has to clean up.
+    """
+    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None, prefix="fuzz-")
+    child = os.fork()
+    if not child:
+        return folder
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: os.kill(child, number))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    shutil.rmtree(folder)
+    sys.exit(status if status >= 0 else 128 - status)
 
 
 def fuzz(

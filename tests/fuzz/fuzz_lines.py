@@ -1,0 +1,94 @@
+"""Lines that a person types, tokenized already: a phrase, a pair, or refused in one line.
+
+The command line is that of harness.py. An input's first byte chooses factors; the rest are lines.
+"""
+
+from __future__ import annotations
+
+import re
+
+import atheris
+
+with atheris.instrument_imports(include=["phrase_rescore"]):
+    from phrase_rescore.errors import InputError, RowError
+    from phrase_rescore.moses.factors import WHOLE, Factors
+    from phrase_rescore.moses.lines import PairReader, PhraseReader, parsed_lines
+
+from harness import fuzz, told
+
+FACTORS: tuple[Factors, ...] = (WHOLE, (0, None), (None, 1), (1, 0))
+SEEDS = [
+    b"the house\ndas haus\n",
+    b"the house ||| das haus ||| 0.5 ||| 0-0\nthe house\tdas haus\r\n",
+    b"a|b c|d ||| x|y\n|a b|\n\n \t \n",
+    "café \u2028 \u00a0 l&apos; eau ||| \u0085\n".encode() + b"\xff\0 ||| [X] ||| ]\n[a] b\tc\n",
+    b"a ||| b\tc\n||| |||\na|||b\n|||||||\n",
+]
+TOKENS = (b"|||", b" ||| ", b"||||", b"|", b"[X]", b"[", b"]", b"\t", b"  ", b"\r", b"\r\n", b"\n", b"\0", b"\xe2\x80\xa8")
+
+
+def check_phrase(phrase: bytes, text: bytes, factor: int | None) -> None:
+    """A phrase that was read has the words of its text, with single blanks between them."""
+    assert phrase.split(b" ") == re.findall(rb"[^ \t]+", text)
+    assert not re.search(rb"[\t\n]|(?<![^ ])\[[^ ]*\](?![^ ])", phrase), phrase
+    for word in phrase.split(b" "):
+        assert factor is None or word.split(b"|")[factor]
+
+
+def check_line(line: bytes, factors: Factors) -> None:
+    stripped = line.rstrip(b"\r\n")
+    for side, factor in zip(("source", "target"), factors, strict=True):
+        try:
+            phrase = PhraseReader(side, factor)(line)
+        except RowError as error:
+            told(error)
+        else:
+            assert b"|||" not in line
+            assert b"\t" not in line
+            check_phrase(phrase, stripped, factor)
+    try:
+        src, tgt = PairReader(factors)(line)
+    except RowError as error:
+        told(error)
+        return
+    sides = stripped.split(b"|||")[:2] if b"|||" in line else stripped.split(b"\t")
+    check_phrase(src, sides[0], factors[0])
+    check_phrase(tgt, sides[1], factors[1])
+    if not tgt.endswith(b"\r"):
+        for separator in (b"\t", b" ||| "):
+            if b"|||" not in src + b" " + tgt:
+                assert PairReader(factors)(src + separator + tgt + b"\n") == (src, tgt)
+
+
+def check_lines(lines: list[bytes], factors: Factors, at_once: int) -> None:
+    """However many are read at once, the answers are the same, and the error names the first line that is wrong."""
+    read, found, expected = PairReader(factors), list[tuple[bytes, bytes]](), list[tuple[bytes, bytes]]()
+    wrong, refused = list[int](), list[int | None]()
+    for number, line in enumerate(lines, 1):
+        try:
+            expected.append(read(line))
+        except RowError:
+            wrong.append(number)
+            break
+    try:
+        for some in parsed_lines(lines, read, "<stdin>", at_once):
+            assert 0 < len(some) <= at_once
+            found += some
+    except InputError as error:
+        told(error)
+        refused.append(error.line)
+    assert refused == wrong
+    assert found == expected
+
+
+def check(data: bytes) -> None:
+    choice = data[0] if data else 0
+    lines = data[1:].splitlines(keepends=True)
+    factors = FACTORS[choice % 4]
+    for line in data[1:].split(b"\n"):
+        check_line(line + b"\n", factors)
+    check_lines(lines, factors, 1 + choice // 4 % 4)
+
+
+if __name__ == "__main__":
+    fuzz(check, [bytes([choice]) + seed for seed in SEEDS for choice in (0, 1, 7)], 512, TOKENS)

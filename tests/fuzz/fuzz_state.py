@@ -1,0 +1,109 @@
+"""The state of a training: any bytes are refused in one line, or are gone on from to an end of finite numbers.
+
+The command line is that of harness.py. An input is state.json and the tensors, laid out by parts.py. Most mutations of
+state.json get the right checksum again, so that they are read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["phrase_rescore"]):
+    from phrase_rescore.errors import RescoreError
+    from phrase_rescore.training import state as state_files
+    from phrase_rescore.training.config import Recipe
+    from phrase_rescore.training.loop import Trainer
+    from phrase_rescore.training.state import STATE, TrainingState
+
+import parts
+import torch
+from harness import fuzz, told, workplace
+
+RUN = {"seed": 1, "inputs": {"inputs": [["/x", 1, 2]]}, "freeze": [], "max_time": None}
+STEPS = 4
+FILES = (STATE, f"tensors-{STEPS:09d}.safetensors")
+RECIPE = Recipe(learning_rate=0.1, warm_up=0.0, max_steps=STEPS, eval_every=2)
+ROOM = 512 << 20  # bytes of address space beyond those of the loaded libraries; inputs have some thousands
+
+
+class Line:
+    """a x + b, which is to be 1 where x is 2: what the loop can train without knowing a network."""
+
+    def __init__(self) -> None:
+        self.module = torch.nn.ParameterDict({"a": torch.zeros(2), "b": torch.zeros(())})
+
+    def batches(self, first: int) -> Iterator[int]:
+        while True:
+            yield 1
+
+    def size(self, batch: int) -> int:
+        return batch
+
+    def parts(self, batch: int, parts: int) -> list[int]:
+        return [batch] * parts
+
+    def loss(self, module: torch.nn.Module, part: int) -> torch.Tensor:
+        return ((module["a"] * 2 + module["b"] - 1) ** 2).sum()  # type: ignore[index, operator]
+
+    def evaluate(self) -> dict[str, float]:
+        with torch.no_grad():
+            return {"loss": self.loss(self.module, 1).item()}
+
+
+def trainer(directory: str, steps: int) -> Trainer:
+    return Trainer(Line(), replace(RECIPE, max_steps=steps), state=TrainingState(directory, RUN))
+
+
+def mend(given: list[bytes]) -> None:
+    """The checksum of what state.json says."""
+    state = json.loads(given[0])
+    del state["crc"]
+    given[0] = json.dumps(state | {"crc": state_files._crc(state)}).encode()
+
+
+def check_state(directory: str) -> None:
+    resumed = trainer(directory, STEPS + 2)
+    try:
+        outcome = resumed.fit(resume=True)
+    except RescoreError as error:
+        told(error, 20_000)
+        return
+    assert outcome.steps >= outcome.best_step >= 0
+    assert outcome.best is None or math.isfinite(outcome.best["loss"])
+    assert all(bool(parameter.isfinite().all()) for parameter in resumed.module.parameters())
+
+
+def main() -> None:
+    home = workplace()
+    directory = os.path.join(home, "model.training")
+    torch.set_num_threads(1)
+    trainer(directory, STEPS).fit()
+    seed = parts.joined(directory, FILES)
+    early = trainer(directory, 2)
+    early.fit()
+    Path(directory, f"tensors-{2:09d}.safetensors").rename(Path(directory, FILES[1]))
+    seeds = [seed, parts.joined(directory, FILES).replace(b"tensors-000000002", b"tensors-000000004")]
+    check_state(directory)
+    resource.setrlimit(resource.RLIMIT_AS, (parts.in_use() + ROOM, resource.RLIM_INFINITY))
+
+    def check(data: bytes) -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.mkdir(directory)
+        parts.lay_out(data, directory, FILES)
+        check_state(directory)
+
+    mutate = parts.mutator(FILES, ((0, parts.mutate_json), (0, parts.mutate_json), (1, parts.mutate_tensors)), mend)
+    fuzz(check, seeds, 8192, mutate=mutate)
+
+
+if __name__ == "__main__":
+    main()
