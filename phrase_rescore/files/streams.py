@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 import zstandard
 from isal import igzip, isal_zlib
 
-from phrase_rescore.errors import InputError, unreadable
+from phrase_rescore.errors import InputError, printable, unreadable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,5 +207,5 @@ def map_array(path: str, hint: str) -> np.memmap[Any, np.dtype[Any]]:
         raise InputError(path, "is not a regular file", hint)
     try:
         return open_memmap(path, mode="r")
-    except (ValueError, OSError, EOFError, SyntaxError, OverflowError, MemoryError) as error:
-        raise InputError(path, f"is not an array of numbers ({error})".splitlines()[0], hint) from None
+    except Exception as error:  # the header is parsed as Python, and its tokenizer, too, has errors of its own
+        raise InputError(path, f"is not an array of numbers ({printable(str(error), 200)})", hint) from None

@@ -103,6 +103,10 @@ def test_files_that_are_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert refused().startswith("c.npy: is not an array of numbers ("), damaged
         assert refused().endswith(hint)
     whole = Path(made(tmp_path, [b"a", b"b"], some)).read_bytes()
+    for new in (b"(2, 2 , ", b"(2, -), ", b"(2,\x1b2), ", b"('', ), "):  # where numpy has errors of many kinds
+        (tmp_path / "c.npy").write_bytes(whole.replace(b"(2, 2), ", new))
+        assert refused().startswith("c.npy: is not an array of numbers ("), new
+        assert refused().isprintable(), new
     (tmp_path / "c.npy").write_bytes(whole[:-1])
     assert refused().startswith("c.npy: is not an array of numbers (")
     for wrong, told in ((np.zeros((2, 2), int), "int64 of shape (2, 2)"), (np.zeros(2), "float64 of shape (2,)"),
