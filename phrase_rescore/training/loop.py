@@ -62,15 +62,37 @@ class NotFiniteError(RescoreError):
         return f"{self.found} at step {self.step:,}; try a smaller --learning-rate"
 
 
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) < math.inf
+
+
+def _are_figures(values: Any) -> bool:
+    return isinstance(values, dict) and "loss" in values and all(map(_is_figure, values.values()))
+
+
+def _is_record(record: Any) -> bool:
+    """Tell whether a value is a record as ``Trainer.evaluate`` makes them."""
+    if not isinstance(record, dict) or not record.keys() >= {"step", "seconds"}:
+        return False
+    figures = dict(record)
+    return _are_figures(figures.pop("held_out", {"loss": 0.0})) and all(map(_is_figure, figures.values()))
+
+
 @dataclass
 class Figures:
-    """What a training has found out so far, as its state on disk keeps it."""
+    """What a training has found out so far, as its state on disk keeps it. Raises ValueError for what no training finds out."""
 
     seconds: float = 0.0
     best_step: int = 0
     best: dict[str, float] | None = None
     records: list[dict[str, Any]] = field(default_factory=list)  # of the log
     waited: int = 0  # evaluations since the best one
+
+    def __post_init__(self) -> None:
+        counts = all(isinstance(count, int) and count >= 0 for count in (self.best_step, self.waited))
+        records = isinstance(self.records, list) and all(map(_is_record, self.records))
+        if not (counts and records and _is_figure(self.seconds) and (self.best is None or _are_figures(self.best))):
+            raise ValueError("its figures are not those of a training")
 
 
 def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
