@@ -43,11 +43,11 @@ faults: $(VENV)/installed
 	$(BIN)/python tests/faults.py
 	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 
-# one target after the other; what fails is kept as build/fuzz/*-crash-*
+# one target after the other, all of tests/fuzz; what fails is kept as build/fuzz/*-crash-*
 fuzz: $(VENV)/installed
-	$(BIN)/python tests/fuzz/fuzz_rows.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
-	$(BIN)/python tests/fuzz/fuzz_ini.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
-	$(BIN)/python tests/fuzz/fuzz_model.py -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1
+	for target in tests/fuzz/fuzz_*.py; do \
+	    $(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit; \
+	done
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py
