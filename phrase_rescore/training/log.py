@@ -89,7 +89,7 @@ def _figure(record: dict[str, Any], key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{key} {json.dumps(value)} is not a number")
+        raise ValueError(f"{key} {printable(json.dumps(value))} is not a number")
     return float(value) if math.isfinite(value) else None
 
 

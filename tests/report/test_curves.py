@@ -69,6 +69,7 @@ def test_runs_of_equal_name_are_called_by_their_paths(make_run):
         (b'{"step": 1}\n', "no step or no seconds"),
         (b'{"step": "1", "seconds": 1}\n', 'step "1" is not a number'),
         (b'{"step": 1, "seconds": 1, "held_out": {"loss": true}}\n', "loss true is not a number"),
+        (b'{"step": "%b", "seconds": 1}\n' % (b"x" * 9999), f'step "{"x" * 59}… is not a number'),
         (b'{"step": 1, "seconds": 1, "held_out": 3}\n', "held_out is not a JSON object"),
         (b"[" * 100_000 + b"\n", "is not JSON"),
         (b'{"step": 1' + b"0" * 400 + b', "seconds": 1}\n', "train.log.jsonl:1: .* is not JSON"),
