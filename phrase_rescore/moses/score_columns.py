@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
 JUDGED_ROWS = 1000  # whose last columns show whether a model added them
 RANGE_ROWS = 10_000  # that tell what a table's columns are
+_MOST_COLUMNS = 10**6  # a number beyond is no column's, and may be endless
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3
 MAX_COUNT = 88  # exp(89) overflows a 32-bit float
@@ -120,7 +121,7 @@ def read_sidecar(table: str) -> list[OwnColumn] | None:
     try:
         with open_plain(path) as stream:
             sidecar = json.load(stream)
-        if sidecar["format_version"] != 1:
+        if sidecar["format_version"] != 1 or any(abs(column["column"]) > _MOST_COLUMNS for column in sidecar["columns"]):
             raise ValueError
         return [
             OwnColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))

@@ -483,6 +483,7 @@ def test_annotate_writes_a_sidecar_that_is_read(run: Run, model_dir: str, tmp_pa
         ("{", "is not a list of columns that annotate wrote"),
         ("[]", "is not a list of columns that annotate wrote"),
         ('{"columns": [{"column": 5}]}', "is not a list of columns that annotate wrote"),
+        (f'{{"format_version": 1, "columns": [{{"column": {"9" * 4000}}}]}}', "is not a list of columns that annotate wrote"),
         (
             '{"format_version": 1, "columns": [{"column": 7, "feature": "log_prob", "model": "", "unit": ""}]}',
             "column 7 of a table that has 6",
