@@ -27,6 +27,7 @@ from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.atomic import check_replaceable, replace_directory
+from phrase_rescore.files.streams import map_array
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 FORMAT_VERSION = 2  # 1: the shortlists counted words of held-out pairs too
@@ -52,6 +53,12 @@ class Numbers:
     source_unk: float  # UNK's share of the words to train on
     target_unk: float
     pairs_content: str  # a hash of all pairs and of the vocabularies
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no store holds: a summary may be damaged."""
+        counts, shares = (self.training, self.held_out, self.left_out, self.too_long), (self.source_unk, self.target_unk)
+        if not all(isinstance(n, int) and n >= 0 for n in counts) or not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"{counts}, {shares}")
 
     @property
     def distinct(self) -> int:
@@ -296,14 +303,14 @@ def prepare_store(
 
 
 def _load(directory: str, numbers: Numbers) -> PairStore:
-    """Map the arrays. Raises ValueError if they do not belong together."""
+    """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
 
     def part(name: str, pairs: int) -> EncodedPairs:
         sides = []
         for side in _SIDES:
             path = os.path.join(directory, f"{name}.{side}")
             # Plain arrays over the maps: np.memmap would make every slice one of its own kind, at a price
-            ids, offsets = (np.asarray(np.load(f"{path}.{array}.npy", mmap_mode="r")) for array in _ARRAYS)
+            ids, offsets = (np.asarray(map_array(f"{path}.{array}.npy", "prepare the pairs again")) for array in _ARRAYS)
             types = ids.dtype == np.int32 and offsets.dtype == np.int64 and ids.ndim == 1
             if not types or offsets.shape != (pairs + 1,) or offsets[0] != 0 or offsets[-1] != len(ids):
                 raise ValueError(path)

@@ -95,6 +95,9 @@ class Figures:
             raise ValueError("its figures are not those of a training")
 
 
+_AVERAGES = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.Adadelta: ("square_avg", "acc_delta")}  # of a weight
+
+
 def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     """Return the recipe's optimizer for all parameters that learn."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -240,6 +243,8 @@ class Trainer:
         assert self.state is not None
         self.steps, tensors, figures = self.state.load()
         try:
+            if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+                raise ValueError("a number is infinite or NaN")
             self.figures = Figures(**figures)
             self.module.load_state_dict(_under("module.", tensors))
             weights = self.module.state_dict()
@@ -248,8 +253,8 @@ class Trainer:
                 raise ValueError("the best weights do not fit")
             averages = {i: found for i in range(len(self.parameters)) if (found := _under(f"optimizer.{i}.", tensors))}
             for i, parameter in enumerate(self.parameters):
-                of_parameter = {name: x for name, x in averages.get(i, {}).items() if name != "step"}
-                if not _same_shapes(of_parameter, dict.fromkeys(of_parameter, parameter)):
+                wanted = dict.fromkeys(_AVERAGES[type(self.optimizer)], parameter) | {"step": torch.tensor(0)}
+                if not _same_shapes(averages.get(i, {}), wanted):
                     raise ValueError("the optimizer's averages do not fit")
             self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
         except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -41,7 +41,15 @@ def differences(was: Any, now: Any, name: str = "") -> list[str]:
         pairs = zip(was, now, strict=True)
         return [line for i, (a, b) in enumerate(pairs, 1) for line in differences(a, b, f"{name} {i}".strip())]
     old, new = (printable(json.dumps(value, ensure_ascii=False), limit=300) for value in (was, now))
-    return [] if was == now else [f"{name} {old} → {new}"]
+    return [] if was == now else [f"{printable(name)} {old} → {new}"]
+
+
+def _is_whole(state: dict[str, Any]) -> bool:
+    """Tell whether a state has all entries, and a step and a file that can be its own."""
+    if not state.keys() >= _ENTRIES:
+        return False
+    step, tensors = state["step"], state["tensors"]
+    return isinstance(step, int) and step >= 0 and isinstance(tensors, str) and _TENSORS.fullmatch(tensors) is not None
 
 
 def _crc(state: dict[str, Any]) -> int:
@@ -124,7 +132,7 @@ class TrainingState:
             raise ModelError(f"{path}: {error}; the state is damaged, {anew}") from None
         if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
             raise ModelError(f"{path}: not a training state of this version; take the version that made it, or {anew}")
-        if state.pop("crc", None) != _crc(state) or not state.keys() >= _ENTRIES or not _TENSORS.fullmatch(state["tensors"]):
+        if state.pop("crc", None) != _crc(state) or not _is_whole(state):
             raise ModelError(f"{path}: not as it was written; the state is damaged, {anew}")
         return state
 

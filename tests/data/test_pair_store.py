@@ -228,6 +228,31 @@ def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, obj
     assert open_store(store.directory, FINGERPRINT) is None
 
 
+@pytest.mark.parametrize("change", [{"training": -1}, {"held_out": 1.0}, {"source_unk": "x"}, {"target_unk": 1.5}])
+def test_numbers_that_no_store_has_are_none(tmp_path: Path, change: dict[str, object]) -> None:
+    store = prepared(tmp_path / "store", many_pairs(3))
+    path = tmp_path / "store" / "pairs.json"
+    summary = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**summary, "numbers": {**summary["numbers"], **change}}))
+    assert open_store(store.directory, FINGERPRINT) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"(7,)", b"(7 ,"), (b"(7,)", b"(6,)"), (b"(7,)", b"(%d,)" % 10**30), (b"<i8", b"|O8"), (b"<i8", b"<f8")],
+)
+def test_a_damaged_header_of_an_array_is_none(tmp_path: Path, old: bytes, new: bytes) -> None:
+    store = prepared(tmp_path / "store", many_pairs(3))
+    path, summary = tmp_path / "store" / "train.src.offsets.npy", tmp_path / "store" / "pairs.json"
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+    found = json.loads(summary.read_bytes())
+    found["files"][path.name] = path.stat().st_size
+    summary.write_text(json.dumps(found))
+    assert open_store(store.directory, FINGERPRINT) is None
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_a_failure_leaves_nothing_or_the_older_store(tmp_path: Path, older: bool) -> None:
     directory, pairs = tmp_path / "store", many_pairs(10)

@@ -11,7 +11,9 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from conftest import ROOT, Run
@@ -19,7 +21,9 @@ from safetensors.numpy import load_file, save_file
 from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
-from phrase_rescore.training.config import Observer
+from phrase_rescore.training import state as state_files
+from phrase_rescore.training.config import Observer, Recipe
+from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow
@@ -237,6 +241,35 @@ def test_a_changed_state_is_told(training: Training) -> None:
         save_file({**tensors, name: tensors[name][:-1].copy()}, training.state_dir / state["tensors"])
         with pytest.raises(ModelError, match=f"the state is damaged, delete {training.state_dir} to begin anew"):
             training.but(resume=True).run()
+    name = "optimizer.0.exp_avg"
+    missing = {other: value for other, value in tensors.items() if other != name}
+    for wrong in (missing, {**tensors, "best.decoder.b_G": tensors["best.decoder.b_G"] * np.nan}):
+        save_file(wrong, training.state_dir / state["tensors"])
+        with pytest.raises(ModelError, match="(averages do not fit|infinite or NaN); the state is damaged"):
+            training.but(resume=True).run()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": "3"}, {"step": -1}, {"tensors": {}}, {"tensors": "../tensors-1.safetensors"}, {"figures": 3},
+        *({"figures": {"best": None, "records": [], "waited": 0, "seconds": 1.0, "best_step": 0} | figures} for figures in (
+            {"best": 3}, {"best": {}}, {"best": {"loss": "low"}}, {"records": [3]}, {"records": [{"step": 1}]},
+            {"records": [{"step": 1, "seconds": 1, "held_out": 3}]}, {"waited": "2"}, {"seconds": None}, {"best_step": -1},
+        )),
+    ],
+)  # fmt: skip
+def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[str, object]) -> None:
+    """With a checksum that is right."""
+    task = torch.nn.Linear(2, 1)
+    trainer = Trainer(SimpleNamespace(module=task, loss=None), Recipe(max_steps=9), state=TrainingState(str(tmp_path), {}))
+    trainer.save()
+    path = tmp_path / "state.json"
+    state = {**json.loads(path.read_bytes()), **change}
+    del state["crc"]
+    path.write_text(json.dumps(state | {"crc": state_files._crc(state)}))
+    with pytest.raises(ModelError, match=f"the state is damaged, delete {tmp_path} to begin anew"):
+        trainer.resume()
 
 
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
