@@ -62,8 +62,8 @@ class Watch:
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
         if not self._on:
             return
-        elsewhere = event == "open" and not str(args[0]).startswith(self._folder)
-        if elsewhere or event.startswith(self.FORBIDDEN):
+        looks = event in ("open", "os.scandir")  # the folder's files may have changed meanwhile, so they are listed
+        if (looks and not str(args[0]).startswith(self._folder)) or (not looks and event.startswith(self.FORBIDDEN)):
             self.seen.append(f"{event} {args!r:.200}")
 
     def __enter__(self) -> None:
