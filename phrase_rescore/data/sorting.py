@@ -169,8 +169,9 @@ def _no_room(scratch: str, error: OSError) -> RescoreError:
 def check_room(scratch: str) -> int:
     """Return how many bytes can be written in ``scratch``. Raises RescoreError if there are none."""
     try:
-        with tempfile.TemporaryFile(dir=scratch, buffering=0) as probe:
+        with tempfile.TemporaryFile(dir=scratch) as probe:
             probe.write(bytes(_PROBE))
+            probe.flush()
         return shutil.disk_usage(scratch).free
     except OSError as error:
         raise _no_room(scratch, error) from None

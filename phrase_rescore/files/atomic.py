@@ -163,9 +163,9 @@ def replace_directory(directory: str) -> Iterator[str]:
     try:
         yield temporary
         give_usual_rights(temporary, 0o777)
-        for entry in os.scandir(temporary):
-            give_usual_rights(entry.path)  # safetensors makes its files readable by nobody else
-            sync(entry.path)
+        for path in (os.path.join(temporary, name) for name in os.listdir(temporary)):
+            give_usual_rights(path)  # safetensors makes its files readable by nobody else
+            sync(path)
         sync(temporary)
         if os.path.isdir(target):
             os.rename(target, old)

@@ -351,6 +351,19 @@ def _read_vocabulary(path: str) -> Vocabulary:
         raise ModelError(f"{where}: {error.found}; {_DAMAGED_FILE}") from None
 
 
+@contextlib.contextmanager
+def utf8_name(path: str) -> Iterator[str]:
+    """Give a name of a file that safetensors can open, which knows no other names than UTF-8. Raises OSError."""
+    if path.encode("utf-8", "ignore") == os.fsencode(path):
+        yield path
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        yield f"/dev/fd/{handle}"
+    finally:
+        os.close(handle)
+
+
 def _load_network(directory: str, config: _Config, kind: Kind, sizes: Sizes) -> Network:
     """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
     files, dtype = config.weights()
@@ -361,7 +374,7 @@ def _load_network(directory: str, config: _Config, kind: Kind, sizes: Sizes) -> 
         for path in (os.path.join(directory, name) for name in files):
             _check_regular(path)
             try:
-                shard = stack.enter_context(safetensors.safe_open(path, framework="pt"))
+                shard = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
             except (OSError, safetensors.SafetensorError) as error:
                 raise ModelError(f"{path}: {printable(str(error), limit=200)}; {_DAMAGED_FILE}") from None
             shards.update(dict.fromkeys(shard.keys(), shard))

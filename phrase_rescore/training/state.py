@@ -26,6 +26,7 @@ from torch import Tensor
 from phrase_rescore.data.store import Numbers
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
 from phrase_rescore.files.atomic import sync
+from phrase_rescore.models.checkpoint import utf8_name
 
 FORMAT_VERSION = 2
 STATE, PUBLISHED = "state.json", "published"
@@ -145,7 +146,8 @@ class TrainingState:
         pairs = state["pairs"] if self._pairs is None else self._pairs
         self._refuse(differences(state["run"], self._run) + differences(state["pairs"], pairs))
         try:
-            tensors = load_file(os.path.join(self.directory, state["tensors"]))
+            with utf8_name(os.path.join(self.directory, state["tensors"])) as name:
+                tensors = load_file(name)
         except (OSError, KeyError, safetensors.SafetensorError) as error:
             raise self.damaged(str(error)) from None
         return state["step"], tensors, state["figures"]
@@ -178,7 +180,7 @@ class TrainingState:
         """Delete the directory when the run is over, the note of its end as the last file: a later run can go on with this."""
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, STATE))
-            for left in os.scandir(self.directory):
+            for left in Path(self.directory).iterdir():
                 if left.name != PUBLISHED:
-                    shutil.rmtree(left.path) if left.is_dir(follow_symlinks=False) else os.unlink(left.path)
+                    shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from small_trainings import command, write_language
+from torch.distributed import TCPStore
 
 from phrase_rescore.models.checkpoint import load
 
@@ -50,3 +52,72 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     models = [dict(load(str(tmp_path / name)).model.named_weights()) for name in ("one", "two")]
     for name, weight in models[0].items():
         np.testing.assert_allclose(models[1][name].numpy(), weight.numpy(), atol=1e-4, err_msg=name)
+
+
+WAITING = """
+import os, sys, time
+from datetime import timedelta
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+c10d._get_default_timeout = lambda backend: timedelta(seconds=3)  # as 10 or 30 minutes are to a night
+from phrase_rescore.cli import main
+from phrase_rescore.training import distributed, prepare
+distributed._MINUTE = 2.0
+distributed.BEAT, distributed.SILENCE, what = 0.2, 2.0, sys.argv.pop(1)
+made = prepare.sorted_pairs
+
+def slow(*args, **more):
+    if what == "dies":
+        time.sleep(1)
+        os.kill(os.getpid(), 9)
+    if what == "fails":
+        raise prepare.OptionError("no pairs today")
+    time.sleep(8)
+    return made(*args, **more)
+
+prepare.sorted_pairs = slow
+main()
+"""
+
+
+def two_processes(tmp_path: Path, what: str) -> list[tuple[int, str]]:
+    """Train in two processes without torchrun, which would end one when the other dies: (status, standard error) of each."""
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    line = command(tmp_path, "model", "--threads", "1")[3:]
+    line[line.index("--max-steps") + 1] = "4"
+    processes = []
+    store = TCPStore("127.0.0.1", port, is_master=True)  # that of an agent, which outlives the first process
+    for rank in range(2):
+        environment = {
+            **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
+        words = [sys.executable, "-c", WAITING, what, *line]
+        processes.append(subprocess.Popen(words, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True))
+    try:
+        return [(process.wait(100), process.communicate()[1]) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+        del store
+
+
+def test_processes_wait_for_the_first_one_longer_than_a_collective_would(tmp_path: Path) -> None:
+    (first, _), (second, told) = two_processes(tmp_path, "slow")
+    assert (first, second) == (0, 0), told
+    assert told.count("waiting for the first process, which prepares the pairs, for ") >= 2
+    assert load(str(tmp_path / "model")).training["steps"] == 4
+
+
+@pytest.mark.parametrize(("what", "status", "said"), [
+    ("dies", -9, "no sign of life of the first process for 2 seconds; is its machine there?"),
+    ("fails", 2, "the first process failed; it has said why"),
+])  # fmt: skip
+def test_processes_end_when_the_first_one_does(tmp_path: Path, what: str, status: int, said: str) -> None:
+    (first, _), (second, told) = two_processes(tmp_path, what)
+    assert (first, second) == (status, 1)
+    assert told.splitlines()[-1] == f"phrase-rescore: error: {said}"

@@ -1,0 +1,119 @@
+"""What is wrong with paths, files and settings is found before hours of reading: nothing is read, made or changed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_trainings import Training, write_language
+
+from phrase_rescore.data import sorting
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.training.config import Observer
+
+
+@pytest.fixture(scope="module")
+def donor(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("donor")
+    write_language(folder / "pairs.tsv", pairs=100)
+    Training((str(folder / "pairs.tsv"),), str(folder / "model")).but(max_steps=1, hidden=8).run()
+    return str(folder / "model")
+
+
+Change = Callable[[Path, str], dict[str, Any]]
+WRONG: dict[str, tuple[Change, str]] = {
+    "second input missing": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/none.gz")}, "INPUT .*none.gz: No such file"),
+    "second input a directory": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", str(at))}, "INPUT .* is a directory"),
+    "second input no table": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/junk")}, "junk:1: .* does not look like a"),
+    "second input cut off": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/cut.gz")}, "cut.gz: the compressed file"),
+    "second input empty": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/empty")}, "empty:1: an empty file"),
+    "second input by its name": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/x.half.f2e")}, "by its name a half table"),
+    "source vocabulary missing": (lambda at, _: {"source_vocab": f"{at}/none"}, "--source-vocab .*none: No such file"),
+    "target vocabulary missing": (lambda at, _: {"target_vocab": f"{at}/none"}, "--target-vocab .*none: No such file"),
+    "vocabulary empty": (lambda at, _: {"target_vocab": f"{at}/empty"}, "empty: is empty; name the words"),
+    "vocabulary of text": (lambda at, _: {"source_vocab": f"{at}/junk"}, "junk:1: "),
+    "corpus missing": (lambda at, _: {"vocab_corpus": (f"{at}/junk", f"{at}/none")}, "--vocab-corpus .*none: No such file"),
+    "scratch missing": (lambda at, _: {"scratch": f"{at}/none"}, "--scratch .*none: No such file"),
+    "scratch a file": (lambda at, _: {"scratch": f"{at}/junk"}, "--scratch .*junk: Not a directory"),
+    "pairs below a file": (lambda at, _: {"pairs_dir": f"{at}/junk/pairs"}, "--pairs .*junk/pairs: Not a directory"),
+    "model below a file": (lambda at, _: {"model_dir": f"{at}/junk/model"}, "-m .*junk/model: Not a directory"),
+    "pairs of others": (lambda at, _: {"pairs_dir": f"{at}/thesis"}, "thesis holds other files, such as thesis.tex"),
+    "model of others": (lambda at, _: {"model_dir": f"{at}/thesis"}, "thesis exists and is not a model directory"),
+    "no model to start from": (lambda at, _: {"init_from": f"{at}/none"}, "--init-from .*none: No such file"),
+    "a start of other sizes": (lambda at, donor: {"init_from": donor}, "has hidden 8 and not 32; train with --hidden 8"),
+    "a start of no such part": (lambda at, donor: {"init_from": donor, "hidden": 8, "init": "half"}, "no such part"),
+    "a start of the other direction": (lambda at, donor: {"init_from": donor, "hidden": 8, "inverse": True}, "other direction"),
+    "nothing to learn": (
+        lambda at, donor: {"init_from": donor, "hidden": 8, "freeze": ("encoder", "decoder")}, "leaves nothing to learn",
+    ),
+    "no such part to freeze": (lambda at, donor: {"init_from": donor, "hidden": 8, "freeze": ("x",)}, "--freeze x: no such"),
+    "no such optimizer": (lambda at, _: {"optimizer": "sgd"}, "sgd"),
+    "no such type": (lambda at, _: {"save_dtype": "int8"}, "--save-dtype int8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_fault_is_found_before_anything_is_read(tmp_path: Path, donor: str, fault: str) -> None:
+    change, said = WRONG[fault]
+    write_language(tmp_path / "pairs.tsv", pairs=100)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "junk").write_bytes(b"no pair here\n")
+    (tmp_path / "cut.gz").write_bytes(gzip.compress((tmp_path / "pairs.tsv").read_bytes())[:100])
+    (tmp_path / "x.half.f2e").write_bytes(b"")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_bytes(b"years of work")
+    before = sorted(tmp_path.rglob("*"))
+    read: list[int] = []
+    training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1)
+    with pytest.raises(RescoreError, match=said) as caught:
+        training.but(**change(tmp_path, donor)).run(Observer(on_read=read.append))
+    assert "\n" not in str(caught.value)
+    assert not read
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_scratch_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None at all is an error at once, little a warning."""
+    write_language(tmp_path / "pairs.tsv", pairs=100)
+    training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1, scratch=str(tmp_path))
+    read: list[int] = []
+    before, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        with pytest.raises(RescoreError, match=f"cannot write in {tmp_path}: File too large; name a directory with more room"):
+            training.run(Observer(on_read=read.append))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not read
+    assert os.listdir(tmp_path) == ["pairs.tsv"]
+    real = sorting.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(sorting.shutil, "disk_usage", lambda path: real._replace(free=10))
+    said: list[str] = []
+    training.run(Observer(said.append))
+    assert f"warning: {tmp_path} has room for 0.0 GB, and sorting takes up to twice the text of all pairs" in said[0]
+
+
+def test_scratch_of_a_killed_run_is_removed(tmp_path: Path) -> None:
+    """Whether the pairs were complete or not; the name in scratch is always the same for the same pairs."""
+    write_language(tmp_path / "pairs.tsv", pairs=100)
+    training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1, scratch=str(tmp_path))
+    training.run()
+    for complete in (True, False):
+        left = Path(sorting._scratch_name(str(tmp_path), f"{tmp_path}/model.pairs"))
+        left.mkdir()
+        (left / "sortXYZ").write_bytes(random.Random(1).randbytes(10))
+        (tmp_path / "model.pairs.lock").write_bytes(b"")
+        for name in (".model.pairs.partial", ".model.pairs.old"):
+            (tmp_path / name).mkdir()
+        if not complete:
+            (tmp_path / "model.pairs" / "pairs.json").unlink()
+        training.but(overwrite=True).run()
+        assert sorted(os.listdir(tmp_path)) == ["model", "model.pairs", "pairs.tsv"]

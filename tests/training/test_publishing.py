@@ -1,0 +1,265 @@
+"""One training at a time into a directory; killed at any line of its end, it loses neither the old model nor the new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from conftest import ROOT, Run
+from small_trainings import SIZES, Stopped, Training, command, files, write_language
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files import atomic, locks
+from phrase_rescore.models import checkpoint
+from phrase_rescore.models.checkpoint import load
+from phrase_rescore.training import run as training_run
+from phrase_rescore.training import state as training_state
+from phrase_rescore.training.config import Observer
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"))
+    return training.but(hidden=4, embedding=4, maxout=2, rank=2, max_steps=4, eval_every=2, held_out=20)
+
+
+def at_step(wanted: int, action: Callable[[], object]) -> Observer:
+    return Observer(on_step=lambda step, done, loss, items: action() if step == wanted else None)
+
+
+def stop() -> None:
+    raise Stopped
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_a_second_training_fails_at_once_and_says_who_holds_the_directory(training: Training, tmp_path: Path) -> None:
+    """Before the first one's first measurement too; the directory may be spelt in another way."""
+    told: list[str] = []
+    (tmp_path / "link").symlink_to("model")
+
+    def second() -> None:
+        before = listing(tmp_path)
+        for name in ("model", "model/", "./model", "link"):
+            for more in ({}, {"overwrite": True}, {"resume": True}, {"pairs_dir": str(tmp_path / "others")}):
+                with pytest.raises(OptionError) as caught:
+                    training.but(model_dir=f"{tmp_path}/{name}", seed=2, **more).run()
+                told.append(str(caught.value))
+        assert listing(tmp_path) == before
+
+    training.run(at_step(1, second))
+    who = rf"process {os.getpid()} on {re.escape(os.uname().nodename)} since [-:\d ]{{19}} \(.*/model.lock\)"
+    assert len(told) == 16
+    assert all(re.fullmatch(rf".* is in use by {who}; let it end, or name another directory with -m", line) for line in told)
+    assert listing(tmp_path) == ["link", "model", "model.pairs", "pairs.tsv"]
+
+
+def test_one_store_is_prepared_by_one_training_at_a_time(training: Training, tmp_path: Path) -> None:
+    """And read by many: who finds it whole needs no lock."""
+    shared = training.but(pairs_dir=str(tmp_path / "shared"))
+    told: list[str] = []
+
+    def second(pairs: int) -> None:
+        if not told:
+            with pytest.raises(OptionError) as caught:
+                shared.but(model_dir=str(tmp_path / "other"), inverse=True).run()
+            told.append(str(caught.value))
+
+    shared.run(Observer(on_pairs=second))
+    assert re.fullmatch(
+        rf"{tmp_path}/shared is in use by process {os.getpid()} on .*; let it end: it prepares pairs there", *told
+    )
+    shared.but(model_dir=str(tmp_path / "third")).run(
+        at_step(1, lambda: shared.but(model_dir=str(tmp_path / "other"), inverse=True).run())
+    )
+    with locks.locked(str(tmp_path / "shared"), ""):
+        shared.but(model_dir=str(tmp_path / "fourth")).run()
+    assert listing(tmp_path) == ["fourth", "model", "other", "pairs.tsv", "shared", "third"]
+
+
+def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_path: Path) -> None:
+    line = command(tmp_path, "model", "--threads", "1", "--scratch", str(tmp_path))
+    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        while not (tmp_path / "model.training" / "state.json").exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == process.pid
+    line[line.index("--max-steps") + 1] = "40"
+    done = subprocess.run([*line, "--resume"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"model.lock is of process {process.pid} on {os.uname().nodename}" in done.stderr
+    assert "max_steps 600 → 40" in done.stderr
+    assert listing(tmp_path) == ["model.pairs", "model.training", "pairs.tsv"]
+
+
+OF_THE_END = [module.__file__ for module in (training_run, training_state, checkpoint, atomic, locks)]
+
+
+def train_to(event: int, training: Training, kind: str) -> int:
+    """Train in a process of its own that dies at this line event from ``run.save`` on; return how many there were."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        with os.fdopen(reader) as stream:
+            found = stream.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status in (0, 9), found
+        return int(found) if status == 0 else -1
+    seen = 0
+
+    def trace(frame: FrameType, what: str, argument: Any) -> Any:
+        nonlocal seen
+        if frame.f_code.co_filename not in OF_THE_END:
+            return None
+        if what == "line":
+            seen += 1
+            if seen == event:
+                sys.settrace(None)
+                if kind == "kill":
+                    os._exit(9)
+                raise KeyboardInterrupt
+        return trace
+
+    save = training_run.save
+
+    def traced(*args: Any) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame:  # what is on its way to the end: _train, train_model
+            if frame.f_code.co_filename in OF_THE_END:
+                frame.f_trace = trace
+            frame = frame.f_back
+        sys.settrace(trace)
+        save(*args)
+
+    training_run.save = traced
+    try:
+        training.run()
+        sys.settrace(None)
+        os.write(writer, str(seen).encode())
+        os._exit(0)
+    except KeyboardInterrupt:
+        os._exit(9)
+    except BaseException as error:
+        os.write(writer, repr(error).encode())
+    os._exit(70)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_killed_at_the_lines_of_its_end(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    torch.set_num_threads(1)
+    new = training.but(overwrite=older)
+    training.but(model_dir=str(tmp_path / "expected")).run()
+    expected, before = files(tmp_path / "expected"), training.but(seed=5, pairs_dir=str(tmp_path / "expected.pairs"))
+    earlier = files(Path(before.but(model_dir=str(tmp_path / "earlier")).run() and tmp_path / "earlier"))
+    events = train_to(0, new, "kill")
+    assert events > 150
+    for number, event in enumerate(range(1, events + 1, 9 if older else 12)):
+        for path in tmp_path.glob("model*"):
+            subprocess.run(["rm", "-r", path], check=True)
+        if older:
+            before.run()
+        train_to(event, new, "interrupt" if number % 3 == 2 else "kill")
+        with locks.locked(new.model_dir, ""):
+            atomic.recover_directory(new.model_dir)
+        if older or Path(new.model_dir).exists():
+            load(new.model_dir)
+            assert files(Path(new.model_dir)) in ([expected, earlier] if older else [expected])
+        if Path(new.model_dir).exists() and not older and not new.state_dir.exists():
+            with pytest.raises(OptionError, match="holds a model already"):  # all is done: as after any other training
+                new.but(resume=True).run()
+        else:
+            new.but(resume=True).run()
+        assert files(Path(new.model_dir)) == expected, event
+        assert listing(tmp_path) == [
+            "earlier", "expected", "expected.pairs", "model", "model.pairs", "pairs.tsv",
+        ], event  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (("-m", "pm", "--pairs", "pm"), "--pairs pm are the same; name another"),
+    (("-m", "pm", "--pairs", "./pm/"), "--pairs ./pm/ are the same; name another"),
+    (("-m", "pm", "--pairs", "pm/pairs"), "--pairs pm/pairs is inside -m pm, which is replaced as a whole"),
+    (("-m", "pm", "--pairs", "pm.training"), "--pairs pm.training are the same"),
+    (("-m", "."), "-m . is the working directory"),
+    (("-m", "./"), "-m ./ is the working directory"),
+    (("-m", ".."), "INPUT pairs.tsv is inside -m .., which is replaced as a whole"),
+    (("-m", "..", "--pairs", "/nowhere"), "is inside -m .."),
+    (("-m", "/proc"), "/proc is a mount point"),
+    (("-m", "pairs.tsv"), "pairs.tsv"),
+    (("-m", "pm", "--source-vocab", "pm/words"), "--source-vocab pm/words"),
+])  # fmt: skip
+def test_directories_in_which_a_model_could_not_be_published(
+    run: Run, training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("train", "pairs.tsv", *more, *SIZES, "--max-steps", 2, "-q")
+    assert (result.status, result.out, result.err.count("\n")) == (2, b"", 1), result.err
+    assert said in result.err
+    assert listing(tmp_path) == ["pairs.tsv"]
+
+
+def test_a_trailing_slash_is_no_part_of_the_name(run: Run, training: Training, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_bytes((tmp_path / "pairs.tsv").read_bytes() + b"oops\n")
+    to = "train", tmp_path / "pairs.tsv", "-m", f"{tmp_path}/model//", *SIZES, "--max-steps", 2, "--on-bad-row", "drop"
+    for more in ((), ("--overwrite",)):
+        assert run(*to, *more).status == 0
+        assert listing(tmp_path) == ["model", "model.dropped", "model.pairs", "pairs.tsv"]
+        assert (tmp_path / "model.dropped").read_bytes() == b"oops\n"
+
+
+def test_a_model_may_start_from_the_one_that_it_replaces(training: Training) -> None:
+    first = training.run().training
+    again = training.but(init_from=training.model_dir, overwrite=True, seed=2).run()
+    assert again.training["init_from"] == "model"
+    assert load(training.model_dir).training["steps"] == first["steps"]
+
+
+def test_names_that_are_not_utf_8(training: Training, tmp_path: Path) -> None:
+    """They stand in config.json, which is written at the very end."""
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9\n\xff.tsv")
+    Path(training.inputs[0]).rename(odd)
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/mod\xe9l")
+    training.but(inputs=(odd,), model_dir=name).run()
+    assert load(name).training["inputs"] == ["caf\udce9\n\udcff.tsv"]
+    again = training.but(inputs=(odd,), model_dir=f"{name}2")
+    with pytest.raises(Stopped):
+        again.run(at_step(3, stop))
+    again.but(resume=True).run()
+    assert files(Path(f"{name}2")) == files(Path(name))
+
+
+def test_a_disk_that_fills_at_the_end_keeps_the_training(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    with monkeypatch.context() as broken:
+        broken.setattr(atomic, "sync", full)
+        broken.setattr(training_state, "sync", lambda path: None)
+        with pytest.raises(Exception, match="cannot write .*No space left on device; make room") as caught:
+            training.but(pairs_dir=f"{training.model_dir}.whole.pairs").run()
+    note = f"{training.state_dir} has the whole training; the same command with --resume goes on"
+    assert caught.value.__notes__ == [note]
+    training.but(pairs_dir=f"{training.model_dir}.whole.pairs", resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
