@@ -123,7 +123,7 @@ def test_killed_in_the_final_pass(training: Training, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patched, pytest.raises(Stopped):
         patched.setattr(FinalPassTask, "evaluate", stop_at_the_third)
         training.run()
-    with pytest.raises(OptionError, match="final_pass was True and is False now"):
+    with pytest.raises(OptionError, match="final_pass true → false"):
         training.but(final_pass=False, resume=True).run()
     training.but(resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
