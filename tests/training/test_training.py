@@ -190,6 +190,12 @@ def test_what_stops_training():
     assert Trainer(Parabola(), replace(RECIPE, max_steps=None, max_time=0.05)).fit().steps > 0
 
 
+def test_patience_waits_for_measurements_alone() -> None:
+    task = Parabola()
+    task.evaluate = lambda: None  # type: ignore[assignment, method-assign, return-value]
+    assert Trainer(task, replace(RECIPE, patience=1, max_steps=9, eval_every=1)).fit().steps == 9
+
+
 def test_every_pair_comes_once_a_pass():
     pairs = encoded([([i + 2], [i + 2]) for i in range(10)])
     task = PhrasePairTask(torch.nn.Module(), pairs, pairs.take(np.arange(0)), 4, seed=0)  # type: ignore[arg-type]
