@@ -133,13 +133,19 @@ def _names_around(directory: str) -> tuple[str, str, str]:
     return target, os.path.join(parent, f".{name}.partial"), os.path.join(parent, f".{name}.old")
 
 
+def older_directory(directory: str) -> str | None:
+    """Return where the directory is that a killed run was about to replace, None if it has its name."""
+    target, _, old = _names_around(directory)
+    return old if os.path.isdir(old) and not os.path.lexists(target) else None
+
+
 def recover_directory(directory: str) -> None:
     """Put right what was left by a run that was killed while it replaced the directory: the older one gets its name back.
 
     The caller holds the lock of the directory (``files.locks``). Raises OSError if the older one cannot be moved.
     """
     target, temporary, old = _names_around(directory)
-    if os.path.isdir(old) and not os.path.lexists(target):
+    if older_directory(directory):
         os.rename(old, target)
     for left in (temporary, old):
         shutil.rmtree(left, ignore_errors=True)

@@ -49,7 +49,8 @@ def train_model(
     (the log aside), however often it was killed and resumed. Raises OptionError, InputError or RescoreError. Then no model
     directory is left, only, once training had begun, the state from which ``resume`` goes on.
 
-    Every process that torchrun started calls this; the first one prepares the pairs, talks and writes.
+    Every process that torchrun started calls this; the first one prepares the pairs, talks and writes. It holds the lock of
+    the model directory (``files.locks``) from before its first write until the model has its name.
     """
     config = config or TrainingConfig()
     machine = replace(config.machine, device=local_device(runtime.resolve_device(config.machine.device)))
@@ -115,7 +116,9 @@ def _uses(inputs: Sequence[str], model_dir: str, data: Data, start: Start) -> It
         yield Use("--init-from", start.init_from, Role.READ_DIRECTORY)
     yield Use("-m", model_dir, Role.WRITE_DIRECTORY)
     yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
-    yield Use("--pairs" if data.pairs_dir else "--pairs's default", store_dir(data, model_dir), Role.WRITE_DIRECTORY)
+    ready = find(inputs, data, model_dir) is not None  # then they are only read, perhaps where one may not write
+    pairs_option = "--pairs" if data.pairs_dir else "--pairs's default"
+    yield Use(pairs_option, store_dir(data, model_dir), Role.READ_DIRECTORY if ready else Role.WRITE_DIRECTORY)
     if data.drop_bad_rows:
         yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
     yield Use("--scratch" if data.scratch else "--scratch's default", scratch_dir(data), Role.SCRATCH)

@@ -12,7 +12,7 @@ import pytest
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import atomic
-from phrase_rescore.files.atomic import check_replaceable, recover_directory, replace_directory
+from phrase_rescore.files.atomic import check_replaceable, older_directory, recover_directory, replace_directory
 from phrase_rescore.files.locks import locked
 
 
@@ -65,6 +65,7 @@ def test_killed_at_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, o
         if not killed_at(event, directory, kind):
             break
         if not directory.exists():
+            assert older_directory(str(directory)) == (f"{tmp_path}/.model.old" if older else None), event
             assert not older or content(tmp_path / ".model.old") == {"old"}, event
             with locked(str(directory), ""):
                 recover_directory(str(directory))

@@ -242,6 +242,14 @@ def test_pipes_and_devices_are_not_read(model_dir, name):
         load(str(model_dir))
 
 
+def test_a_model_on_its_way_to_be_replaced_is_told(model_dir):
+    """A kill between two renames leaves it under another name, until the same training is run again."""
+    model_dir.rename(model_dir.parent / ".model.old")
+    found = f"a run that replaced it was killed; run it again, or give {model_dir.parent}/.model.old its name back"
+    with pytest.raises(ModelError, match=f"{model_dir}: no such model directory; {found}"):
+        load(str(model_dir))
+
+
 def test_missing_and_damaged_files(model_dir):
     with pytest.raises(ModelError, match="no such model directory; make one with"):
         load(str(model_dir / "nothing"))

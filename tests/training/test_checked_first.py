@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from permissions import like_anybody
 from small_trainings import Training, write_language
 
 from phrase_rescore.data import sorting
@@ -99,6 +100,18 @@ def test_scratch_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     said: list[str] = []
     training.run(Observer(said.append))
     assert f"warning: {tmp_path} has room for 0.0 GB, and sorting takes up to twice the text of all pairs" in said[0]
+
+
+def test_prepared_pairs_serve_where_one_may_only_read(tmp_path: Path) -> None:
+    write_language(tmp_path / "pairs.tsv", pairs=100)
+    (tmp_path / "theirs").mkdir()
+    training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1, pairs_dir=f"{tmp_path}/theirs/pairs")
+    training.run()
+    (tmp_path / "theirs").chmod(0o555)
+    with like_anybody():
+        training.but(overwrite=True).run()
+        with pytest.raises(RescoreError, match="--pairs .*/theirs/pairs: Permission denied"):
+            training.but(overwrite=True, min_count=2).run()
 
 
 def test_scratch_of_a_killed_run_is_removed(tmp_path: Path) -> None:
