@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.annotation.annotator import Compute, Statistics
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, GZIP_LEVEL, workers
-from phrase_rescore.annotation.run import Files, Summary, expected_rows
+from phrase_rescore.annotation.run import Files, Summary
 from phrase_rescore.annotation.run import annotate as annotate_table
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import UNK
@@ -176,7 +176,7 @@ def annotate(
     with workers(jobs) as executor:
         return annotate_table(
             files, columns or ColumnFormat(), executor, jobs, compute, strict=strict,
-            expect_rows=expected_rows(expect_rows), replace_any=replace_any, resume=resume,
+            expect_rows=expect_rows, replace_any=replace_any, resume=resume,
             block_rows=block_rows or (BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS),
             gzip_level=gzip_level, on_read=on_read, on_block=on_block, warn=warn,
         )  # fmt: skip

@@ -2,8 +2,8 @@
 
 usage: faults.py [--table FILE] [--rows 20000] [--block-size 500] [--each 10] [--threads 2]
 
-A fault is one call of the system in the module that writes (``files.resumable``), or of the scorer: the process gets SIGKILL
-before it, after it, or, writing, with half of the bytes written. Every run is a process forked from this one.
+A fault is one call of the system in the modules that write (``files.atomic``, ``files.resumable``), or of the scorer: the
+process gets SIGKILL before it, after it, or, writing, with half of the bytes written. Every run is forked from this process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from phrase_rescore.annotation import run as annotation
 from phrase_rescore.cli import main as command_line
 from phrase_rescore.data.vocabulary import count_words, most_frequent
-from phrase_rescore.files import resumable
+from phrase_rescore.files import atomic, resumable
 from phrase_rescore.files.streams import open_input
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import Checkpoint, save
@@ -87,9 +87,7 @@ def install(fault: Fault) -> None:
         annotation._write_sidecar = failing(annotation._write_sidecar, fault, Counter())
     else:
         system = System(fault)
-        resumable.os = system  # type: ignore[assignment]
-        if fault.call == "fsync":
-            resumable.sync = failing(resumable.sync, fault, system.calls)
+        atomic.os = resumable.os = system  # type: ignore[assignment]
 
 
 def start(args: list[str], errors: Path, prepare: Callable[[], None] = lambda: None, stdout: int = 1) -> int:

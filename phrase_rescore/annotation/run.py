@@ -18,9 +18,11 @@ from phrase_rescore.annotation.annotator import FIT_ROWS, ONE_CORE, Annotator, C
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWriter, gzip_level_of, in_order, table_output
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
-from phrase_rescore.files.atomic import SideFile, atomic_output, check_writable, is_special
-from phrase_rescore.files.blocks import Block, count_rows, read_blocks
+from phrase_rescore.files.atomic import PartialFile, atomic_output
+from phrase_rescore.files.blocks import Block, count_rows, is_whole, read_blocks
+from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
+from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.phrase_table import TableRow, parse_row, valid_rows
@@ -44,17 +46,46 @@ class Files:
     table: str
     model_dirs: tuple[str, ...]
     out: str = "-"
-    columns_json: str | None = None  # default: OUT.columns.json, nothing for standard output
-    dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for standard output
+    columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
+    dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
 
     @property
     def columns_path(self) -> str | None:
-        return self.columns_json or (None if self.out == "-" else sidecar_path(self.out))
+        if self.columns_json is not None or is_stream(self.out):
+            return self.columns_json
+        return sidecar_path(self.out)
 
     @property
     def dropped_path(self) -> str:
-        base = self.out if self.out != "-" else os.path.basename(self.table) if self.table != "-" else "stdin"
-        return self.dropped or f"{base}.dropped"
+        if self.dropped is not None:
+            return self.dropped
+        base = self.out
+        if is_stream(self.out):
+            base = "stdin" if is_stream(self.table) else os.path.basename(self.table)
+        return f"{base}.dropped"
+
+    def check(self, drops: bool, expect_rows: int | str | None) -> None:
+        """Raise OptionError for a path that cannot be used, and for two that are the same file; also derived ones."""
+        reads = [Use("TABLE", self.table, Role.READ)]
+        if isinstance(expect_rows, str) and not _is_number(expect_rows):
+            reads.append(Use("--expect-rows", expect_rows, Role.READ))
+        models = [Use("-m", path, Role.READ_DIRECTORY) for path in self.model_dirs]
+        given = [Use("-o", self.out, Role.WRITE)]
+        if (sidecar := self.columns_path) is not None:
+            given.append(Use("--columns-json" if self.columns_json else "the sidecar", sidecar, Role.WRITE))
+        if drops:
+            given.append(Use("--dropped" if self.dropped else "the file of dropped rows", self.dropped_path, Role.WRITE))
+        check_paths([*reads, *models, *given])
+        derived = list[Use]()
+        for path in self.model_dirs:
+            derived += [Use("a file of -m", entry.path, Role.READ) for entry in os.scandir(path) if entry.is_file()]
+        for use in given:
+            if not is_stream(use.path):
+                hidden = use.path == sidecar or is_stream(self.out)
+                derived.append(Use(f"the partial of {use.option}", PartialFile(use.path, hidden).path, Role.WRITE))
+        if not is_stream(self.out):
+            derived.append(Use("the journal of -o", f"{PartialFile(self.out, hidden=False).path}.json", Role.WRITE))
+        check_paths([*reads, *models, *given, *derived])
 
 
 def _whose(model: Model, models: Sequence[Model]) -> str:
@@ -72,6 +103,7 @@ class Summary:
     seconds: float
     warnings: list[str]
     dropped: str  # how many rows, where they are kept, the first lines
+    changes: list[str]  # of options, since an interrupted run began
 
     def lines(self) -> list[str]:
         """Return the closing report, line by line."""
@@ -97,8 +129,9 @@ class Summary:
                 f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows (CreateProbingPT misreads them; "
                 "--fix-blanks writes single blanks)"
             )
-        if s.dropped:
+        if self.dropped:
             lines.append(self.dropped)
+        lines += self.changes
         lines.append(f"scored {self.how}")
         signatures = (f"model: {model.signature}" for model in self.models)
         return [*lines, *(f"warning: {warning}" for warning in self.warnings), *signatures]
@@ -127,14 +160,24 @@ def _first_rows(blocks: Iterator[Block], table: str, form: ColumnFormat) -> tupl
 class _Run:
     """One annotation while its blocks come back: what is counted and dropped, and how much of the input is done."""
 
-    def __init__(self, files: Files, annotator: Annotator, strict: bool, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, files: Files, annotator: Annotator, strict: bool, expect_rows: int | None, tell: Callable[[str], None]
+    ) -> None:
         self.files, self.annotator, self._strict, self._tell = files, annotator, strict, tell
+        form = annotator.format
+        self._may_change = {  # when an interrupted run goes on, since rows that are written stay as they are
+            "--on-bad-row": "drop" if form.drop_bad_rows else "fail",
+            "--allow-untrained-unk": form.allow_untrained_unk,
+            "--strict": strict,
+            "--expect-rows": expect_rows,
+        }
+        self.changes = list[str]()
         self.checkpoints = [annotator.compute.scorer(model.directory).checkpoint for model in annotator.models]
         self.statistics, self.warnings = Statistics(), list[str]()
         self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
-        self._fit_checked = False
+        self._misfits: list[str] | None = None  # words that do not fit; None: not looked at yet
         self._done, self._crc = 0, 0  # blocks, and the CRC-32 of their rows as they were read
-        self._crcs_in_work: deque[int] = deque()  # the CRC-32 up to each block that is not back yet
+        self._in_work: deque[tuple[int, bool]] = deque()  # of each block that is not back yet: the CRC-32 so far, whether whole
 
     def warn(self, message: str) -> None:
         """Tell a warning now, and once more in the closing report."""
@@ -147,67 +190,83 @@ class _Run:
         ends = [end and end.decode("latin-1") for end in (s.first_source, s.last_source)]
         return {
             "blocks": self._done, "input_crc": self._crc, "numbers": s.counts(), "models": [asdict(m) for m in s.models],
-            "sources": ends, "fit_checked": self._fit_checked, "warnings": self.warnings,
-            "dropped": [self.dropped.rows, self.dropped.where],
+            "sources": ends, "misfits": self._misfits, "warnings": self.warnings, "may_change": self._may_change,
+            "changes": self.changes, "dropped": [self.dropped.rows, self.dropped.where],
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from the state of an interrupted run."""
+        """Go on from the state of an interrupted run. Raises RescoreError if its warnings are errors now."""
         self._done, self._crc = state["blocks"], state["input_crc"]
         first, last = (end and end.encode("latin-1") for end in state["sources"])
         models = [ModelStatistics(**m) for m in state["models"]]
         self.statistics = Statistics(**state["numbers"], models=models, first_source=first, last_source=last)
-        self._fit_checked, self.warnings = state["fit_checked"], state["warnings"]
+        self._misfits, self.warnings = state["misfits"], state["warnings"]
         self.dropped.rows, self.dropped.where = state["dropped"]
+        self.changes = state["changes"]
+        row = self.statistics.rows + self.statistics.dropped + 1
+        for option, was in state["may_change"].items():
+            if was != (now := self._may_change[option]):
+                self.changes.append(f"{option} was {was} and is {now} from row {row:,} on")
+        for found in self._misfits or ():
+            self._judge(found)
 
-    def rest(self, blocks: Iterator[Block]) -> Iterator[Block]:
+    def rest(self, blocks: Iterator[Block], block_rows: int, out: ResumableOutput | TableWriter) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
         crc = 0
         for block in islice(blocks, self._done):
             crc = zlib.crc32(block.data, crc)
-            if not self._fit_checked:
+            if self._misfits is None:
                 self.annotator.look_at(block, self.statistics)
         if crc != self._crc:
             found = f"its first {self.statistics.rows + self.statistics.dropped:,} rows are not those of the interrupted run"
-            raise InputError(self.annotator.table, found, f"pass that table, or delete {self.files.out}.partial to begin anew")
+            raise InputError(self.annotator.table, found, f"pass that table, or {out.begin_anew}")
         for block in blocks:
+            if out.complete:
+                found = f"has more than the {self.statistics.rows + self.statistics.dropped:,} rows of the complete run"
+                raise InputError(self.annotator.table, found, f"pass that table, or {out.begin_anew}")
             crc = zlib.crc32(block.data, crc)
-            self._crcs_in_work.append(crc)
+            self._in_work.append((crc, is_whole(block, block_rows)))
             yield block
 
-    def add(self, block: Statistics) -> None:
-        """Count a block that has come back, and keep the rows that were dropped from it."""
+    def add(self, block: Statistics) -> bool:
+        """Count a block that has come back, and keep the rows that were dropped from it. Tell whether it was whole."""
         for line, row in block.dropped_rows:
             self.dropped.add(f"line {line}", row)
         self.statistics += block
-        self._done, self._crc = self._done + 1, self._crcs_in_work.popleft()
+        self._crc, whole = self._in_work.popleft()
+        self._done += 1
         if self.statistics.rows + self.statistics.dropped >= FIT_ROWS:
             self.check_fit()
+        return whole
 
     def check_fit(self) -> None:
         """Warn, once, of a table and a model that do not go together. Raises RescoreError if warnings are errors."""
-        if self._fit_checked:
+        if self._misfits is not None:
             return
-        self._fit_checked = True
+        self._misfits = []
         s = self.statistics
         seen = [b"\n".join(blocks).split(b"\n") for blocks in (s.src_seen, s.tgt_seen)]
         s.src_seen, s.tgt_seen = [], []  # needed no more
         for model, c in zip(self.annotator.models, self.checkpoints, strict=True):
             read = select_factor(seen[0], c.factors[0], "source"), select_factor(seen[1], c.factors[1], "target")
-            for found in fit_warnings(read, (c.src_vocab, c.tgt_vocab), c.unk_shares):
-                if self._strict:
-                    table = display_name(self.files.table)
-                    raise RescoreError(f"{table}: {_whose(model, self.annotator.models)}{found} (--strict)")
-                self.warn(_whose(model, self.annotator.models) + found)
+            for misfit in fit_warnings(read, (c.src_vocab, c.tgt_vocab), c.unk_shares):
+                found = _whose(model, self.annotator.models) + misfit
+                self._misfits.append(found)
+                self._judge(found)
+                self.warn(found)
+
+    def _judge(self, misfit: str) -> None:
+        if self._strict:
+            raise RescoreError(f"{self.annotator.table}: {misfit} (--strict)")
 
 
 def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
     """Return what the output depends on besides the rows."""
-    compute = annotator.compute
+    compute, form = annotator.compute, asdict(annotator.format)
     return {
         "version": __version__,
         "models": [model.signature for model in annotator.models],
-        **asdict(annotator.format),
+        **{name: form[name] for name in form if name not in ("drop_bad_rows", "allow_untrained_unk")},
         "scores": annotator.n_scores,
         "block_size": block_rows,
         "threads": compute.threads,
@@ -219,31 +278,23 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | TableWriter]:
     """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
-    files, sidecar = run.files, run.files.columns_path
-    if files.out == "-" or is_special(files.out):
+    files = run.files
+    if is_stream(files.out):
         if resume:
             raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {files.out}")
         with table_output(files.out) as writer, run.dropped.opened():
-            if sidecar:
-                check_writable(sidecar)
             yield writer
-        _write_sidecar(sidecar, columns)
+        _write_sidecar(files.columns_path, columns)
         return
-    out = ResumableOutput(files.out, identity, resume, beside=[files.dropped_path])
-    try:
-        if sidecar:
-            check_writable(sidecar)
+    side = () if is_stream(files.dropped_path) else (files.dropped_path,)
+    with ResumableOutput(files.out, identity, resume, side).kept() as out:
         if out.state:
             run.restore(out.state)
-        with run.dropped.opened(out.other):
+        with run.dropped.opened(*(out.other(path) for path in side if run.dropped.expected)):
             yield out
-        out.save(run.state, complete=True)
-        _write_sidecar(sidecar, columns)
+        out.commit(run.state, complete=True)
+        _write_sidecar(files.columns_path, columns)
         out.publish()
-    except BaseException as error:
-        if kept := out.give_up(run.state, interrupted=not isinstance(error, RescoreError)):
-            error.add_note(kept)
-        raise
 
 
 def _write_sidecar(path: str | None, columns: str) -> None:
@@ -259,7 +310,11 @@ def expected_rows(value: int | str | None) -> int | None:
     if isinstance(value, int):
         check("expect_rows", value, TABLE_ROWS)
         return value
-    return int(TABLE_ROWS.read(value)) if value.isascii() and value.isdigit() else count_rows(value)
+    return int(TABLE_ROWS.read(value)) if _is_number(value) else count_rows(value)
+
+
+def _is_number(value: str) -> bool:
+    return value.isascii() and value.isdigit()
 
 
 def annotate(
@@ -270,7 +325,7 @@ def annotate(
     compute: Compute = ONE_CORE,
     *,
     strict: bool = False,
-    expect_rows: int | None = None,
+    expect_rows: int | str | None = None,
     replace_any: bool = False,
     block_rows: int = BLOCK_ROWS,
     gzip_level: str = GZIP_LEVEL,
@@ -289,6 +344,8 @@ def annotate(
     """
     form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
     start = time.monotonic()
+    files.check(form.drop_bad_rows, expect_rows)
+    expected = expected_rows(expect_rows)
     if len(set(map(os.path.realpath, files.model_dirs))) < len(files.model_dirs):
         raise OptionError("-m names the same model twice; each adds its columns once")
     models = tuple(Model(name, compute.scorer(name).checkpoint.signature) for name in files.model_dirs)
@@ -301,25 +358,23 @@ def annotate(
         if not replace_any:
             check_replaced(files.table, first, form.replace)
         annotator = Annotator(table, models, n_scores, form, compute)
-        run = _Run(files, annotator, strict, warn)
+        run = _Run(files, annotator, strict, expected, warn)
         if not form.replace and looks_annotated(first):
             run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         identity = _identity(annotator, block_rows)
         columns = format_sidecar(form, n_scores, [Scored(c.signature, c.sides) for c in run.checkpoints])
         with no_cycle_collection(), _output(run, columns, identity, resume) as out:
-            left = iter(()) if isinstance(out, ResumableOutput) and out.finished else run.rest(blocks)
-            for data, statistics in in_order(executor, annotator, left, in_flight=jobs + 2):
+            for data, statistics in in_order(executor, annotator, run.rest(blocks, block_rows, out), in_flight=jobs + 2):
                 out.write(data, statistics.rows)
-                run.add(statistics)
+                if run.add(statistics):  # the last block may be longer when the table is cut off and comes again
+                    out.commit(run.state)
                 on_block(run.statistics)
-                if isinstance(out, ResumableOutput):
-                    out.save_now_and_then(run.state)
             run.check_fit()
-            if expect_rows is not None and run.statistics.rows != expect_rows:
-                found = f"{run.statistics.rows:,} rows went through where {expect_rows:,} were expected"
+            if expected is not None and run.statistics.rows != expected:
+                found = f"{run.statistics.rows:,} rows went through where {expected:,} were expected"
                 raise RescoreError(f"{table}: {found}; is the table cut off, or the number of another one?")
     seconds = time.monotonic() - start
     how = f"on {', '.join(compute.devices)} in {compute.precision}, {jobs} x {compute.threads} threads"
     if small := [d for i, d in enumerate(compute.devices) if any(compute.scorer(m.directory, i).halved for m in models)]:
         run.warnings.append(f"{', '.join(small)} ran out of memory; smaller batches went through")
-    return Summary(run.statistics, models, how, seconds, run.warnings, run.dropped.summary())
+    return Summary(run.statistics, models, how, seconds, run.warnings, run.dropped.summary(), run.changes)

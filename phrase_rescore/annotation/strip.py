@@ -9,8 +9,9 @@ from itertools import chain
 
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
 from phrase_rescore.errors import InputError, RowError, counted
-from phrase_rescore.files.atomic import gzip_member
+from phrase_rescore.files.atomic import PartialFile, gzip_member
 from phrase_rescore.files.blocks import Block, read_blocks
+from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.phrase_table import parse_row, with_scores
 from phrase_rescore.runtime import no_cycle_collection
@@ -48,6 +49,10 @@ def strip(
 
     Raises InputError for a bad row, one with another number of scores than the first, and one that would have no score left.
     """
+    uses = [Use("TABLE", table, Role.READ), Use("-o", out, Role.WRITE)]
+    check_paths(uses)
+    if not is_stream(out):
+        check_paths([*uses, Use("the partial of -o", PartialFile(out).path, Role.WRITE)])
     name, gzip_level = display_name(table), gzip_level_of(out)
     with no_cycle_collection(), open_input(table, on_read) as stream, table_output(out) as output:
         blocks = read_blocks(stream, BLOCK_ROWS)

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.atomic import atomic_output, check_writable, is_special
+from phrase_rescore.files.atomic import atomic_output, check_writable
+from phrase_rescore.files.paths import is_stream
 
 ENDINGS = {".txt": "txt", ".vec": "txt", ".bin": "bin", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -48,7 +49,7 @@ def index_of(path: str) -> str:
 
 
 def format_of(out: str, asked: str | None) -> str:
-    """Return the format asked for, or the one that the name stands for; TSV on standard output (``-``).
+    """Return the format asked for, or the one that the name stands for; TSV on a stream such as standard output (``-``).
 
     Raises OptionError for any other name.
     """
@@ -56,9 +57,9 @@ def format_of(out: str, asked: str | None) -> str:
         raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
     if asked:
         return asked
-    if out == "-":
-        return "tsv"
     ending = os.path.splitext(out)[1]
+    if ending not in ENDINGS and is_stream(out):
+        return "tsv"
     if ending not in ENDINGS:
         raise OptionError(f"{out} ends in none of {', '.join(ENDINGS)}; choose a --format")
     return ENDINGS[ending]
@@ -134,7 +135,7 @@ class VectorWriter:
 
 def check_output(out: str, form: str) -> None:
     """Raise OptionError if no such file can be written: ``bin`` to a terminal, ``npy`` without a file for its index."""
-    if form == "npy" and (out == "-" or is_special(out)):
+    if form == "npy" and is_stream(out):
         raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
     if form == "bin" and out == "-" and sys.stdout.isatty():
         raise OptionError("--format bin is not for a terminal; name a file with -o FILE.bin")
@@ -155,7 +156,7 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
             stream: BinaryIO = sys.stdout.buffer
         else:
             stream = stack.enter_context(atomic_output(out))
-        if count is None and form != "tsv" and (out == "-" or not stream.seekable()):
+        if count is None and form != "tsv" and is_stream(out):
             hint = "name a regular file with -o, or write --format tsv"
             raise OptionError(f"--format {form} begins with the number of phrases, which is known at the end; {hint}")
         # The file takes its name after its index, so where it stands both are there

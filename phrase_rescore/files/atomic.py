@@ -1,22 +1,32 @@
-"""Files that appear complete or not at all, gzip members, rows that were left out."""
+"""Files that appear complete or not at all, streams that are written to as they are, gzip members."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import io
 import os
+import re
 import shutil
-import tempfile
+import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
 
-from phrase_rescore.errors import OptionError, RescoreError, cannot_write, counted
+from phrase_rescore.errors import InputError, OptionError, RescoreError, cannot_write
+from phrase_rescore.files.locks import Holder
+from phrase_rescore.files.paths import is_stream
+from phrase_rescore.files.streams import CHUNK, open_plain
 
 GZIP_LEVELS = ("fast", *"123456789")
 _FAST = 2  # 1 is faster by a third, and files are a third larger
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # of file systems that have none
+_MOST_LINKS = 40  # as the kernel follows
 
 
 def gzip_member(data: bytes, level: str) -> bytes:
@@ -27,12 +37,6 @@ def gzip_member(data: bytes, level: str) -> bytes:
     """
     compressor = zlib_ng.compressobj(_FAST if level == "fast" else int(level), zlib.DEFLATED, 31)
     return bytes(compressor.compress(data) + compressor.flush())
-
-
-def is_special(path: str) -> bool:
-    """Tell whether the path is written to as it is: a device, a named pipe."""
-    target = os.path.realpath(path)
-    return os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target)
 
 
 def sync(path: str) -> None:
@@ -51,30 +55,201 @@ def give_usual_rights(file: str | int, most: int = 0o666) -> None:
     os.chmod(file, most & ~umask)
 
 
-def _temporary(path: str) -> tuple[int, str]:
-    """Make a file beside the one that ``path`` leads to and return its handle and name. Raises OptionError if it cannot."""
-    if os.path.isdir(path):
-        raise OptionError(f"{path} is a directory; name a file to write")
-    directory, name = os.path.split(os.path.realpath(path))
+class Writable(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+def _owner(handle: int) -> str:
+    """Say which process has a file locked, as far as the kernel of this machine knows."""
+    found = os.fstat(handle)
+    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    with contextlib.suppress(OSError, ValueError):
+        for _, kind, _, _, pid, locked, *_ in map(str.split, Path("/proc/locks").read_text().splitlines()):
+            if (kind, locked) == ("FLOCK", file):
+                ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+                began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+                since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began))
+                return str(Holder(int(pid), os.uname().nodename, since))
+    return "another process, perhaps on another machine"
+
+
+def has_bytes(path: str, length: int, crc: int) -> bool:
+    """Tell whether a file has this length and its bytes this CRC-32."""
+    found = total = 0
     try:
-        return tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".partial")
-    except OSError as error:
-        raise OptionError(cannot_write(path, error)) from None
+        with open_plain(path) as stream:
+            while data := stream.read(CHUNK):
+                total, found = total + len(data), zlib.crc32(data, found)
+    except InputError:
+        return False
+    return (total, found) == (length, crc)
+
+
+class PartialFile:
+    """Bytes that take a file's name when they are complete. A link stays, and what it leads to is replaced.
+
+    Until then they stand beside that file, as ``.NAME.partial`` or ``NAME.partial`` (``hidden`` or not), readable by their
+    owner alone. The partial is locked while its writer lives; another run takes over what a dead one left.
+    """
+
+    def __init__(self, target: str, hidden: bool = True) -> None:
+        self.name, self.target = target, os.path.realpath(target)
+        self._directory, name = os.path.split(self.target)
+        self.path = os.path.join(self._directory, f".{name}.partial" if hidden else f"{name}.partial")
+        self.length, self.crc, self.handle = 0, 0, -1
+        self.older = ""  # the name that an older file has got
+
+    def make(self) -> None:
+        """Make the partial, empty, and lock it. What stands in its place goes, unless its writer lives.
+
+        Raises OptionError if it cannot be made, or if another process has it.
+        """
+        if os.path.isdir(self.target):
+            raise OptionError(f"{self.name} is a directory; name a file to write")
+        try:
+            while True:  # until nobody else was quicker
+                with contextlib.suppress(FileExistsError):
+                    self._remove_dead()
+                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # nobody else can have it open
+                    self.handle = os.open(self.path, flags, 0o600)
+                    if self._lock(self.handle):
+                        return
+                    self.close()
+        except OSError as error:
+            self.close()
+            raise OptionError(cannot_write(self.name, error)) from None
+
+    def go_on(self, length: int, crc: int) -> bool:
+        """Lock what an interrupted run left and cut it at ``length``. Return whether it has those bytes, by their CRC-32.
+
+        Raises OptionError if it cannot be written or another process has it.
+        """
+        try:
+            self.handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if os.geteuid() not in (0, os.fstat(self.handle).st_uid):
+                raise PermissionError(errno.EPERM, "it is another user's")
+            if not self._lock(self.handle):
+                return False
+            while self.length < length and (data := os.read(self.handle, min(CHUNK, length - self.length))):
+                self._count(data)
+            if (self.length, self.crc) == (length, crc):
+                os.ftruncate(self.handle, length)
+                return True
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.close()
+            raise OptionError(cannot_write(self.path, error)) from None
+        self.close()
+        return False
+
+    def _remove_dead(self) -> None:
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            os.unlink(self.path)  # a link
+            return
+        try:
+            if self._lock(handle):
+                os.unlink(self.path)
+        finally:
+            os.close(handle)
+
+    def _lock(self, handle: int) -> bool:
+        """Lock an open partial; tell whether it still has its name. Raises OptionError if another process has it."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = f"{self.path} is being written by {_owner(handle)}; let it end"
+            self.close()
+            raise OptionError(found) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        try:
+            return os.path.samestat(os.fstat(handle), os.lstat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _count(self, data: bytes) -> None:
+        self.length, self.crc = self.length + len(data), zlib.crc32(data, self.crc)
+
+    def write(self, data: bytes) -> None:
+        """Append all of it. Raises RescoreError when it cannot."""
+        rest = memoryview(data)
+        with self._failure():
+            while rest:
+                rest = rest[os.write(self.handle, rest) :]
+        self._count(data)
+
+    @contextlib.contextmanager
+    def _failure(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RescoreError(cannot_write(self.name, error)) from None
+
+    def sync(self) -> None:
+        """Put the bytes on disk. Raises RescoreError when they cannot be."""
+        with self._failure():
+            os.fsync(self.handle)
+
+    def publish(self) -> None:
+        """Give the file its name. Raises RescoreError when it cannot have it."""
+        with self._failure():
+            give_usual_rights(self.handle)
+            os.replace(self.path, self.target)
+            with contextlib.suppress(PermissionError):  # a folder that may be written and not read
+                sync(self._directory)
+        self.close()
+
+    def publish_rest(self) -> None:
+        """Give the file its name if anything is in it. An older file with other bytes is kept: it is renamed to ``older``."""
+        with self._failure():
+            if os.path.isfile(self.target):
+                if os.path.getsize(self.target) and not has_bytes(self.target, self.length, self.crc):
+                    self.older = next(name for n in count(1) if not os.path.lexists(name := f"{self.target}.{n}"))
+                    os.rename(self.target, self.older)
+                elif not self.length:
+                    os.unlink(self.target)
+        if self.length:
+            self.publish()
+        else:
+            self.discard()
+
+    def close(self) -> None:
+        """Close the file, which unlocks it."""
+        if self.handle >= 0:
+            handle, self.handle = self.handle, -1
+            os.close(handle)
+
+    def discard(self) -> None:
+        """Remove the partial, if it is open."""
+        if self.handle >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)  # before it is unlocked: then it may be another run's
+            self.close()
 
 
 def check_writable(path: str) -> None:
     """Raise OptionError if no file can be written under this name."""
-    if not is_special(path):
-        handle, temporary = _temporary(path)
-        os.close(handle)
-        os.unlink(temporary)
+    if not is_stream(path):
+        partial = PartialFile(path)
+        partial.make()
+        partial.discard()
 
 
 class _Output(io.FileIO):
     """A file whose failing writes name it as its user did."""
 
-    def __init__(self, file: int | str, path: str) -> None:
-        super().__init__(file, "wb")
+    def __init__(self, handle: int, path: str, closefd: bool) -> None:
+        super().__init__(handle, "wb", closefd)
         self._path = path
 
     def write(self, data: Any, /) -> int:
@@ -86,34 +261,50 @@ class _Output(io.FileIO):
             raise RescoreError(cannot_write(self._path, error)) from None
 
 
+def _own_descriptor(path: str) -> int | None:
+    """Return the number of the descriptor of this process that a path such as ``/dev/stdout`` leads to."""
+    for _ in range(_MOST_LINKS):
+        directory, name = os.path.split(os.path.abspath(path))
+        if name.isdigit() and re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", os.path.realpath(directory)):
+            return int(name)
+        if not os.path.islink(path):
+            return None
+        path = os.path.join(directory, os.readlink(path))
+    return None
+
+
+def _open_stream(path: str) -> int:
+    """Open a stream. A descriptor of this process is duplicated: opened by its name, a file would begin anew."""
+    own = _own_descriptor(path)
+    return os.open(path, os.O_WRONLY | os.O_CLOEXEC) if own is None else os.dup(own)
+
+
 @contextlib.contextmanager
 def atomic_output(path: str) -> Iterator[BinaryIO]:
     """Open a file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
-    A link stays and its target is replaced. A device or a named pipe is written to as it is.
+    A link stays and its target is replaced. A stream (``is_stream``) is written to as it is.
 
     Raises OptionError if the file cannot be made, RescoreError when writing fails before the end, as on a full disk.
     """
-    target = os.path.realpath(path)
-    if is_special(path):
+    if is_stream(path):
         try:
-            raw = _Output(target, path)
+            handle = _open_stream(path)
         except OSError as error:
             raise OptionError(cannot_write(path, error)) from None
-        with io.BufferedWriter(raw) as stream:
+        with io.BufferedWriter(_Output(handle, path, closefd=True)) as stream:
             yield stream
         return
-    handle, temporary = _temporary(path)
+    partial = PartialFile(path)
+    partial.make()
     try:
-        with io.BufferedWriter(_Output(handle, path)) as stream:
+        with io.BufferedWriter(_Output(partial.handle, path, closefd=False)) as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
-        give_usual_rights(temporary)
-        os.replace(temporary, target)
+            partial.sync()
+        partial.publish()
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        partial.discard()
         raise
 
 
@@ -179,47 +370,3 @@ def replace_directory(directory: str) -> Iterator[str]:
         sync(os.path.dirname(target))
     finally:
         recover_directory(directory)
-
-
-class Writable(Protocol):
-    """What takes bytes."""
-
-    def write(self, data: bytes, /) -> object: ...
-
-
-class SideFile:
-    """Rows that were left out, in a file of their own, which is made only if there are any.
-
-    With ``expected`` false no row will be left out and nothing is touched. Otherwise an older file of this name, from a run
-    that left rows out, goes when this one leaves out none.
-    """
-
-    def __init__(self, path: str, expected: bool, named: int = 10) -> None:
-        self.path, self._expected, self._named = path, expected, named
-        self.rows, self.where = 0, list[str]()
-        self._stream: Writable | None = None
-
-    @contextlib.contextmanager
-    def opened(
-        self, opener: Callable[[str], contextlib.AbstractContextManager[Writable]] = atomic_output
-    ) -> Iterator[SideFile]:
-        """Take rows while the ``with`` block lasts; the file is made by ``opener``, and complete when the block ends well."""
-        with contextlib.ExitStack() as self._stack:
-            self._opener = opener
-            yield self
-        if self._expected and not self.rows and os.path.isfile(self.path):
-            os.unlink(self.path)
-
-    def add(self, where: str, row: bytes) -> None:
-        """Keep a row (without newline); ``where`` it stood is remembered for the first few."""
-        if self._stream is None:
-            self._stream = self._stack.enter_context(self._opener(self.path))
-        self._stream.write(row + b"\n")
-        self.rows += 1
-        if len(self.where) < self._named:
-            self.where.append(where)
-
-    def summary(self) -> str:
-        """``dropped 2 rows, kept in FILE: 17, 40``."""
-        more = ", …" if self.rows > len(self.where) else ""
-        return f"dropped {counted(self.rows, 'row')}, kept in {self.path}: {', '.join(self.where)}{more}"

@@ -45,12 +45,13 @@ class Use:
 
 
 def normal(path: str) -> str:
-    """Return the path from which names of other files are derived: without slashes at its end.
+    """Return the path from which names of other files are derived: what stands beside it, not in it.
 
-    >>> normal("model//")
-    'model'
+    >>> normal("model//"), normal("model/."), normal("/nowhere/model/..")
+    ('model', 'model', '/nowhere')
     """
-    return path.rstrip("/") or path[:1]
+    short = re.sub(r"(?<=.)(/\.?)+$", "", path)
+    return os.path.realpath(short) if os.path.basename(short) in (".", "..") else short
 
 
 def _is_descriptor(path: str) -> bool:

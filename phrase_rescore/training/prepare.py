@@ -24,10 +24,11 @@ from phrase_rescore.data.store import (
 )
 from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_vocabulary
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.atomic import SideFile, recover_directory
+from phrase_rescore.files.atomic import recover_directory
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.files.paths import normal
+from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.pair_readers import PairBlock, read_pair_blocks, refuse_by_name
 from phrase_rescore.training.config import Data, Observer
@@ -161,8 +162,8 @@ def _make(
 
             made_of = fingerprints[not dropped.rows]
             store = prepare_store(directory, made_of, pairs, vocabularies, data.held_out, observer.on_pairs, check)
-    if dropped.rows:
-        observer.say(f"warning: {dropped.summary()}")
+    if said := dropped.summary():
+        observer.say(f"warning: {said}")
     left_out = {"too long": store.numbers.too_long, f"seen less than {data.min_count} times": store.numbers.left_out}
     for why, number in left_out.items():
         if number:

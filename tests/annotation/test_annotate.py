@@ -415,7 +415,8 @@ def test_first_ten_line_numbers_of_dropped_rows(run: Run, model_dir: str, tmp_pa
     numbers = ", ".join(f"line {n}" for n in range(2, 22, 2))
     assert f"dropped 11 rows, kept in {tmp_path}/out.dropped: {numbers}, …\n" in result.err
     result = run("annotate", "-", *to, stdin=(ROW + b"bad\n") * 10)
-    assert f"dropped 10 rows, kept in {tmp_path}/out.dropped: {numbers}\n" in result.err
+    renamed = f"an older {tmp_path}/out.dropped with other rows is {tmp_path}/out.dropped.1 now"
+    assert f"dropped 10 rows, kept in {tmp_path}/out.dropped: {numbers}; {renamed}\n" in result.err
 
 
 def test_dropped_rows_of_standard_output_lie_in_this_folder(
@@ -444,7 +445,9 @@ def test_no_other_file_goes_where_nothing_is_dropped(run: Run, model_dir: str, t
     os.mkfifo(pipe)
     assert run("annotate", table, "-m", model_dir, "-o", out).status == 0
     assert (tmp_path / "out.dropped").read_bytes() == b"of an earlier run", "nobody asked for rows to be dropped"
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     run("annotate", table, "-m", model_dir, "-o", out, "--on-bad-row", "drop", "--dropped", pipe)
+    os.close(reader)
     assert pipe.is_fifo()
 
 
@@ -536,7 +539,8 @@ def test_expect_as_many_rows_as_a_file_has(
 @pytest.mark.parametrize("value", ["none", "-4", "4.0", "²"])
 def test_expect_rows_of_what_is_neither_number_nor_file(run: Run, model_dir: str, table: Path, value: str) -> None:
     result = run("annotate", table, "-m", model_dir, f"--expect-rows={value}")
-    assert result == (1, b"", f"phrase-rescore: error: {value}: No such file or directory; check the path\n")
+    said = f"phrase-rescore: error: --expect-rows {value}: No such file or directory; check the path\n"
+    assert result == (2, b"", said)
 
 
 def test_dropped_rows_do_not_count_as_expected(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
@@ -586,7 +590,7 @@ def test_columns_json_that_cannot_be_written_is_noticed_before_the_work(
     missing = tmp_path / "none" / "columns"
     table.write_bytes(ROW)
     result = run("annotate", table, "-m", model_dir, "--columns-json", missing)
-    text = f"cannot write {missing}: No such file or directory; make its directory first, or name another"
+    text = f"--columns-json {missing}: No such file or directory; make its directory first, or name another"
     assert result == (2, b"", f"phrase-rescore: error: {text}\n")
 
 

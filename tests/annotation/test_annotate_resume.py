@@ -5,22 +5,30 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, Run
 
+from phrase_rescore.annotation import run as annotation_run
 from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.pipeline import workers
 from phrase_rescore.annotation.run import Files, annotate
+from phrase_rescore.cli import Terminated
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import resumable
+from phrase_rescore.files.atomic import PartialFile
+from phrase_rescore.files.resumable import ResumableOutput
+from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.score_columns import ColumnFormat
 
@@ -214,10 +222,10 @@ def test_a_link_in_the_journals_place_is_not_followed(
 def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]) -> None:
     out, command = interrupted(20), ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")
     partial, journal = Path(f"{out}.partial"), Path(f"{out}.partial.json")
-    good = partial.read_bytes()
+    good, told = partial.read_bytes(), f"{partial} is not what its journal says; delete {partial} to begin anew"
     for bad in (good[:-1], b"x" + good[1:]):
         partial.write_bytes(bad)
-        assert run(*command, out).last_line.endswith(f"{partial} is not what its journal says; delete it to begin anew")
+        assert run(*command, out).last_line.endswith(told)
     partial.write_bytes(good + b"more that the journal does not count")
     text = journal.read_text()
     first_line, crc = text.splitlines()
@@ -239,12 +247,12 @@ def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interr
 
 def test_two_at_once_are_refused(run: Run, table: Path, model_dir: str) -> None:
     out = table.parent / "out.gz"
-    holder = resumable.PartialFile(str(out))
-    holder.open()
+    holder = PartialFile(str(out), hidden=False)
+    holder.make()
     done = run("annotate", table, "-m", model_dir, "-o", out, "--resume")
-    assert (done.status, done.last_line) == (
-        2, f"phrase-rescore: error: {out}.partial is being written by another process; let it end"
-    )  # fmt: skip
+    told = rf"{out}.partial is being written by process {os.getpid()} on \S+ since [0-9: -]+; let it end"
+    assert done.status == 2
+    assert re.fullmatch(f"phrase-rescore: error: {told}", done.last_line), done.err
     holder.close()
     assert run("annotate", table, "-m", model_dir, "-o", out).status == 0, "what was never in a journal is begun anew"
 
@@ -295,5 +303,256 @@ def test_a_dead_worker_is_noticed(table: Path) -> None:
 
 def test_options_error_before_reading(table: Path, model_dir: str) -> None:
     files = Files(str(table), (model_dir,), str(table.parent / "none" / "out"))
-    with workers(1) as executor, pytest.raises(OptionError, match="cannot write"):
+    with workers(1) as executor, pytest.raises(OptionError, match="-o .*none/out: No such file or directory"):
         annotate(files, ColumnFormat(), executor, 1)
+
+
+# One moment at which a block counts: its bytes, the record of it, the rows that were dropped from it
+
+
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an interrupted command ends the process, tests and all."""
+    monkeypatch.setattr("phrase_rescore.cli.threading.active_count", lambda: 1)
+
+
+def interrupt_at(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str, call: int, after: bool, error: type[BaseException]
+) -> None:
+    """Let a signal come just before or just after the ``call``-th call of a method, as a handler raises it."""
+    real, calls = getattr(owner, method), Counter[str]()
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        calls[method] += 1
+        if calls[method] == call and not after:
+            raise error
+        result = real(*args, **kwargs)
+        if calls[method] == call:
+            raise error
+        return result
+
+    monkeypatch.setattr(owner, method, interrupted)
+
+
+@pytest.mark.parametrize("seconds_between", [0.0, 10.0])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (annotation_run._Run, "add"), (ResumableOutput, "write"), (SideFile, "add"), (PartialFile, "write"),
+        (Statistics, "__iadd__"),
+        (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "publish_rest"), (PartialFile, "close"),
+    ],
+)  # fmt: skip
+def test_an_interruption_at_any_place_loses_and_repeats_no_row(
+    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: bool,
+    seconds_between: float,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(resumable, "SECONDS_BETWEEN", seconds_between)
+    bad = {3: b"bad 3\n", 14: b"bad 14\n", 15: b"bad 15\n", 33: b"bad 33\n", 34: b"bad 34\n"}
+    table.write_bytes(b"".join(bad.get(i, row) for i, row in enumerate(ROWS[:57])))
+    command = ("annotate", table, "-m", model_dir, "--block-size", 10, "--on-bad-row", "drop", "-o")
+    folders = [table.parent / name for name in ("whole", "other")]
+    for folder in folders:
+        folder.mkdir()
+    assert run(*command, folders[0] / "out.gz").status == 0
+    out, met = folders[1] / "out.gz", 0
+    for call in (1, 3, 4):
+        with monkeypatch.context() as patch:
+            interrupt_at(patch, owner, method, call, after, KeyboardInterrupt)
+            met += run(*command, out, "--resume").status == 130
+    assert met
+    again = run(*command, out, "--resume")
+    assert again.status == 0, again.err
+    assert {name: (folders[1] / name).read_bytes() for name in names(folders[1])} == {
+        name: (folders[0] / name).read_bytes() for name in names(folders[0])
+    }
+    assert "dropped 5 rows" in again.err
+
+
+def test_a_signal_between_the_write_and_the_count(
+    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block is in the file and not in the record: what the record counts is cut off behind it at resume."""
+    command = ("annotate", table, "-m", model_dir, "--block-size", 10, "-o")
+    out, whole = table.parent / "out", table.parent / "whole"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, annotation_run._Run, "add", 4, after=False, error=Terminated)
+        stopped = run(*command, out)
+    assert stopped.status == 143
+    assert "30 rows are kept in" in stopped.err
+    assert Path(f"{out}.partial").read_bytes().count(b"\n") == 40
+    assert (run(*command, out, "--resume").status, run(*command, whole).status) == (0, 0)
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_a_kill_while_the_journal_of_a_deleted_partial_goes(
+    run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]
+) -> None:
+    """'delete OUT.partial to begin anew', and then the new run ends where it has an empty one beside the old journal."""
+    out = interrupted(40)
+    Path(f"{out}.partial").write_bytes(b"")
+    done = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume")
+    assert done.status == 0, done.err
+    assert names(out.parent) == ["out.gz", "out.gz.columns.json", "table"]
+
+
+def stop_at_journal(path: str) -> None:
+    if path.endswith(".json") and os.path.exists(path):
+        raise KeyboardInterrupt
+    os.remove(path)
+
+
+@pytest.mark.parametrize("left", ["the partial", "the journal"])
+@pytest.mark.parametrize("rows", [30, 40])
+def test_a_complete_run_is_not_finished_with_another_table(
+    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch, left: str, rows: int
+) -> None:
+    """Everything was written, and only names were missing: a longer table since then is another one."""
+    table.write_bytes(b"".join(ROWS[:rows]))
+    out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 20, "--resume", "-o")
+    with monkeypatch.context() as patch:
+        if left == "the partial":
+            interrupt_at(patch, PartialFile, "publish", 2, after=False, error=KeyboardInterrupt)  # the first is the sidecar's
+        else:
+            patch.setattr(resumable.os, "unlink", stop_at_journal)
+        assert run(*command, out).status == 130
+    assert out.exists() == (left == "the journal")
+    before = names(table.parent)
+    table.write_bytes(b"".join(ROWS[: rows + 10]))
+    done = run(*command, out)
+    remains = f"{out}.partial" + (".json" if left == "the journal" else "")
+    assert done.status == 1
+    assert re.search(
+        f"rows (are not those of|of) the (interrupted|complete) run; pass that table, or delete {remains} to", done.err
+    )
+    assert names(table.parent) == before
+    table.write_bytes(b"".join(ROWS[:rows]))
+    assert run(*command, out).status == 0
+    assert names(table.parent) == ["out", "out.columns.json", "table"]
+    assert out.read_bytes().count(b"\n") == rows
+
+
+def test_an_older_file_under_the_name_does_not_pass_for_the_complete_one(
+    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 20, "--resume", "-o")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, PartialFile, "publish", 2, after=False, error=KeyboardInterrupt)
+        assert run(*command, out).status == 130
+    Path(f"{out}.partial").unlink()
+    out.write_bytes(b"older\n")
+    assert run(*command, out).status == 0
+    assert out.read_bytes().count(b"\n") == 100
+
+
+# What may change when a run goes on
+
+
+def keeps_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumable, "SECONDS_BETWEEN", 0.0)
+
+
+@pytest.mark.parametrize("name", ["out", "out.gz"])
+@pytest.mark.parametrize("cut", [b"", b"the house 47 ||| das ha"])
+def test_a_table_that_was_cut_off_comes_again_whole(
+    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch, name: str, cut: bytes
+) -> None:
+    """The last block was short, or its last row: it is scored again, and everything before it stays."""
+    keeps_blocks(monkeypatch)
+    out, whole = table.parent / name, table.parent / f"whole.{name}"
+    command = ("annotate", table, "-m", model_dir, "--block-size", 10, "--expect-rows", 100, "--on-bad-row", "drop", "-o")
+    table.write_bytes(b"".join(ROWS[:47]) + cut)
+    done = run(*command, out)
+    assert done.status == 1
+    assert "47 rows went through where 100 were expected" in done.err
+    assert f"40 rows are kept in {out}.partial; the same command with --resume goes on" in done.err
+    table.write_bytes(b"".join(ROWS))
+    again, fresh = run(*command, out, "--resume"), run(*command, whole)
+    assert (again.status, fresh.status) == (0, 0), again.err
+    assert out.read_bytes() == whole.read_bytes()
+    assert not Path(f"{out}.dropped").exists()
+    assert names(table.parent) == sorted(["table", *(p + e for p in (name, f"whole.{name}") for e in ("", ".columns.json"))])
+
+
+def test_a_bad_row_is_dropped_when_the_run_goes_on(
+    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeps_blocks(monkeypatch)
+    table.write_bytes(b"".join([*ROWS[:55], b"bad\n", *ROWS[55:]]))
+    out, whole = table.parent / "out", table.parent / "whole"
+    command = ("annotate", table, "-m", model_dir, "--block-size", 10, "-o")
+    assert "50 rows are kept in" in run(*command, out).err
+    again = run(*command, out, "--resume", "--on-bad-row", "drop")
+    assert again.status == 0, again.err
+    assert "phrase-rescore: --on-bad-row was fail and is drop from row 51 on\n" in again.err
+    assert run(*command, whole, "--on-bad-row", "drop").status == 0
+    assert out.read_bytes() == whole.read_bytes()
+    assert Path(f"{out}.dropped").read_bytes() == b"bad\n"
+
+
+def test_rows_are_no_longer_dropped_when_the_run_goes_on(
+    run: Run, table: Path, model_dir: str, interrupted: Callable[..., Path]
+) -> None:
+    table.write_bytes(b"".join([*ROWS[:5], b"bad\n", *ROWS[5:]]))
+    out = interrupted(39, "out", ColumnFormat(drop_bad_rows=True))
+    done = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume")
+    assert done.status == 0, done.err
+    assert "--on-bad-row was drop and is fail from row 41 on" in done.err
+    assert f"dropped 1 row, kept in {out}.dropped: line 6" in done.err
+    assert names(table.parent) == ["out", "out.columns.json", "out.dropped", "table"]
+
+
+def test_unknown_words_are_accepted_when_the_run_goes_on(
+    run: Run, table: Path, make_model: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeps_blocks(monkeypatch)
+    model = make_model(unk_shares=(0.0, 0.0))
+    known = [b"the house ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n"] * 25
+    table.write_bytes(b"".join(known) + b"the palace ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n")
+    out, whole = table.parent / "out", table.parent / "whole"
+    command = ("annotate", table, "-m", model, "--block-size", 10, "-o")
+    failed = run(*command, out)
+    assert "accept with --allow-untrained-unk" in failed.err
+    assert "20 rows are kept in" in failed.err
+    again = run(*command, out, "--resume", "--allow-untrained-unk")
+    assert again.status == 0, again.err
+    assert "--allow-untrained-unk was False and is True from row 21 on" in again.err
+    assert run(*command, whole, "--allow-untrained-unk").status == 0
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_the_number_of_expected_rows_is_corrected_when_the_run_goes_on(
+    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeps_blocks(monkeypatch)
+    out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 10)
+    assert run(*command, "-o", out, "--expect-rows", 101).status == 1
+    done = run(*command, "-o", out, "--expect-rows", 100, "--resume")
+    assert (done.status, out.read_bytes().count(b"\n")) == (0, 100)
+    assert "--expect-rows was 101 and is 100 from row 101 on" in done.err
+
+
+def test_strictness_may_change(run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that do not fit, found by an earlier run, are an error for one that is strict; and a warning again for others."""
+    keeps_blocks(monkeypatch)
+    monkeypatch.setattr(annotation_run, "FIT_ROWS", 30)
+    rows = b"".join(b"wholly %d ||| unbekannt ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100))
+    table.write_bytes(rows + b"bad\n")
+    out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")
+    failed = run(*command, out)
+    assert "100 rows are kept in" in failed.err
+    assert "warning: " in failed.err
+    table.write_bytes(rows)
+    strict = run(*command, out, "--strict")
+    assert strict.status == 1
+    assert "(--strict)" in strict.err
+    done = run(*command, out)
+    assert done.status == 0
+    assert "warning: " in done.err
+    other = table.parent / "other"
+    failed = run(*command, other, "--strict")
+    assert "20 rows are kept in" in failed.err
+    done = run(*command, other)
+    assert (done.status, other.read_bytes()) == (0, out.read_bytes())
+    assert "--strict was True and is False from row 21 on" in done.err

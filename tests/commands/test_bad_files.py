@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -167,7 +168,7 @@ NOT_UNPACKED = {"cut-off gzip", "gzip without its end", "a bit of gzip flipped",
 CHECKED_FIRST = {  # command: the option that names the path; it is checked before anything is read, and that is status 2
     "train": "INPUT", "train --vocab-corpus": "--vocab-corpus", "train --source-vocab": "--source-vocab",
     "info": "TABLE|MODEL_DIR", "moses-ini": "INI", "moses-ini --table": "--table", "evaluate REF": "--set",
-    "evaluate OUT": "--set", "curves": "RUN",
+    "evaluate OUT": "--set", "curves": "RUN", "annotate": "TABLE", "annotate --expect-rows": "--expect-rows", "strip": "TABLE",
 }  # fmt: skip
 OF_PATHS = {"missing", "directory for file", "below a file", "links in a circle", "name too long"}
 READING = [(command, fault) for command in READERS for fault in FAULTS if (command, fault) not in NO_ERROR]
@@ -234,9 +235,10 @@ WRITERS: dict[str, Writer] = {
     "moses-ini": lambda out, good, model: ["moses-ini", good / "moses.ini", "--table", good / "table", "-o", out],
     "curves": lambda out, good, model: ["curves", good / "log", "-o", out],
 }  # fmt: skip
-
-
-WRITER_CHECKED_FIRST = {"moses-ini": "-o", "curves": "-o"}  # command: the option, as in CHECKED_FIRST
+WRITER_CHECKED_FIRST = {  # command: the option, as in CHECKED_FIRST
+    "annotate": "-o", "annotate --columns-json": "--columns-json", "annotate --dropped": "--dropped", "strip": "-o",
+    "moses-ini": "-o", "curves": "-o",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -290,6 +292,10 @@ def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) ->
     if command == "annotate --columns-json":  # the table is complete by then, and is kept
         kept = f"phrase-rescore: 3,000 rows are kept in {writing}/o.partial; the same command with --resume goes on\n"
         assert result == (1, b"", f"phrase-rescore: error: {told}\n{kept}")
+        return
+    if command in ("annotate", "strip"):  # into a stream, from which nothing can be taken back
+        assert result.status == 1
+        assert re.fullmatch(f"phrase-rescore: error: {told}\nphrase-rescore: OUTPUT IS INCOMPLETE: [0-9]+ rows\n", result.err)
         return
     assert line_of(result) == told
     assert listing(writing.parent) == before
@@ -433,7 +439,12 @@ def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, co
     assert listing(good.parent) == before
 
 
-MODEL_CHECKED_FIRST = {"train --init-from": "--init-from", "score": "-m", "info -m": "-m"}  # command: its option
+MODEL_CHECKED_FIRST = {
+    "annotate": "-m",
+    "train --init-from": "--init-from",
+    "score": "-m",
+    "info -m": "-m",
+}  # command: its option
 
 
 @pytest.mark.parametrize("command", [name for name in USERS if name != "info"])
@@ -461,10 +472,11 @@ def test_no_permission_to_read_a_model(run: Run, make_model: MakeModel, good: Pa
     locked.chmod(0)
     try:
         with like_anybody():
-            line = line_of(run("annotate", good / "table", "-m", model, "-o", good / "out"))
+            line = line_of(run("annotate", good / "table", "-m", model, "-o", good / "out"), status=2)
     finally:
         locked.chmod(0o755)
-    assert line == f"{model}/config.json: Permission denied; is {model} a model directory?"
+    option = "a file of -m" if fault == "locked file" else "-m"
+    assert line == f"{option} {locked}: Permission denied; get the right to read it, or a copy"
 
 
 @pytest.mark.parametrize("size", [100, 3000])

@@ -148,8 +148,8 @@ def test_output_that_cannot_be_written(run: Run, model_dir: str, tmp_path: Path,
     model = ["-m", model_dir] * (command == ["annotate"])
     missing = tmp_path / "none" / "out"
     for out, text in (
-        (tmp_path, f"{tmp_path} is a directory; name a file to write"),
-        (missing, f"cannot write {missing}: No such file or directory; make its directory first, or name another"),
+        (tmp_path, f"-o {tmp_path} is a directory; name a file to write"),
+        (missing, f"-o {missing}: No such file or directory; make its directory first, or name another"),
     ):
         result = run(*command, "-", "-o", out, *model, stdin=ROW)
         assert result == (2, b"", f"phrase-rescore: error: {text}\n")
@@ -174,17 +174,19 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "evaluate": ["--set", "dev", missing, f"a={missing}"],
         "generate": ["--from-table", 3, missing],
     }.get(command, [missing])
-    option = {"train": "INPUT ", "info": "TABLE|MODEL_DIR ", "moses-ini": "INI ", "evaluate": "--set ", "curves": "RUN ", "embed": "TABLE ",
-              "generate": "--from-table ", "report": "ANNOTATED_TABLE "}.get(command, "")  # fmt: skip
-    text = f"phrase-rescore: error: {option}{missing}: No such file or directory; check the path\n"
-    assert run(command, *named, *args[command]) == (2 if option else 1, b"", text)
+    option = {
+        "train": "INPUT", "annotate": "TABLE", "strip": "TABLE", "info": "TABLE|MODEL_DIR", "moses-ini": "INI",
+        "evaluate": "--set", "curves": "RUN", "embed": "TABLE", "generate": "--from-table", "report": "ANNOTATED_TABLE",
+    }[command]  # fmt: skip
+    text = f"phrase-rescore: error: {option} {missing}: No such file or directory; check the path\n"
+    assert run(command, *named, *args[command]) == (2, b"", text)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_and_broken_models(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
     missing = tmp_path / "none"
-    text = f"{missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'"
-    assert run("annotate", "-", "-m", missing, stdin=ROW) == (1, b"", f"phrase-rescore: error: {text}\n")
+    text = f"-m {missing}: No such file or directory; check the path"
+    assert run("annotate", "-", "-m", missing, stdin=ROW) == (2, b"", f"phrase-rescore: error: {text}\n")
 
     text = f"{tmp_path}/config.json: No such file or directory; is {tmp_path} a model directory?"
     assert run("annotate", "-", "-m", tmp_path, stdin=ROW) == (1, b"", f"phrase-rescore: error: {text}\n")

@@ -1,0 +1,203 @@
+"""Files that are written under another name first: nobody else's, taken over when their writer is dead, never lost rows."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.files import atomic
+from phrase_rescore.files.atomic import PartialFile, atomic_output, check_writable
+from phrase_rescore.files.side_file import SideFile
+
+KILLED = """
+import os, sys
+from phrase_rescore.files.atomic import atomic_output
+with atomic_output(sys.argv[1]) as stream:
+    stream.write(b"half")
+    stream.flush()
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write(path: Path, data: bytes = b"whole") -> None:
+    with atomic_output(str(path)) as stream:
+        stream.write(data)
+
+
+def test_what_a_killed_process_left_goes_with_the_next(out: Path) -> None:
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", KILLED, str(out)], check=False).returncode == -9
+        assert names(out.parent) == [".out.partial"], "one name, however often"
+    assert stat.S_IMODE((out.parent / ".out.partial").stat().st_mode) == 0o600
+    write(out)
+    assert names(out.parent) == ["out"]
+    assert out.read_bytes() == b"whole"
+
+
+def test_two_writers_at_once(out: Path) -> None:
+    with atomic_output(str(out)) as stream:
+        stream.write(b"first")
+        with pytest.raises(OptionError) as caught:
+            write(out)
+        with pytest.raises(OptionError):
+            check_writable(str(out))
+    told = rf"{out.parent}/\.out\.partial is being written by process {os.getpid()} on \S+ since [0-9: -]+; let it end"
+    assert re.fullmatch(told, str(caught.value))
+    assert out.read_bytes() == b"first"
+    write(out)
+    assert out.read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_in_the_partials_place_is_not_written_through(out: Path, hidden: bool, make: Callable[..., None]) -> None:
+    precious = out.parent / "precious"
+    precious.write_bytes(b"mine")
+    partial = PartialFile(str(out), hidden)
+    make(Path(partial.path), precious)
+    partial.make()
+    partial.write(b"rows")
+    partial.publish()
+    assert (out.read_bytes(), precious.read_bytes()) == (b"rows", b"mine")
+
+
+def test_what_somebody_has_open_is_not_written_into(out: Path) -> None:
+    """A partial made by anybody before us, who would read and write what we put there."""
+    planted = out.parent / ".out.partial"
+    planted.touch(mode=0o666)
+    with planted.open("r+b") as theirs:
+        write(out)
+        theirs.write(b"X")
+        theirs.seek(0)
+        assert theirs.read() == b"X"
+    assert out.read_bytes() == b"whole"
+
+
+def test_a_pipe_in_the_partials_place_does_not_hang(out: Path) -> None:
+    os.mkfifo(out.parent / ".out.partial")
+    write(out)
+    assert names(out.parent) == ["out"]
+
+
+def test_a_partial_that_changed_hands_while_it_was_being_locked(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer was done between our opening and our locking: what we have locked is the finished file."""
+    real, taken = fcntl.flock, []
+
+    def flock(handle: int, how: int) -> None:
+        real(handle, how)
+        if not taken:
+            taken.append(handle)
+            os.replace(out.parent / ".out.partial", out.parent / "other")
+
+    monkeypatch.setattr(atomic.fcntl, "flock", flock)
+    write(out)
+    assert taken
+    assert names(out.parent) == ["other", "out"]
+    assert out.read_bytes() == b"whole"
+
+
+def test_a_file_system_without_locks(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(atomic.fcntl, "flock", flock)
+    write(out)
+    assert out.read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_what_fails_at_the_end_is_one_line_and_leaves_the_earlier_file(
+    out: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fails(*args: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    out.write_bytes(b"earlier")
+    monkeypatch.setattr(atomic.os, call, fails)
+    with pytest.raises(RescoreError, match=f"cannot write {out}: Input/output error; the disk or network fails"):
+        write(out)
+    monkeypatch.undo()
+    assert out.read_bytes() == b"earlier"
+    assert names(out.parent) == ["out"]
+
+
+def test_a_directory_in_the_partials_place_is_told(out: Path) -> None:
+    (out.parent / ".out.partial").mkdir()
+    with pytest.raises(OptionError, match=f"cannot write {out}: "):
+        write(out)
+
+
+# Rows that were left out
+
+
+def leave_out(path: Path, *rows: bytes, expected: bool = True) -> str:
+    side = SideFile(str(path), expected)
+    with side.opened():
+        for line, row in enumerate(rows, 1):
+            side.add(str(line), row)
+    return side.summary()
+
+
+def test_a_side_file_is_there_only_if_rows_are(out: Path) -> None:
+    assert leave_out(out) == ""
+    assert names(out.parent) == []
+    assert leave_out(out, b"a", b"b") == f"dropped 2 rows, kept in {out}: 1, 2"
+    assert names(out.parent) == ["out"]
+    assert leave_out(out, b"a", b"b") == f"dropped 2 rows, kept in {out}: 1, 2", "the same rows again"
+    assert names(out.parent) == ["out"]
+    assert out.read_bytes() == b"a\nb\n"
+
+
+def test_an_older_side_file_is_never_lost(out: Path) -> None:
+    out.write_bytes(b"a book that somebody wrote\n")
+    assert leave_out(out) == f"dropped no row; an older {out} with other rows is {out}.1 now"
+    assert names(out.parent) == ["out.1"]
+    assert leave_out(out, b"a") == f"dropped 1 row, kept in {out}: 1"
+    assert leave_out(out, b"b").endswith(f"; an older {out} with other rows is {out}.2 now")
+    assert [Path(f"{out}{end}").read_bytes() for end in ("", ".1", ".2")] == [b"b\n", b"a book that somebody wrote\n", b"a\n"]
+
+
+def test_a_failure_leaves_the_older_side_file(out: Path) -> None:
+    out.write_bytes(b"older\n")
+    side = SideFile(str(out), expected=True)
+    with pytest.raises(KeyboardInterrupt), side.opened():
+        side.add("1", b"row")
+        raise KeyboardInterrupt
+    assert names(out.parent) == ["out"]
+    assert out.read_bytes() == b"older\n"
+
+
+def test_where_no_row_is_to_be_left_out_nothing_is_touched(out: Path) -> None:
+    out.write_bytes(b"older\n")
+    assert leave_out(out, expected=False) == ""
+    assert names(out.parent) == ["out"]
+
+
+def test_a_folder_that_may_be_written_and_not_read(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(atomic, "sync", sync)
+    write(out)
+    assert out.read_bytes() == b"whole"
+    assert names(out.parent) == ["out"]
