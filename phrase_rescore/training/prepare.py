@@ -148,20 +148,22 @@ def _make(
     if os.path.isdir(directory) and os.listdir(directory):
         observer.say(f"{directory} has pairs of other inputs, options or versions, or that cannot be compared; prepared anew")
     fingerprints = fingerprint(inputs, data), fingerprint(inputs, replace(data, drop_bad_rows=False))
-    with SideFile(beside(model_dir, "dropped"), data.drop_bad_rows).opened() as dropped:
-        blocks = _blocks(inputs, data, dropped, observer)
-        limits = data.min_count, data.max_length
-        with sorted_pairs(blocks, scratch_dir(data), data.memory, threads, *limits, owner=directory) as pairs:
+    with contextlib.ExitStack() as sorting:
+        with SideFile(beside(model_dir, "dropped"), data.drop_bad_rows).opened() as dropped:
+            blocks = _blocks(inputs, data, dropped, observer)
+            limits = data.min_count, data.max_length
+            sorted_ones = sorted_pairs(blocks, scratch_dir(data), data.memory, threads, *limits, owner=directory)
+            pairs = sorting.enter_context(sorted_ones)  # all rows are read: their file is complete before the pairs are
 
-            def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
-                chosen = _vocabulary(data, 0, src, observer.say), _vocabulary(data, 1, tgt, observer.say)
-                for side, counts in enumerate((src, tgt)):
-                    share, lacking = known_share(counts, chosen[side], chosen[1 - side])
-                    _check_coverage(data, side, share, observer.say, lacking)
-                return chosen
+        def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
+            chosen = _vocabulary(data, 0, src, observer.say), _vocabulary(data, 1, tgt, observer.say)
+            for side, counts in enumerate((src, tgt)):
+                share, lacking = known_share(counts, chosen[side], chosen[1 - side])
+                _check_coverage(data, side, share, observer.say, lacking)
+            return chosen
 
-            made_of = fingerprints[not dropped.rows]
-            store = prepare_store(directory, made_of, pairs, vocabularies, data.held_out, observer.on_pairs, check)
+        made_of = fingerprints[not dropped.rows]
+        store = prepare_store(directory, made_of, pairs, vocabularies, data.held_out, observer.on_pairs, check)
     if said := dropped.summary():
         observer.say(f"warning: {said}")
     left_out = {"too long": store.numbers.too_long, f"seen less than {data.min_count} times": store.numbers.left_out}
