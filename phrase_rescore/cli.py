@@ -148,6 +148,7 @@ def _tell(error: BaseException) -> int:
 def _run(args: list[str] | None) -> int:
     """Run a command line and return its status."""
     try:
+        _occupy_closed_streams()
         status = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except (click.ClickException, click.Abort, RescoreError, OSError) as error:
@@ -161,7 +162,6 @@ def _run(args: list[str] | None) -> int:
 def main(args: list[str] | None = None) -> None:
     """Run a command line and exit with its status."""
     try:
-        _occupy_closed_streams()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _on_sigterm)
         status = _run(args)
