@@ -22,13 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SECONDS = 30  # that a command line may take
+SECONDS = 12  # that a command line may take
 BEFORE = b"written before\n"  # to standard output, which is appended to
 TINY = {"hidden": ["4"], "embedding": ["3"], "maxout": ["2"], "rank": ["2"], "max_steps": ["2"], "threads": ["1"]}
-FOLDER = {  # kind of file: its name in the folder of every command line
-    "table": "table", "annotated": "annotated", "ini": "moses.ini", "reference": "ref", "output": "hyp", "log": "log",
-    "model": "model", "vectors": "vectors.npy", "vocabulary": "words", "corpus": "corpus",
-}  # fmt: skip
 Tokens = Mapping[str, Sequence[str]]  # by the name of the parameter
 BASES: dict[str, Tokens] = {
     "train": {"inputs": ["table"], "model_dir": ["new"], "pairs_dir": ["pairs"], **TINY},
@@ -58,12 +54,14 @@ BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and
     ("generate", "fill"): {"form": ["moses"], "like": ["table"]},
     ("score", "tokenize"): {},
     ("train", "group"): {"batch_size": ["6"]},
+    ("train", "init_from"): {"hidden": ["7"], "embedding": ["6"], "maxout": ["5"], "rank": ["4"]},
 }  # fmt: skip
 GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a table
     ("moses-ini", "ini"): "moses.ini", ("moses-ini", "table"): "annotated", ("moses-ini", "path"): "annotated",
     ("evaluate", "sets"): "ref", ("embed", "among"): "vectors.npy", ("generate", "from_vectors"): "vectors.npy",
     ("train", "source_vocab"): "words", ("train", "target_vocab"): "words", ("train", "vocab_corpus"): "corpus",
-    ("report", "table"): "annotated", ("curves", "runs"): "log",
+    ("report", "table"): "annotated", ("curves", "runs"): "log", ("generate", "like"): "annotated",
+    ("train", "scratch"): "scratch", ("embed", "scratch"): "scratch",
 }  # fmt: skip
 SPELT: dict[tuple[str, str], list[tuple[str, ...]]] = {  # options whose value has more than the name of a file
     ("evaluate", "sets"): [("dev", "{}", "a=hyp"), ("dev", "ref", "a={}")],
@@ -252,6 +250,8 @@ def make_folder(folder: Path, model: str, run: Any) -> None:
     (folder / "hyp").write_text("a b c .\n")
     (folder / "log").write_text("".join(json.dumps({"step": i, "seconds": i, "train_loss": 3.0}) + "\n" for i in (1, 2)))
     shutil.copytree(model, folder / "model")
+    for name in ("scratch", "folder"):
+        (folder / name).mkdir()
     from moses_harness import ini_text
 
     (folder / "moses.ini").write_text(ini_text("table", 4))

@@ -9,6 +9,8 @@ import click
 from phrase_rescore.commands.options import TEXT, NumberType, file_argument, file_option, quiet_option
 from phrase_rescore.errors import InputError, OptionError
 
+_LARGEST = 1 << 24  # bytes of an ini
+
 
 class WeightsType(NumberType):
     """Takes ``small``, ``zero`` or numbers with commas between."""
@@ -70,7 +72,9 @@ def command(
     check_paths(uses[1:])  # OUT may be INI
     where = display_name(ini)
     with open_input(ini) as stream:
-        before = stream.read()
+        before = stream.read(_LARGEST + 1)
+    if len(before) > _LARGEST:
+        raise InputError(where, f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
     old = find_table(before, None if feature is None else os.fsencode(feature), where)
     if path is None:
         if old.is_binarized:

@@ -61,7 +61,7 @@ def format_of(out: str, asked: str | None) -> str:
     if ending not in ENDINGS and is_stream(out):
         return "tsv"
     if ending not in ENDINGS:
-        raise OptionError(f"{out} ends in none of {', '.join(ENDINGS)}; choose a --format")
+        raise OptionError(f"-o {out} ends in none of {', '.join(ENDINGS)}; choose a --format")
     return ENDINGS[ending]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
+from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.escaping import ESCAPED
 
@@ -87,13 +88,11 @@ def check_sets(sets: Sequence[SetFiles]) -> None:
 def read_segments(path: str) -> Segments:
     """Read the lines of a UTF-8 file (``-``: standard input), cut at ``\\n`` alone and without blanks at their ends.
 
-    The sacrebleu command reads in this way. Raises InputError for an empty file and a line that is not UTF-8.
+    The sacrebleu command reads in this way. Raises InputError for an empty file, a line that is not UTF-8 or endless.
     """
     name = display_name(path)
     with open_input(path) as stream:
-        rows = stream.read().split(b"\n")
-    if not rows[-1]:
-        rows.pop()
+        rows = [row.removesuffix(b"\n") for row in read_rows(stream)]
     if not rows:
         raise InputError(name, "an empty file", "a line for every segment is needed")
     segments = []

@@ -13,6 +13,7 @@ import numpy as np
 
 from phrase_rescore.data.sketch import Hashes, hashes
 from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.files.paths import is_stream
 from phrase_rescore.files.streams import display_name
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.moses.factors import Factors
@@ -162,7 +163,7 @@ def layout_like(table: str, fill: Sequence[bytes], checkpoint: Checkpoint, digit
     Raises InputError for a table that Moses would not load as it should, or that has columns of another model;
     OptionError for another number of values.
     """
-    if table == "-":
+    if is_stream(table):
         raise OptionError("--like needs a table that can be read twice; name a file")
     n_scores, rows = len(read_columns(table)), list(read_first_rows(table))
     count = Column(counted=(checkpoint.sides[1],))

@@ -226,7 +226,7 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
     Raises OptionError for a path that cannot stand in an ini.
     """
     if not path or re.search(rb"[\s#]", path):
-        raise OptionError(f"path {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
+        raise OptionError(f"--table or --path {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
     line_end, added, edits = feature.line.words[-1].end, b"", list[tuple[int, int, bytes]]()
 
     def put(key: bytes, value: bytes) -> None:

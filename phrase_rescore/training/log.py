@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
+from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import open_plain
 from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load, unchanged
 from phrase_rescore.training.config import Observer
@@ -109,7 +110,7 @@ def _point(line: bytes) -> Point:
 def _read_points(path: str) -> tuple[Point, ...]:
     points = []
     with open_plain(path) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(read_rows(stream), 1):
             if not line.strip():
                 continue
             try:

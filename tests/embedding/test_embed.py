@@ -343,7 +343,7 @@ def test_python_of_the_documentation_runs(
         (["--nearest", "3", "--words", "source", "--among", "c.npy"], "--nearest looks among --words source, --words "),
         (["--nearest", "3", "--words", "source", "-o", "x.txt"], "--nearest reads from standard input and writes "),
         (["t", "--nearest", "3", "--words", "source"], "--nearest reads from standard input and "),
-        (["-o", "c.dat"], "c.dat ends in none of .txt, .vec, .bin, .npy, .tsv; choose a --format"),
+        (["-o", "c.dat"], "-o c.dat ends in none of .txt, .vec, .bin, .npy, .tsv; choose a --format"),
         (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
         (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
         (["--format", "bin"], "--format bin begins with the number of phrases, which is known at the end; name "),

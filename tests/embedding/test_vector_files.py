@@ -131,7 +131,7 @@ def test_formats_by_name(out: str, asked: str | None, form: str) -> None:
 
 
 def test_names_that_say_no_format() -> None:
-    with pytest.raises(OptionError, match=r"^c\.dat ends in none of \.txt, \.vec, \.bin, \.npy, \.tsv; choose a --format$"):
+    with pytest.raises(OptionError, match=r"^-o c\.dat ends in none of \.txt, \.vec, \.bin, \.npy, \.tsv; choose a --format$"):
         format_of("c.dat", None)
     for asked in (None, "txt"):
         with pytest.raises(OptionError, match=r"^cannot write c\.txt\.gz: vectors are not compressed; "):

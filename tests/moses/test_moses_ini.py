@@ -364,9 +364,9 @@ def test_usage(run: Run, table: Path) -> None:
     assert refused("--table", "-") == "--table - has no name to write into the ini; give it with --path"
     assert refused("--table", "-", "--path", "p") == "ini and table cannot both be standard input; name one of them"
     assert refused("--table", table, "--path", "a b") == (
-        "path 'a b': no blank and no '#' can stand in an ini; name the file without"
+        "--table or --path 'a b': no blank and no '#' can stand in an ini; name the file without"
     )
-    assert refused("--table", table, "--path", "a#b").startswith("path 'a#b': ")
+    assert refused("--table", table, "--path", "a#b").startswith("--table or --path 'a#b': ")
     assert refused("--table", table, "--path", "").endswith("Error: Invalid value for '--path': the name is empty")
     assert refused("--table", table, "--weights", "tiny").endswith(
         "'--weights': 'tiny' is not a number from -1e+06 to 1e+06; write small, zero or numbers such as 0.05,-0.1"
