@@ -1,0 +1,171 @@
+"""What is not a regular file is written to as it is, by every option that writes; no file takes another's place."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Run
+from moses_harness import ini_text
+
+ROWS = b"".join(b"the house %d ||| das haus ||| 0.5 0.25 1 0.125 ||| 0-0 ||| 1 1 1\n" % i for i in range(30))
+WRITERS = {  # command: what it is called with, OUT where a file is named
+    "annotate": ["annotate", "table", "-m", "MODEL", "-q", "-o", "OUT"],
+    "annotate --columns-json": ["annotate", "table", "-m", "MODEL", "-q", "-o", "other", "--columns-json", "OUT"],
+    "annotate --dropped": ["annotate", "bad", "-m", "MODEL", "-q", "-o", "other", "--on-bad-row", "drop", "--dropped", "OUT"],
+    "strip": ["strip", "table", "--columns", "1", "-q", "-o", "OUT"],
+    "moses-ini": ["moses-ini", "moses.ini", "--table", "table", "-q", "-o", "OUT"],
+    "embed": ["embed", "--words", "source", "-m", "MODEL", "--format", "txt", "-q", "-o", "OUT"],
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "table").write_bytes(ROWS)
+    (tmp_path / "bad").write_bytes(ROWS + b"no row\n")
+    (tmp_path / "moses.ini").write_text(ini_text(tmp_path / "table", 3))
+    return tmp_path
+
+
+def command(name: str, out: str, model_dir: str) -> list[str]:
+    words = {"OUT": out, "MODEL": model_dir}
+    return [sys.executable, "-m", "phrase_rescore", *(words.get(word, word) for word in WRITERS[name])]
+
+
+def shell(script: str, folder: Path, words: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a script of bash, to which the command is ``"$@"``."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", script, "bash", *words], cwd=folder, env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def wanted(name: str, folder: Path, model_dir: str) -> bytes:
+    """What the command writes into a regular file."""
+    shell('"$@"', folder, command(name, "regular", model_dir))
+    data = (folder / "regular").read_bytes()
+    for path in folder.iterdir():
+        if path.name.startswith(("regular", "other")):
+            path.unlink()
+    return data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITERS)
+def test_standard_output_by_its_names(here: Path, model_dir: str, name: str) -> None:
+    """What a file held before ``>>`` stays; so does what is written to a pipe, a link to it and a FIFO."""
+    data = wanted(name, here, model_dir)
+    before = {path.name for path in here.iterdir()}
+    (here / "link").symlink_to("/dev/stdout")
+    os.mkfifo(here / "fifo")
+    for out in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"):
+        (here / "kept").write_bytes(b"kept before\n")
+        shell('"$@" >> kept', here, command(name, out, model_dir))
+        assert (here / "kept").read_bytes() == b"kept before\n" + data, out
+    assert shell('"$@" | cat', here, command(name, "/proc/self/fd/1", model_dir)).stdout == data
+    assert shell('cat fifo & "$@"; wait', here, command(name, "fifo", model_dir)).stdout == data
+    assert shell('"$@" 7>&1 | cat', here, command(name, "/dev/fd/7", model_dir)).stdout == data
+    left = {path.name for path in here.iterdir()} - before - {"link", "fifo", "kept"}
+    assert {path for path in left if not path.startswith("other")} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["annotate", "strip"])
+def test_into_a_process(here: Path, model_dir: str, name: str) -> None:
+    data = wanted(name, here, model_dir)
+    words = [word if word != "OUT" else "" for word in command(name, "OUT", model_dir)][:-1]
+    shell('"$@" >(gzip > packed.gz); wait $!', here, words)
+    assert gzip.decompress((here / "packed.gz").read_bytes()) == data
+    assert sorted(path.name for path in here.iterdir()) == ["bad", "moses.ini", "packed.gz", "table"]
+
+
+@pytest.mark.slow
+def test_a_stream_has_a_sidecar_only_if_it_is_named(here: Path, model_dir: str) -> None:
+    os.mkfifo(here / "fifo")
+    words = command("annotate", "fifo", model_dir)
+    words[words.index("table")] = "bad"
+    shell('cat fifo & "$@"; wait', here, [*words, "--on-bad-row", "drop"])
+    assert sorted(path.name for path in here.iterdir()) == ["bad", "bad.dropped", "fifo", "moses.ini", "table"]
+    assert (here / "bad.dropped").read_bytes() == b"no row\n"
+    words = [*command("annotate", "fifo", model_dir), "--columns-json", "described"]
+    shell('cat fifo & "$@"; wait', here, words)
+    assert (here / "described").read_bytes().startswith(b"{")
+
+
+def test_a_stream_is_not_gone_on_with(run: Run, here: Path, model_dir: str) -> None:
+    done = run("annotate", here / "table", "-m", model_dir, "-o", "/dev/stderr", "--resume")
+    assert done.status == 2
+    assert "--resume needs a file to go on with; name it with -o, and not /dev/stderr" in done.err
+
+
+def test_pictures_and_vectors_that_need_a_file_are_refused(run: Run, here: Path, model_dir: str) -> None:
+    os.mkfifo(here / "fifo.npy")
+    done = run("embed", "--words", "source", "-m", model_dir, "-o", here / "fifo.npy")
+    assert (done.status, "--format npy has an index beside it" in done.err) == (2, True)
+    done = run("embed", "-m", model_dir, "--format", "bin", "-o", "/dev/stderr", stdin=b"the\n")
+    assert (done.status, "which is known at the end" in done.err) == (2, True)
+
+
+# No two paths are the same file, and nothing is touched before that is known
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["-o", "table"], "TABLE table and -o table are the same"),
+        (["-o", "./link"], "TABLE table and -o ./link are the same"),
+        (["-o", "out", "--columns-json", "out"], "-o out and --columns-json out are the same"),
+        (["-o", "out", "--columns-json", "table"], "TABLE table and --columns-json table are the same"),
+        (["-o", "out", "--on-bad-row", "drop", "--dropped", "table"], "TABLE table and --dropped table are the same"),
+        (["-o", "out", "--on-bad-row", "drop", "--dropped", "none/../out"], "--dropped none/../out"),
+        (["-o", "out", "--on-bad-row", "drop", "--dropped", "out.columns.json"], "the sidecar out.columns.json and --dropped"),
+        (["-o", "out", "--on-bad-row", "drop", "--dropped", "out.partial"], "are the same"),
+        (["-o", "out", "--columns-json", "out.partial.json"], "are the same"),
+        (["-o", "out", "--expect-rows", "out"], "--expect-rows out"),
+        (["-o", "MODEL/config.json"], "and a file of -m MODEL/config.json are the same"),
+        (["-o", ""], "name is empty"),
+        (["-o", "out", "--columns-json", ""], "name is empty"),
+        (["-o", "out", "--on-bad-row", "drop", "--dropped", ""], "name is empty"),
+        (["-o", "out", "--on-bad-row", "drop", "--dropped", "none/d"], "--dropped none/d: No such file or directory"),
+    ],
+)
+def test_annotate_mixes_up_no_files(
+    run: Run, here: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch, options: list[str], told: str
+) -> None:
+    monkeypatch.chdir(here)
+    (here / "link").symlink_to("table")
+    (here / "none-of-it").mkdir()
+    before = {path.name: path.is_file() and path.read_bytes() for path in here.iterdir()}
+    words = [option.replace("MODEL", model_dir) for option in options]
+    done = run("annotate", "table", "-m", model_dir, *words)
+    assert (done.status, done.out) == (2, b"")
+    assert told.replace("MODEL", model_dir) in done.err
+    assert done.err.count("\n") == 1 or "Usage: " in done.err
+    assert {path.name: path.is_file() and path.read_bytes() for path in here.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("out", "told"), [("table", "TABLE table and -o table"), ("link", "TABLE table and -o link"), ("", "-o")]
+)
+def test_strip_mixes_up_no_files(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch, out: str, told: str) -> None:
+    monkeypatch.chdir(here)
+    os.link("table", "link")
+    done = run("strip", "table", "--columns", 1, "-o", out)
+    assert (done.status, done.out) == (2, b"")
+    assert told in done.err
+    assert (here / "table").read_bytes() == ROWS
+
+
+def test_an_input_with_the_name_of_a_partial_stays(
+    run: Run, here: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here)
+    for name, words in (("out.partial", ["annotate"]), (".out.partial", ["strip", "--columns", 1])):
+        (here / name).write_bytes(ROWS)
+        done = run(*words, name, *(["-m", model_dir] if words == ["annotate"] else []), "-o", "out")
+        assert (done.status, "the partial of -o" in done.err) == (2, True), done.err
+        assert (here / name).read_bytes() == ROWS
