@@ -19,7 +19,7 @@ from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWrit
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.atomic import PartialFile, atomic_output
-from phrase_rescore.files.blocks import Block, count_rows, is_whole, read_blocks
+from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows, read_blocks
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.side_file import SideFile
@@ -177,7 +177,8 @@ class _Run:
         self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
         self._misfits: list[str] | None = None  # words that do not fit; None: not looked at yet
         self._done, self._crc = 0, 0  # blocks, and the CRC-32 of their rows as they were read
-        self._in_work: deque[tuple[int, bool]] = deque()  # of each block that is not back yet: the CRC-32 so far, whether whole
+        # Of each block that is not back yet: the CRC-32 up to it, whether it ends with a newline, and because of its bytes
+        self._in_work: deque[tuple[int, bool, bool]] = deque()
 
     def warn(self, message: str) -> None:
         """Tell a warning now, and once more in the closing report."""
@@ -210,7 +211,7 @@ class _Run:
         for found in self._misfits or ():
             self._judge(found)
 
-    def rest(self, blocks: Iterator[Block], block_rows: int, out: ResumableOutput | TableWriter) -> Iterator[Block]:
+    def rest(self, blocks: Iterator[Block], out: ResumableOutput | TableWriter) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
         crc = 0
         for block in islice(blocks, self._done):
@@ -225,19 +226,22 @@ class _Run:
                 found = f"has more than the {self.statistics.rows + self.statistics.dropped:,} rows of the complete run"
                 raise InputError(self.annotator.table, found, f"pass that table, or {out.begin_anew}")
             crc = zlib.crc32(block.data, crc)
-            self._in_work.append((crc, is_whole(block, block_rows)))
+            self._in_work.append((crc, block.data.endswith(b"\n"), len(block.data) >= BLOCK_BYTES))
             yield block
 
-    def add(self, block: Statistics) -> bool:
-        """Count a block that has come back, and keep the rows that were dropped from it. Tell whether it was whole."""
+    def add(self, block: Statistics, block_rows: int) -> bool:
+        """Count a block that has come back, and keep the rows that were dropped from it. Tell whether it was whole.
+
+        It was if it ended for its size, not because the input did: more of the same input leaves it as it is.
+        """
         for line, row in block.dropped_rows:
             self.dropped.add(f"line {line}", row)
         self.statistics += block
-        self._crc, whole = self._in_work.popleft()
+        self._crc, ended, large = self._in_work.popleft()
         self._done += 1
         if self.statistics.rows + self.statistics.dropped >= FIT_ROWS:
             self.check_fit()
-        return whole
+        return ended and (large or block.rows + block.dropped == block_rows)
 
     def check_fit(self) -> None:
         """Warn, once, of a table and a model that do not go together. Raises RescoreError if warnings are errors."""
@@ -364,9 +368,9 @@ def annotate(
         identity = _identity(annotator, block_rows)
         columns = format_sidecar(form, n_scores, [Scored(c.signature, c.sides) for c in run.checkpoints])
         with no_cycle_collection(), _output(run, columns, identity, resume) as out:
-            for data, statistics in in_order(executor, annotator, run.rest(blocks, block_rows, out), in_flight=jobs + 2):
+            for data, statistics in in_order(executor, annotator, run.rest(blocks, out), in_flight=jobs + 2):
                 out.write(data, statistics.rows)
-                if run.add(statistics):  # the last block may be longer when the table is cut off and comes again
+                if run.add(statistics, block_rows):  # the last block may be longer when the table is cut off and comes again
                     out.commit(run.state)
                 on_block(run.statistics)
             run.check_fit()

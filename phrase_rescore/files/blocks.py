@@ -65,12 +65,6 @@ def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
         first_row += len(taken)
 
 
-def is_whole(block: Block, rows: int) -> bool:
-    """Tell whether a block ended for its size, not because the input did: more of the same input leaves it as it is."""
-    data = block.data
-    return data.endswith(b"\n") and (len(data) >= BLOCK_BYTES or data.count(b"\n") == rows)
-
-
 def count_rows(path: str) -> int:
     """Count the rows of a file; a last row without a newline counts."""
     newlines, last = 0, b"\n"
