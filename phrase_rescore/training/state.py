@@ -36,13 +36,15 @@ _TENSORS = re.compile(r"tensors-\d+\.safetensors", re.ASCII)  # in the directory
 
 def differences(was: Any, now: Any, name: str = "") -> list[str]:
     """Say in which entries two JSON values differ, ``name old → new`` each; one that is missing is as one that is null."""
+    if was == now:
+        return []
     if isinstance(was, dict) and isinstance(now, dict):
         return [line for key in sorted(was.keys() | now.keys()) for line in differences(was.get(key), now.get(key), key)]
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         pairs = zip(was, now, strict=True)
         return [line for i, (a, b) in enumerate(pairs, 1) for line in differences(a, b, f"{name} {i}".strip())]
     old, new = (printable(json.dumps(value, ensure_ascii=False), limit=300) for value in (was, now))
-    return [] if was == now else [f"{printable(name)} {old} → {new}"]
+    return [f"{printable(name)} {old} → {new}"]
 
 
 def _is_whole(state: dict[str, Any]) -> bool:

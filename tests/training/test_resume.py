@@ -272,6 +272,12 @@ def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[st
         trainer.resume()
 
 
+def test_what_is_the_same_has_no_differences_however_deep() -> None:
+    deep = json.loads("[" * 500 + "]" * 500)
+    assert state_files.differences({"pairs": deep}, {"pairs": deep}) == []
+    assert state_files.differences({"a\f": deep}, {"a\f": 1})[0].isprintable()
+
+
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
     """Files of this process may grow to a little less than a state needs: as on a full disk, writing fails in the middle."""
     state = TrainingState(str(tmp_path / "state"), {"seed": 1})
