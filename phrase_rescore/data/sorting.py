@@ -183,6 +183,11 @@ def _scratch_name(scratch: str, owner: str) -> str:
     return os.path.join(scratch, f"phrase-rescore-{hashlib.blake2b(os.fsencode(who), digest_size=8).hexdigest()}")
 
 
+def is_in_scratch(scratch: str, owner: str) -> bool:
+    """Tell whether a killed run, or one whose disk failed, left its directory in ``scratch``."""
+    return os.path.lexists(_scratch_name(scratch, owner))
+
+
 def remove_scratch(scratch: str, owner: str) -> None:
     """Remove what a killed run left in ``scratch``. The caller has the lock of ``owner`` (``files.locks``)."""
     shutil.rmtree(_scratch_name(scratch, owner), ignore_errors=True)

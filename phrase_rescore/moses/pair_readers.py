@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -162,7 +162,7 @@ def read_pair_blocks(
     on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
     counts: bool = False,
     factors: Factors = WHOLE,
-) -> Iterator[PairBlock]:
+) -> Generator[PairBlock, None, None]:
     """Read the pairs of a file some thousands at a time, as columns.
 
     ``form`` is one of FORMATS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and

@@ -12,7 +12,7 @@ from itertools import chain
 
 from phrase_rescore import __version__
 from phrase_rescore.data.coverage import FEW_KNOWN, LEAST_KNOWN, known_share
-from phrase_rescore.data.sorting import check_room, remove_scratch, sorted_pairs
+from phrase_rescore.data.sorting import check_room, is_in_scratch, remove_scratch, sorted_pairs
 from phrase_rescore.data.store import (
     Fingerprint,
     Numbers,
@@ -76,7 +76,9 @@ def check_inputs(inputs: Sequence[str], data: Data, say: Callable[[str], None]) 
     files = [path for path in inputs if os.path.isfile(path)]
     for path in files:
         on_bad_row = (lambda line, row, error: None) if data.drop_bad_rows else None
-        next(read_pair_blocks(path, data.form, None, on_bad_row, data.min_count > 1, data.factors), None)
+        pairs = read_pair_blocks(path, data.form, None, on_bad_row, data.min_count > 1, data.factors)
+        with contextlib.closing(pairs):  # not by a destructor, from which no signal comes out
+            next(pairs, None)
     for given in (data.source_vocab, data.target_vocab):
         if given and os.path.isfile(given):
             _read_shortlist(given)
@@ -118,8 +120,9 @@ def _prepare(
 ) -> PairStore:  # fmt: skip
     """Return the store of an earlier run if nothing has changed, else a new one, made while nobody else may make one there."""
     directory = store_dir(data, model_dir)
-    store, lock_left = find(inputs, data, model_dir), os.path.lexists(lock_name(directory))
-    if store is None or lock_left:
+    store = find(inputs, data, model_dir)
+    is_left = os.path.lexists(lock_name(directory)) or is_in_scratch(scratch_dir(data), directory)
+    if store is None or is_left:
         os.makedirs(os.path.dirname(os.path.realpath(directory)), exist_ok=True)
         with contextlib.ExitStack() as held:
             try:
