@@ -41,6 +41,8 @@ bench: $(VENV)/installed
 
 faults: $(VENV)/installed
 	$(BIN)/python tests/faults.py
+	$(BIN)/python tests/system_faults.py
+	$(BIN)/python tests/signals.py
 	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 
 # one target after the other, all of tests/fuzz; what fails is kept as build/fuzz/*-crash-*

@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gzip
+import io
 import os
 import random
 import re
 import select
 import shutil
 import signal
+import socket
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +27,8 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBL
 
 import torch
 from moses_harness import ini_text
+from system_calls import Decide, hand_over, supervise
+from tqdm import tqdm
 
 import phrase_rescore
 from phrase_rescore.cli import main as command_line
@@ -33,6 +38,7 @@ from phrase_rescore.models.checkpoint import Checkpoint, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 
 torch.set_num_threads(1)
+tqdm.set_lock(threading.RLock())  # its own is shared by all processes: one that is killed holding it would stop the others
 
 PACKAGE = str(Path(phrase_rescore.__file__).parent) + os.sep
 IDENTICAL = "identical"
@@ -77,17 +83,28 @@ def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
         os._exit(status)  # nothing of this program ends in two processes
 
 
-def wait(pid: int, errors: Path) -> Ended:
+def wait(pid: int, errors: Path, seconds: float = _SECONDS) -> Ended:
     """Wait for a process that ``start`` started, or kill it if it hangs."""
     watched = select.poll()
     handle = os.pidfd_open(pid)
     watched.register(handle, select.POLLIN)
-    hangs = not watched.poll(_SECONDS * 1000)
+    hangs = not watched.poll(seconds * 1000)
     os.close(handle)
     if hangs:
         os.kill(pid, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return Ended(HANGS if hangs else status, errors.read_text(errors="backslashreplace"))
+
+
+def run_supervised(args: list[str], errors: Path, decide: Decide, seconds: float = _SECONDS) -> Ended:
+    """Run a command line whose system calls ``decide`` answers."""
+    ours, theirs = socket.socketpair()
+    pid = start(args, errors, lambda: hand_over(theirs))
+    theirs.close()
+    in_time = supervise(pid, ours, decide, seconds)
+    ours.close()
+    ended = wait(pid, errors)
+    return ended if in_time else Ended(HANGS, ended.told)
 
 
 def write_inputs(folder: Path, rows: int) -> None:
@@ -146,7 +163,7 @@ class Job:
         self.fresh()
         if here:
             handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-            with contextlib.suppress(SystemExit):
+            with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
                 command_line([*self.args, "-q"])
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -185,6 +202,8 @@ class Job:
             ended = self.run(*more)
             if ended.status != 2:
                 break
+        if ended.status == 2 and contents(self.folder) == self.expected:
+            return IDENTICAL  # all was done before, and what was left of a lock is gone
         if ended.status:
             return f"does not go on, status {ended.status}: {ended.told if ended.status == HANGS else ended.last_line}"
         found = contents(self.folder)
@@ -203,7 +222,7 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     model, older = {}, {}
     for path in (inputs / "model").iterdir():
         model[f"model/{path.name}"] = path.read_bytes()
-    older = {"out.gz": gzip.compress(b"what stood there\n")}
+    older = {"out.gz": gzip.compress(b"what stood there\n"), "out.gz.dropped": b"rows of another run\n"}
     block = str(-(-rows // 5))
     train = [
         "train", str(inputs / "pairs.tsv"), "-m", str(out / "{}" / "model"), "--scratch", str(out / "{}" / "scratch"), *_TINY,
@@ -224,7 +243,7 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     yield job("train --overwrite", [*train, "--overwrite"], ("--resume",), (), result="model", older=model)
     yield job(
         "strip", ["strip", str(inputs / "annotated.gz"), "--columns", "2", "-o", str(out / "{}" / "out.gz")],
-        result="out.gz", older=older,
+        result="out.gz", older={"out.gz": older["out.gz"]},
     )  # fmt: skip
     yield job(
         "moses-ini",

@@ -1,9 +1,9 @@
 """Kills `annotate` where it hurts, lets `--resume` go on, and compares every byte with a run that nothing happened to.
 
-usage: faults.py [--table FILE] [--rows 20000] [--block-size 500] [--each 10] [--threads 2]
+usage: faults.py [--table FILE] [--rows 20000] [--block-size 500] [--each 12] [--jobs 1]
 
-A fault is one call of the system in the modules that write (``files.atomic``, ``files.resumable``), or of the scorer: the
-process gets SIGKILL before it, after it, or, writing, with half of the bytes written. Every run is forked from this process.
+A kill is a SIGKILL before or after a system call (``system_calls``) or a block's scoring, or when half of a write is done.
+Every run is a process forked from this one. ``system_faults.py`` has what fails without a kill, ``signals.py`` every line.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phrase_rescore.annotation import run as annotation
-from phrase_rescore.cli import main as command_line
+from disturbed import contents, run_supervised, start, wait, write_inputs
+from system_calls import Call, Failure, available
+
 from phrase_rescore.data.vocabulary import count_words, most_frequent
-from phrase_rescore.files import atomic, resumable
 from phrase_rescore.files.streams import open_input
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import Checkpoint, save
@@ -40,89 +39,68 @@ REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "en-fr" / "phra
 BAD_ROWS = (b"no row\n", b"a ||| b ||| inf\n")  # dropped, so that the second file is there
 
 
-class Fault(NamedTuple):
-    """The process dies at the ``count``-th call (from 1) of ``call``: before, half (of a write) or after it."""
+class Kill(NamedTuple):
+    """The process dies at the ``count``-th call (from 1) of a kind: before, half (of a write) or after it."""
 
-    call: str  # score, write, fsync, replace, unlink, or the sidecar
+    call: str  # score, or a name of ``system_calls``
     when: str
     count: int
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+class Killer:
+    """Counts the calls that change files below a folder, and kills their process at one of them."""
+
+    def __init__(self, folder: Path, kill: Kill | None) -> None:
+        self.counts = Counter[str]()
+        self._folder, self._kill, self._now = str(folder), kill, False
+
+    def decide(self, call: Call) -> Failure | None:
+        if self._now:
+            os.kill(call.pid, signal.SIGKILL)
+        if call.name not in ("write", "sync", "rename", "unlink") or not self._concerned(call):
+            return None
+        self.counts[call.name] += 1
+        if self._kill and (call.name, self.counts[call.name]) == (self._kill.call, self._kill.count):
+            self._now = True  # at the next call, or
+            if self._kill.when == "before":
+                os.kill(call.pid, signal.SIGKILL)
+            elif self._kill.when == "half":
+                return Failure()
+        return None
+
+    def _concerned(self, call: Call) -> bool:
+        return call.name not in ("write", "sync") or call.file.startswith(self._folder)
 
 
-def failing(function: Callable[..., Any], fault: Fault, calls: Counter[str]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        calls[fault.call] += 1
-        if calls[fault.call] != fault.count:
-            return function(*args)
-        if fault.when == "before":
-            die()
-        if fault.when == "half":
-            function(args[0], args[1][: len(args[1]) // 2])
-            die()
-        function(*args)
-        die()
+def kill_scoring(kill: Kill) -> None:
+    """Let the scorer of this process die at a block."""
+    log_probs, calls = Scorer.log_probs, 0
 
-    return call
+    def dies(self: Scorer, pairs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == kill.count and kill.when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = log_probs(self, pairs)
+        if calls == kill.count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
 
-
-class System:
-    """``os`` with one call that fails."""
-
-    def __init__(self, fault: Fault) -> None:
-        self._fault, self.calls = fault, Counter[str]()
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(os, name)
-        return failing(found, self._fault, self.calls) if name == self._fault.call else found
-
-
-def install(fault: Fault) -> None:
-    resumable.SECONDS_BETWEEN = 0.0  # an entry of the journal after every block
-    if fault.call == "score":
-        Scorer.log_probs = failing(Scorer.log_probs, fault, Counter())  # type: ignore[method-assign]
-    elif fault.call == "sidecar":
-        annotation._write_sidecar = failing(annotation._write_sidecar, fault, Counter())
-    else:
-        system = System(fault)
-        atomic.os = resumable.os = system  # type: ignore[assignment]
-
-
-def start(args: list[str], errors: Path, prepare: Callable[[], None] = lambda: None, stdout: int = 1) -> int:
-    """A command line in a process of its own: its number."""
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 70
-    try:
-        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-        os.dup2(stdout, 1)
-        prepare()
-        command_line(args)
-    except SystemExit as done:
-        status = done.code if isinstance(done.code, int) else 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)  # nothing of this program ends in two processes
+    Scorer.log_probs = dies  # type: ignore[method-assign]
 
 
 def run(args: list[str], errors: Path, prepare: Callable[[], None] = lambda: None) -> int:
     """The exit status of a command line, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(start(args, errors, prepare), 0)[1])
+    return wait(start(args, errors, prepare), errors, 600).status
 
 
 def make_inputs(folder: Path, table: Path | None, rows: int) -> None:
     """``table.gz``, with two bad rows in it, and a model of random weights that knows half of its words."""
-    if table:
-        with open_input(str(table)) as stream:
-            lines = list(islice(stream, rows))
-    else:
-        draw = random.Random(1)
-        phrase = lambda side: " ".join(f"{side}{draw.randrange(60)}" for _ in range(draw.randint(1, 4)))  # noqa: E731
-        lines = sorted(f"{phrase('s')} ||| {phrase('t')} ||| 0.5 1 ||| 0-0 ||| 1 1 1\n".encode() for _ in range(rows))
+    if table is None:
+        write_inputs(folder, rows)
+        return
+    with open_input(str(table)) as stream:
+        lines = list(islice(stream, rows))
     lines[rows // 3 : rows // 3] = BAD_ROWS
     (folder / "table.gz").write_bytes(gzip.compress(b"".join(lines), 1))
     sides = ([line.split(b" ||| ")[side] for line in lines if b" ||| " in line] for side in (0, 1))
@@ -131,10 +109,6 @@ def make_inputs(folder: Path, table: Path | None, rows: int) -> None:
     initialise(model, 1, paper=False)
     (folder / "model").mkdir()
     save(Checkpoint(model, vocabs[0], vocabs[1], (0.5, 0.5), {}), str(folder / "model"))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 class Bench:
@@ -147,20 +121,25 @@ class Bench:
             "drop", "--block-size", str(block_size), "--jobs", str(jobs), "--resume",
         ]  # fmt: skip
         self.fresh()
-        assert run(self.args, self.errors) == 0, self.errors.read_text()
+        self.calls = self.killed(None)
         self.expected = contents(self.out)
         assert sorted(self.expected) == ["out.gz", "out.gz.columns.json", "out.gz.dropped"], sorted(self.expected)
-        self.blocks = self.errors.read_text() and -(-int(gzip.decompress(self.expected["out.gz"]).count(b"\n")) // block_size)
+        self.blocks = -(-int(gzip.decompress(self.expected["out.gz"]).count(b"\n")) // block_size)
 
     def fresh(self) -> None:
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir()
 
-    def killed(self, fault: Fault) -> bool:
-        """Whether the process died of the fault; else it has ended well."""
-        status = run(self.args, self.errors, lambda: install(fault))
+    def killed(self, kill: Kill | None) -> Counter[str]:
+        """Run, to be killed or to end well; return the calls that were counted."""
+        if kill and kill.call == "score":
+            status = run(self.args, self.errors, lambda: kill_scoring(kill))
+            counts = Counter[str]()
+        else:
+            killer = Killer(self.out, kill)
+            status, counts = run_supervised(self.args, self.errors, killer.decide, 600).status, killer.counts
         assert status in (0, -signal.SIGKILL), self.errors.read_text()
-        return status != 0
+        return counts
 
     def goes_on(self) -> str:
         """Resumes, and compares: ``identical``, or what is wrong."""
@@ -177,54 +156,36 @@ class Bench:
         )
 
 
-def kills(bench: Bench, each: int) -> list[tuple[str, int, str]]:
-    """Faults by kind: how many there were and how they ended."""
+def kills(bench: Bench, each: int) -> Iterator[tuple[str, int, str]]:
+    """Kills by kind: how many there were and how they ended."""
     draw = random.Random(5)
-    inside = lambda n: sorted(draw.sample(range(2, bench.blocks), min(n, bench.blocks - 2)))  # noqa: E731
-    last = (("fsync", 0), ("fsync", 1), ("fsync", 2), ("replace", 0), ("replace", 1))  # counted from the end of a run
-    of_final = [
-        *(Fault(call, when, -back) for call, back in last for when in ("before", "after")),
-        Fault("unlink", "before", 0), Fault("unlink", "after", 0), Fault("sidecar", "before", 1), Fault("sidecar", "after", 1),
-    ]  # fmt: skip
-    kinds: dict[str, list[Fault]] = {
-        "scoring a block": [Fault("score", draw.choice(("before", "after")), k) for k in inside(each)],
-        "writing a block": [Fault("write", draw.choice(("before", "half", "after")), k) for k in inside(each)],
-        "journal: sync": [Fault("fsync", draw.choice(("before", "after")), k) for k in inside(each)],
-        "journal: its name": [Fault("replace", draw.choice(("before", "after")), k) for k in inside(each)],
-        "final names": [counted_from_the_end(bench, fault) for fault in of_final],
+
+    def inside(call: str, *when: str) -> list[Kill]:
+        places = range(2, bench.blocks if call == "score" else bench.calls[call] - 2)
+        return [Kill(call, draw.choice(when), k) for k in sorted(draw.sample(places, min(each, len(places))))]
+
+    last = [
+        Kill(call, when, bench.calls[call] - back)
+        for call, backs in (("sync", 5), ("rename", 3), ("unlink", 1))
+        for back in range(min(backs, bench.calls[call]))
+        for when in ("before", "after")
+    ]
+    kinds = {
+        "scoring a block": inside("score", "before", "after"),
+        "writing": inside("write", "before", "half", "after"),
+        "fsync": inside("sync", "before", "after"),
+        "rename": inside("rename", "before", "after"),
+        "the last fsyncs, renames and removals": last,
     }
-    results = []
-    for kind, faults in kinds.items():
+    for kind, chosen in kinds.items():
         outcomes = Counter[str]()
-        for i, fault in enumerate(faults):
+        for i, kill in enumerate(chosen):
             bench.fresh()
-            if not bench.killed(fault):
-                outcomes[f"{fault} was not reached"] += 1
-                continue
+            bench.killed(kill)
             if i % 3 == 2:  # once more, on the way
-                bench.killed(Fault("write", "half", 2))
+                bench.killed(Kill("write", "half", 2))
             outcomes[bench.goes_on()] += 1
-        results.append((kind, sum(outcomes.values()), ", ".join(outcomes)))
-    return results
-
-
-_counts: Counter[str] = Counter()
-
-
-def counted_from_the_end(bench: Bench, fault: Fault) -> Fault:
-    """The fault with its place from the beginning; 0 and below are the last call, the one before it, …"""
-    if fault.count > 0:
-        return fault
-    if fault.call not in _counts:  # the first place that is not reached
-        low, high = 1, 2
-        reached = lambda n: bench.fresh() or bench.killed(Fault(fault.call, "before", n))  # noqa: E731
-        while reached(high):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if reached(middle) else (low, middle)
-        _counts[fault.call] = low
-    return fault._replace(count=_counts[fault.call] + fault.count)
+        yield kind, sum(outcomes.values()), ", ".join(outcomes)
 
 
 def full_disks(bench: Bench, times: int) -> tuple[str, int, str]:
@@ -235,7 +196,6 @@ def full_disks(bench: Bench, times: int) -> tuple[str, int, str]:
         limit = size * i // (times + 1)
 
         def limited(limit: int = limit) -> None:
-            save_always()
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
@@ -249,28 +209,20 @@ def full_disks(bench: Bench, times: int) -> tuple[str, int, str]:
     return "disk full", times, ", ".join(outcomes)
 
 
-def save_always() -> None:
-    resumable.SECONDS_BETWEEN = 0.0
-
-
 def signals(bench: Bench, times: int) -> tuple[str, int, str]:
     """SIGINT and SIGTERM in turn, while it writes; how long it takes them at most."""
     outcomes, longest = Counter[str](), 0.0
 
-    def at_a_terminal() -> None:  # a shell lets what it starts in the background ignore SIGINT
-        save_always()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
     for i in range(times):
         number, name, status_wanted = ((signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143))[i % 2]
         bench.fresh()
-        pid = start(bench.args, bench.errors, at_a_terminal)
+        pid = start(bench.args, bench.errors, lambda: None)
         journal = bench.out / "out.gz.partial.json"
         while not journal.exists():
             time.sleep(0.002)
         sent = time.monotonic()
         os.kill(pid, number)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        status = wait(pid, bench.errors, 600).status
         longest = max(longest, time.monotonic() - sent)
         told = bench.errors.read_text()
         if status != status_wanted or f"phrase-rescore: {name}\n" not in told or "--resume goes on" not in told:
@@ -278,6 +230,13 @@ def signals(bench: Bench, times: int) -> tuple[str, int, str]:
         else:
             outcomes[bench.goes_on()] += 1
     return f"SIGINT, SIGTERM (ended within {longest:.1f} s)", times, ", ".join(outcomes)
+
+
+def only_writes(reader: int, writer: int) -> None:
+    """Let this process's standard output be a pipe of which it has one end."""
+    os.close(reader)
+    os.dup2(writer, 1)
+    os.close(writer)
 
 
 def pipes(bench: Bench, times: int) -> list[tuple[str, int, str]]:
@@ -291,14 +250,14 @@ def pipes(bench: Bench, times: int) -> list[tuple[str, int, str]]:
             reader, writer = os.pipe()
             fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
             command = [*args, "--dropped", str(bench.folder / "dropped"), "-q"]
-            pid = start(command, bench.errors, functools.partial(os.close, reader), writer)
+            pid = start(command, bench.errors, functools.partial(only_writes, reader, writer))
             os.close(writer)
             read = b""
             while len(read) < wanted and (data := os.read(reader, 1 << 13)):
                 read += data
                 time.sleep(0.001 if outcomes is slow else 0.0)
             os.close(reader)
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            status = wait(pid, bench.errors, 600).status
             told = "" if outcomes is slow else bench.errors.read_text()
             good = (
                 (status == 0 and read == plain) if outcomes is slow else (status == 1 and not told and plain.startswith(read))
@@ -316,11 +275,13 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=12, help="faults of each kind")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
+    if not available():
+        sys.exit("faults.py needs Linux 5.6 or later on x86_64")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_inputs(folder, None if options.invented else options.table, options.rows)
         bench = Bench(folder, options.block_size, options.jobs)
-        results = kills(bench, options.each)
+        results = list(kills(bench, options.each))
         results += [full_disks(bench, options.each), signals(bench, options.each), *pipes(bench, options.each)]
     for kind, times, outcome in results:
         print(f"{kind:48s}{times:5d}  {outcome}")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 _NUMBERS = {
     "read": (0, 17), "write": (1, 18), "sync": (74, 75), "rename": (82, 264, 316), "open": (2, 257), "mkdir": (83, 258),
-    "lock": (73,), "wait": (61, 247),
+    "unlink": (87, 263), "lock": (73,), "wait": (61, 247),
 }  # fmt: skip
 _NAMES = {number: name for name, numbers in _NUMBERS.items() for number in numbers}
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,28 @@
+"""A sample of what ``make faults`` tries: signals at lines of the package, and calls of the system that fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from system_calls import available
+
+pytestmark = pytest.mark.slow
+
+
+def sample_of(program: str, *options: object) -> str:
+    command = [sys.executable, str(ROOT / "tests" / program), *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_signal_at_any_line_loses_nothing() -> None:
+    assert sample_of("signals.py", "--sample", 100).endswith("100 points, 100 identical, 0 not\n")
+
+
+@pytest.mark.skipif(not available(), reason="needs Linux 5.6 or later on x86_64")
+def test_a_call_of_the_system_that_fails_loses_nothing() -> None:
+    assert sample_of("system_faults.py", "--times", 60).endswith("60 faults, 0 with another result\n")

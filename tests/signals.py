@@ -1,0 +1,193 @@
+"""Sends a signal at every line of the package that `annotate` and `train` come by, goes on, and compares every byte.
+
+usage: signals.py [--sample N] [--jobs 2] [--only NAME] [--signal NAME]
+
+A point is a line of a file of the package, at its first and at its last passing, in whatever thread. SIGINT and SIGTERM meet
+the handlers of the command line; SIGKILL ends the process there. Every run is a process forked from this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from disturbed import HANGS, IDENTICAL, PACKAGE, Ended, Job, jobs, write_inputs
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+COMMANDS = ("annotate", "train", "train --overwrite")
+ROWS = 40
+# How a process may end: by the signal's exit status; by the signal itself, before the command line begins or when it is over;
+# or well, when nothing is left to be done
+STATUSES = {
+    signal.SIGINT: (130, -signal.SIGINT, 0),
+    signal.SIGTERM: (143, -signal.SIGTERM, -signal.SIGINT, 0),
+    signal.SIGKILL: (-signal.SIGKILL, 0),
+}
+
+
+class Line(NamedTuple):
+    """A line of the package at its ``time``-th passing, from 1."""
+
+    file: str
+    number: int
+    time: int
+
+    def __str__(self) -> str:
+        return f"{self.file.removeprefix(PACKAGE)}:{self.number} ({self.time})"
+
+
+class Tracer:
+    """Counts the lines of the package in all threads, and acts at one of them."""
+
+    def __init__(self, wanted: Line | None = None, act: Callable[[], None] = lambda: None) -> None:
+        self.passed = Counter[tuple[str, int]]()
+        self._wanted, self._act = wanted, act
+
+    def start(self) -> None:
+        threading.settrace(self._on_call)
+        sys.settrace(self._on_call)
+
+    def stop(self) -> None:
+        threading.settrace(None)  # type: ignore[arg-type]
+        sys.settrace(None)
+
+    def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._on_line if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    def _on_line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            here = frame.f_code.co_filename, frame.f_lineno
+            self.passed[here] += 1
+            if self._wanted and here == self._wanted[:2] and self.passed[here] == self._wanted.time:
+                self._wanted = None
+                self.stop()
+                self._act()
+        return self._on_line
+
+
+def lines_of(job: Job) -> list[Line]:
+    """Return the first and the last passing of every line of a run."""
+    notes = job.folder.parent / f"{job.folder.name}.lines"
+
+    def note() -> None:
+        tracer = Tracer()
+
+        def at_the_end(status: int, exit_now: Callable[[int], None] = os._exit) -> None:
+            tracer.stop()
+            notes.write_text(json.dumps([[*line, times] for line, times in tracer.passed.items()]))
+            exit_now(status)
+
+        os._exit = at_the_end  # type: ignore[assignment]
+        tracer.start()
+
+    job.fresh()
+    ended = job.run(prepare=note)
+    assert ended.status == 0, ended.told
+    passed = json.loads(notes.read_text())
+    return [Line(file, number, time) for file, number, times in passed for time in sorted({1, times})]
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def at(job: Job, line: Line, number: signal.Signals) -> tuple[Ended, str]:
+    """Send the signal there, go on, and say how it ended."""
+    job.fresh()
+    ended = job.run(prepare=Tracer(line, lambda: send(number)).start)
+    if ended.status == HANGS:
+        return ended, f"hangs: {ended.told}"
+    if ended.status not in STATUSES[number]:
+        return ended, f"status {ended.status}: {ended.last_line}"
+    if "Traceback" in ended.told or "Exception ignored" in ended.told:
+        return ended, f"a traceback: {ended.last_line}"
+    return ended, job.goes_on()
+
+
+def failures(job: Job, points: list[tuple[Line, signal.Signals]], statuses: Counter[str]) -> list[str]:
+    """Try all points; count how the processes ended, and return what is wrong."""
+    wrong = []
+    for line, number in points:
+        ended, outcome = at(job, line, number)
+        statuses[f"{number.name} {ended.status}"] += 1
+        if outcome != IDENTICAL:
+            wrong.append(f"{job.name}, {number.name} at {line}: {outcome}")
+            print(wrong[-1], file=sys.stderr, flush=True)
+    return wrong
+
+
+def shared_out(folder: Path, name: str, points: list[tuple[Line, signal.Signals]], shares: int) -> dict[str, Any]:
+    """Try the points in ``shares`` processes, each with a folder of its own."""
+    pids = []
+    for share in range(shares):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            try:
+                own = folder / str(share)
+                job = next(job for job in jobs(folder, own, ROWS) if job.name == name)
+                job.learn()
+                statuses = Counter[str]()
+                wrong = failures(job, points[share::shares], statuses)
+                (folder / f"{share}.json").write_text(json.dumps([statuses, wrong]))
+            finally:
+                os._exit(0)
+    statuses, wrong = Counter[str](), []
+    for share, pid in enumerate(pids):
+        os.waitpid(pid, 0)
+        of_share = json.loads((folder / f"{share}.json").read_text())
+        (folder / f"{share}.json").unlink()
+        statuses += Counter(of_share[0])
+        wrong += of_share[1]
+    return {"statuses": statuses, "wrong": wrong}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, help="so many points, drawn with a fixed seed  [default: all]")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2, help="processes that try points")
+    parser.add_argument("--only", choices=COMMANDS, help="this command alone")
+    parser.add_argument("--signal", choices=[number.name for number in SIGNALS], help="this signal alone")
+    parser.add_argument("--at", help="FILE:LINE within the package alone")
+    options = parser.parse_args()
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_inputs(folder, ROWS)
+        numbers = [number for number in SIGNALS if options.signal in (None, number.name)]
+        points = []
+        for job in jobs(folder, folder / "all", ROWS):
+            if job.name in ([options.only] if options.only else COMMANDS):
+                job.learn(here=True)
+                points += [(job.name, line, number) for line in lines_of(job) for number in numbers]
+        if options.at:
+            points = [point for point in points if str(point[1]).startswith(f"{options.at} ")]
+        if options.sample:
+            points = random.Random(options.seed).sample(points, options.sample)
+        print(f"{'':20s}{'points':>8s}{'lines':>8s}  exit statuses")
+        for command in dict.fromkeys(point[0] for point in points):
+            chosen = [(line, number) for name, line, number in points if name == command]
+            found = shared_out(folder, command, chosen, options.jobs)
+            wrong += found["wrong"]
+            for number in numbers:
+                lines = [line[:2] for line, other in chosen if other == number]
+                statuses = [f"{k.split()[1]}: {n}" for k, n in sorted(found["statuses"].items()) if k.split()[0] == number.name]
+                print(f"{command:20s}{len(lines):8d}{len(set(lines)):8d}  {number.name} {', '.join(statuses)}", flush=True)
+    print(f"{len(points):,} points, {len(points) - len(wrong):,} identical, {len(wrong):,} not")
+    if wrong:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
