@@ -31,6 +31,7 @@ from phrase_rescore.moses.score_columns import (
     ColumnFormat,
     Scored,
     check_replaced,
+    describing,
     format_sidecar,
     looks_annotated,
     sidecar_path,
@@ -297,7 +298,7 @@ def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> 
         with run.dropped.opened(*(out.other(path) for path in side if run.dropped.expected)):
             yield out
         out.commit(run.state, complete=True)
-        _write_sidecar(files.columns_path, columns)
+        _write_sidecar(files.columns_path, describing(columns, out.path, out.rows))
         out.publish()
 
 

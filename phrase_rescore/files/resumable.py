@@ -82,6 +82,11 @@ class ResumableOutput:
         return self.complete and not os.path.exists(self._table.path)
 
     @property
+    def path(self) -> str:
+        """Where the bytes of OUT are."""
+        return self._table.target if self._finished else self._table.path
+
+    @property
     def begin_anew(self) -> str:
         """What to do if nothing of this can be used."""
         return f"delete {self._journal if self._finished else self._table.path} to begin anew"

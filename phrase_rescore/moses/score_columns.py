@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -24,6 +25,7 @@ FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the n
 JUDGED_ROWS = 1000  # whose last columns show whether a model added them
 RANGE_ROWS = 10_000  # that tell what a table's columns are
 _MOST_COLUMNS = 10**6  # a number beyond is no column's, and may be endless
+_HEAD = 1 << 20  # bytes of a table's text by which its sidecar knows it
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3
 MAX_COUNT = 88  # exp(89) overflows a 32-bit float
@@ -110,10 +112,23 @@ def format_sidecar(form: ColumnFormat, n_scores: int, models: Sequence[Scored]) 
     return json.dumps({"format_version": 1, "columns": list(map(asdict, columns))}, indent=2) + "\n"
 
 
+def describing(sidecar: str, path: str, rows: int) -> str:
+    """Return the sidecar with what it describes: the table whose ``rows`` rows are in this file."""
+    told = json.loads(sidecar)
+    table = {"rows": rows, "head": _head(path)}
+    return json.dumps({"format_version": told.pop("format_version"), "table": table, **told}, indent=2) + "\n"
+
+
+def _head(path: str) -> str:
+    """Return a digest of the first MiB of a table's text, which tells whose columns it has, compressed or not."""
+    with open_input(path) as stream:
+        return hashlib.blake2b(stream.read(_HEAD), digest_size=16).hexdigest()
+
+
 def read_sidecar(table: str) -> list[OwnColumn] | None:
     """Read the columns that models added from ``TABLE.columns.json``; None if there is no such file.
 
-    Raises InputError for a file that is damaged or of another format.
+    Raises InputError for a file that is damaged, of another format, or says that it describes another table.
     """
     path = sidecar_path(table)
     if table == "-" or not os.path.isfile(path):
@@ -123,6 +138,9 @@ def read_sidecar(table: str) -> list[OwnColumn] | None:
             sidecar = json.load(stream)
         if sidecar["format_version"] != 1 or any(abs(column["column"]) > _MOST_COLUMNS for column in sidecar["columns"]):
             raise ValueError
+        if "table" in sidecar and os.path.isfile(table) and sidecar["table"]["head"] != _head(table):
+            hint = 'remove it, or annotate the table again; if the table was only sorted or filtered, take out its "table"'
+            raise InputError(path, f"describes another table than the {display_name(table)} that is here", hint)
         return [
             OwnColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
             for column in sidecar["columns"]

@@ -460,7 +460,9 @@ def test_sidecar_is_as_documented(run, inputs, trained, tmp_path):
     for columns in (documented["columns"], sidecar["columns"]):
         for column in columns:
             column["model"] = column["model"].split("|")[0]
-    assert sidecar == documented
+    assert documented["table"].keys() == sidecar["table"].keys()
+    assert len(documented["table"].pop("head")) == len(sidecar["table"].pop("head"))
+    assert sidecar | {"table": {}} == documented | {"table": {}}
 
 
 def test_library_example_runs(inputs, monkeypatch):

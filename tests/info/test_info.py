@@ -195,7 +195,12 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     assert [(column["column"], column["feature"], column["model"]) for column in columns] == [
         (5, "log_prob", signature), (6, "unknown_words", signature),
     ]  # fmt: skip
-    os.rename(f"{out}.columns.json", f"{table}.columns.json")
+    sidecar = json.loads(Path(f"{out}.columns.json").read_bytes())
+    os.unlink(f"{out}.columns.json")
+    Path(f"{table}.columns.json").write_text(json.dumps(sidecar))
+    assert f"{table}.columns.json: describes another table than" in run("info", table).err
+    del sidecar["table"]  # as the version before wrote it
+    Path(f"{table}.columns.json").write_text(json.dumps(sidecar))
     assert "but the table has 4: the .columns.json belongs to another\n" in run("info", table).out.decode()
     assert "\nour columns  the last two look like ours (no .columns.json says more)\n" in run("info", out).out.decode()
 
