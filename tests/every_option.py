@@ -176,6 +176,9 @@ def _serve() -> None:
                    "scoring", "annotation.strip", "commands.progress"):  # fmt: skip
         importlib.import_module(f"phrase_rescore.{module}")
     importlib.import_module("sacremoses")
+    import torch
+
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))]).step()  # it imports for a second when it is first used
     for request in sys.stdin:
         told = json.loads(request)
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile("a+b") as out, tempfile.TemporaryFile() as err:

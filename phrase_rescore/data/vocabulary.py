@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, shown
+from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import open_plain
 from phrase_rescore.moses.phrase_table import words
 
@@ -82,7 +83,7 @@ def read_vocabulary(path: str) -> Vocabulary:
     found: dict[bytes, int] = {}
     hint = "write one word, a tab and a count a line"
     with open_plain(path) as stream:
-        for line_number, line in enumerate(stream, 1):
+        for line_number, line in enumerate(read_rows(stream), 1):
             word, tab, count = line.removesuffix(b"\n").partition(b"\t")
             if not word or b" " in word:
                 raise InputError(path, f"{shown(word)} is not a word", hint, line_number)

@@ -262,7 +262,9 @@ class _Output(io.FileIO):
 
 
 def _own_descriptor(path: str) -> int | None:
-    """Return the number of the descriptor of this process that a path such as ``/dev/stdout`` leads to."""
+    """Return the number of the descriptor of this process that a path such as ``/dev/stdout`` leads to; 1 for ``-``."""
+    if path == "-":
+        return 1
     for _ in range(_MOST_LINKS):
         directory, name = os.path.split(os.path.abspath(path))
         if name.isdigit() and re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", os.path.realpath(directory)):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.files.streams import CHUNK, open_input
+from phrase_rescore.files.streams import CHUNK, display_name, open_input
 
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
 LONGEST_ROW = 1 << 24  # bytes; what is longer is not a row
@@ -66,9 +66,13 @@ def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
 
 
 def count_rows(path: str) -> int:
-    """Count the rows of a file; a last row without a newline counts."""
-    newlines, last = 0, b"\n"
+    """Count the rows of a file; a last row without a newline counts. Raises InputError for an endless one, as ``read_rows``."""
+    newlines, last, row = 0, b"\n", 0
     with open_input(path) as stream:
         while chunk := stream.read(CHUNK):
-            newlines, last = newlines + chunk.count(b"\n"), chunk[-1:]
+            found = chunk.count(b"\n")
+            newlines, last, row = newlines + found, chunk[-1:], 0 if found else row + len(chunk)
+            if row > LONGEST_ROW:
+                what = f"a row of more than {LONGEST_ROW >> 20} MiB"
+                raise InputError(display_name(path), what, "is this text with a row a line?", newlines + 1)
     return newlines + (last != b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import os
@@ -136,6 +137,9 @@ def _check_writable(use: Use) -> None:
         raise OptionError(f"{use} is a directory; name a file to write")
     if use.role is Role.WRITE_DIRECTORY and os.path.isdir(path) and os.path.samefile(path, os.curdir):
         raise OptionError(f"{use} is the working directory; name a directory in it")
+    if use.role is Role.WRITE_DIRECTORY and os.path.lexists(use.path):
+        with contextlib.suppress(FileNotFoundError):  # a link to what is not there yet
+            os.scandir(use.path).close()
     parent, name = os.path.split(path)
     while use.role is Role.WRITE_DIRECTORY and not os.path.lexists(parent):  # missing ones are made
         parent = os.path.dirname(parent)
