@@ -20,7 +20,7 @@ from zlib_ng import zlib_ng
 
 from phrase_rescore.errors import InputError, OptionError, RescoreError, cannot_write
 from phrase_rescore.files.locks import Holder
-from phrase_rescore.files.paths import is_stream
+from phrase_rescore.files.paths import is_stream, names_around, older_directory
 from phrase_rescore.files.streams import CHUNK, open_plain
 
 GZIP_LEVELS = ("fast", *"123456789")
@@ -319,25 +319,12 @@ def check_replaceable(directory: str) -> None:
         raise OptionError(f"{directory} is a mount point and cannot be replaced; name a directory in it")
 
 
-def _names_around(directory: str) -> tuple[str, str, str]:
-    """Return what a directory's name leads to, the name under which its successor grows, and the one under which it goes."""
-    target = os.path.realpath(directory)
-    parent, name = os.path.split(target)
-    return target, os.path.join(parent, f".{name}.partial"), os.path.join(parent, f".{name}.old")
-
-
-def older_directory(directory: str) -> str | None:
-    """Return where the directory is that a killed run was about to replace, None if it has its name."""
-    target, _, old = _names_around(directory)
-    return old if os.path.isdir(old) and not os.path.lexists(target) else None
-
-
 def recover_directory(directory: str) -> None:
     """Put right what was left by a run that was killed while it replaced the directory: the older one gets its name back.
 
     The caller holds the lock of the directory (``files.locks``). Raises OSError if the older one cannot be moved.
     """
-    target, temporary, old = _names_around(directory)
+    target, temporary, old = names_around(directory)
     if older_directory(directory):
         os.rename(old, target)
     for left in (temporary, old):
@@ -352,7 +339,7 @@ def replace_directory(directory: str) -> Iterator[str]:
     put right what is left: at every moment the older directory or the new one is there, whole. The caller holds the lock of
     the directory (``files.locks``). Raises OptionError if it cannot be made.
     """
-    target, temporary, old = _names_around(directory)
+    target, temporary, old = names_around(directory)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         recover_directory(directory)

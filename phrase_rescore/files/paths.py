@@ -104,6 +104,28 @@ def check_paths(uses: Iterable[Use]) -> None:
                 raise OptionError(f"{inner} is inside {outer}, which is replaced as a whole; name another for one of them")
 
 
+def names_around(directory: str) -> tuple[str, str, str]:
+    """Return what a directory's name leads to, the name under which its successor grows, and the one under which it goes."""
+    target = os.path.realpath(directory)
+    parent, name = os.path.split(target)
+    return target, os.path.join(parent, f".{name}.partial"), os.path.join(parent, f".{name}.old")
+
+
+def older_directory(directory: str) -> str | None:
+    """Return where the directory is that a killed run was about to replace, None if it has its name."""
+    target, _, old = names_around(directory)
+    return old if os.path.isdir(old) and not os.path.lexists(target) else None
+
+
+def missing_model(directory: str) -> str:
+    """Say of what is not a directory that it is not a model, and what to do."""
+    if os.path.lexists(directory):
+        return "a file, not a model directory; name the directory that 'phrase-rescore train' made"
+    if old := older_directory(directory):
+        return f"no such model directory; a run that replaced it was killed; run it again, or give {old} its name back"
+    return f"no such model directory; make one with 'phrase-rescore train TABLE -m {directory}'"
+
+
 def _check(use: Use) -> None:
     """Check one path by itself. Raises OptionError, or what the system says of it."""
     is_directory = use.role in _DIRECTORIES
@@ -120,6 +142,8 @@ def _check(use: Use) -> None:
         if os.path.isdir(use.path):
             raise OptionError(f"{use} is a directory; name a file in it")
         os.close(os.open(use.path, os.O_RDONLY))
+    elif use.role is Role.READ_DIRECTORY and not os.path.isdir(use.path):
+        raise OptionError(f"{use}: {printable(missing_model(use.path), 2000)}")
     else:
         os.scandir(use.path).close()
         if use.role is Role.SCRATCH and not _may(use.path, os.W_OK | os.X_OK):

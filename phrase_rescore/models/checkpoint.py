@@ -29,7 +29,8 @@ from phrase_rescore import __version__
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, printable
-from phrase_rescore.files.atomic import older_directory, replace_directory
+from phrase_rescore.files.atomic import replace_directory
+from phrase_rescore.files.paths import missing_model
 from phrase_rescore.models.kinds import KINDS, Kind, Network, Sizes, kind_of
 from phrase_rescore.moses.factors import WHOLE, Factors
 
@@ -244,12 +245,8 @@ class _Config:
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, CONFIG)
-        told = "a file, not a model directory"
-        _require(not os.path.isfile(directory), f"{directory}: {told}", "name the directory that 'phrase-rescore train' made")
-        remedy = f"make one with 'phrase-rescore train TABLE -m {directory}'"
-        if old := older_directory(directory):
-            remedy = f"a run that replaced it was killed; run it again, or give {old} its name back"
-        _require(os.path.isdir(directory), f"{directory}: no such model directory", remedy)
+        if not os.path.isdir(directory):
+            raise ModelError(f"{directory}: {missing_model(directory)}")
         _check_regular(self.path)
         try:
             config = json.loads(Path(self.path).read_bytes())

@@ -455,14 +455,10 @@ def test_a_model_that_is_none(run: Run, good: Path, command: str) -> None:
         f"{file}: a file, not a model directory; name the directory that 'phrase-rescore train' made",
     ]
     if option := MODEL_CHECKED_FIRST.get(command):
-        lines = [
-            f"{option} {missing}: {GONE}",
-            f"{option} {file}: Not a directory; check the path: a file stands in it where a",
-        ]
+        lines = [f"{option} {line}" for line in lines]
     for path, said in zip((missing, file), lines, strict=True):
         line = line_of(run(*USERS[command](path, good, good.parent / "out")), 2 if option else 1)
-        assert line.startswith(said)
-        assert line == said or option
+        assert line == said
 
 
 @pytest.mark.parametrize("fault", ["locked file", "locked directory"])

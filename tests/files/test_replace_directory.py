@@ -12,8 +12,9 @@ import pytest
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import atomic
-from phrase_rescore.files.atomic import check_replaceable, older_directory, recover_directory, replace_directory
+from phrase_rescore.files.atomic import check_replaceable, recover_directory, replace_directory
 from phrase_rescore.files.locks import locked
+from phrase_rescore.files.paths import older_directory
 
 
 def replace(directory: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows that a careless reader would fall over: what each command makes of each, as docs/reliability.md has it."""
+"""Rows that a careless reader would fall over: what each command makes of each, as docs/odd-input.md has it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phrase_rescore.files import blocks
 from phrase_rescore.files.blocks import batches, read_blocks
 from phrase_rescore.files.streams import open_input
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "odd-input.md"
 GOOD = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
 PLAIN = "scores are plain decimal numbers such as 0.25 or 6.1e-05"
 WEIGHTS = "model-00001-of-00001.safetensors"
