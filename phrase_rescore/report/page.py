@@ -86,4 +86,4 @@ def page(title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> by
     template, style = (files.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = {"title": title, "charts": charts, "style": Markup(style), "script": script, "script_hash": f"sha256-{digest}"}
-    return environment().from_string(template).render(own | dict(facts)).encode()
+    return environment().from_string(template).render(own | dict(facts)).encode("utf-8", "backslashreplace")

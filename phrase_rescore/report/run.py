@@ -61,6 +61,8 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
     if is_stream(options.table):
         raise OptionError("ANNOTATED_TABLE is read more than once; name a file")
     check_paths(_uses(options))
+    if options.figures is not None and os.path.realpath(options.figures) == os.path.realpath(options.model_dir):
+        raise OptionError(f"--figures {options.figures} is the directory of -m; name another for the pictures")
     checkpoint = load(options.model_dir)
     columns = find_columns(options.table, checkpoint, options.phi_column)
     on_step("reading the table")
@@ -184,7 +186,7 @@ def _pictures(specs: dict[str, Spec], directory: str) -> dict[str, tuple[Spec, s
 def _draw(pictures: dict[str, tuple[Spec, str]], directory: str) -> None:
     """Write the pictures. Raises OptionError if the directory cannot be written."""
     try:
-        os.makedirs(directory, exist_ok=True)
+        os.makedirs(os.path.realpath(directory), exist_ok=True)  # a link may lead to what is not there yet
     except OSError as error:
         raise OptionError(cannot_write(directory, error)) from None
     for path, (spec, form) in pictures.items():

@@ -230,6 +230,8 @@ def trouble(work: Path, cell: Cell, writer: bool, written: set[str], before: dic
     own = {root for root in roots if root in (target, stem) or root.startswith((f"{stem}.", f".{stem}."))}
     own |= {root for root in roots if root.startswith(f"{target}.") or root == f"{os.path.splitext(stem)[0]}.index"}
     beside = {root for root in roots if any(root == name or root.startswith((f"{name}.", f".{name}.")) for name in written)}
+    if target == os.curdir:  # the folder itself, in which there may be new files
+        own |= {root for root in roots if root not in before}
     if strange := roots - beside - (own if writer else set()):
         return f"status {outcome.status}, and changed: {sorted(strange)}"
     if outcome.status == 1:
