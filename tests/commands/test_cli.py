@@ -185,7 +185,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
 
 def test_missing_and_broken_models(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
     missing = tmp_path / "none"
-    text = f"-m {missing}: No such file or directory; check the path"
+    text = f"-m {missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'"
     assert run("annotate", "-", "-m", missing, stdin=ROW) == (2, b"", f"phrase-rescore: error: {text}\n")
 
     text = f"{tmp_path}/config.json: No such file or directory; is {tmp_path} a model directory?"
