@@ -182,7 +182,8 @@ def test_how_much_of_it_a_model_knows(run: Run, table: Path, model_dir: str) -> 
 
 def test_a_model_that_is_not_there_is_told_before_the_table_is_read(run: Run, tmp_path: Path, table: Path) -> None:
     result = run("info", table, "-m", tmp_path / "none")
-    text = f"-m {tmp_path / 'none'}: No such file or directory; check the path"
+    none = tmp_path / "none"
+    text = f"-m {none}: no such model directory; make one with 'phrase-rescore train TABLE -m {none}'"
     assert result == (2, b"", f"phrase-rescore: error: {text}\n")
 
 
