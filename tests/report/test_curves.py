@@ -263,8 +263,8 @@ def test_nothing_to_write(make_run, run):
 
 def test_a_missing_run_is_told_in_one_line(run, tmp_path):
     result = run("curves", tmp_path / "none", "-o", tmp_path / "c.png")
-    assert (result.status, result.out) == (1, b"")
-    assert result.err == f"phrase-rescore: error: {tmp_path}/none: No such file or directory; check the path\n"
+    assert (result.status, result.out) == (2, b"")
+    assert result.err == f"phrase-rescore: error: RUN {tmp_path}/none: No such file or directory; check the path\n"
 
 
 @pytest.mark.parametrize(("library", "name"), [("altair", "altair"), ("vl_convert", "vl-convert")])

@@ -164,7 +164,7 @@ def test_a_missing_library_is_named(annotated, model, run, tmp_path, monkeypatch
     ("options", "message"),
     [
         (["--phi-column", 9], "error: --phi-column 9: {table} has 6 score columns"),
-        (["-o", "/nowhere/r.html"], "error: cannot write /nowhere/r.html: No such file or directory; make its directory first, "
+        (["-o", "/nowhere/r.html"], "error: -o /nowhere/r.html: No such file or directory; make its directory first, "
          "or name another"),
     ],
 )  # fmt: skip
@@ -178,7 +178,7 @@ def test_bad_rows_and_standard_input(model, run, tmp_path):
     result = run("report", tmp_path / "bad", "-m", model, "-o", tmp_path / "r.html")
     said = "2 scores where the first row has 4; Moses needs the same number on every row"
     assert result.last_line == f"phrase-rescore: error: {tmp_path / 'bad'}:2: {said}"
-    assert run("report", "-", "-m", model).last_line.endswith("report reads its table more than once; name a file")
+    assert run("report", "-", "-m", model).last_line.endswith("ANNOTATED_TABLE is read more than once; name a file")
 
 
 def gathered(path, checkpoint, columns, block_rows):
