@@ -23,10 +23,10 @@ lint: $(VENV)/installed
 	$(BIN)/lint-imports --cache-dir $(BUILD)/import_linter
 
 check: lint
-	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile -m 'not slow' --hypothesis-profile quick $(if $(ROOM),tests/$(ROOM))
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile -m 'not slow and not whole' --hypothesis-profile quick $(if $(ROOM),tests/$(ROOM))
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(if $(ROOM),tests/$(ROOM))
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m 'not whole' $(if $(ROOM),tests/$(ROOM))
 
 demo: $(VENV)/installed
 	examples/demo/run.sh $(VENV) $(BUILD)/demo
@@ -43,6 +43,7 @@ faults: $(VENV)/installed
 	$(BIN)/python tests/faults.py
 	$(BIN)/python tests/system_faults.py
 	$(BIN)/python tests/signals.py
+	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/commands
 	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 
 # one target after the other, all of tests/fuzz; what fails is kept as build/fuzz/*-crash-*

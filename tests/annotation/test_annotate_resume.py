@@ -46,7 +46,7 @@ def test_faults_at_every_place(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = {line[:48].strip(): (int(line[48:53]), line[53:].strip()) for line in done.stdout.splitlines()}
     assert {outcome for _, outcome in kinds.values()} == {"identical", "as it should be"}
-    assert kinds["final names"][0] == 14
+    assert kinds["the last fsyncs, renames and removals"][0] == 18
     assert len(kinds) == 9
 
 

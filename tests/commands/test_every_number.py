@@ -121,7 +121,7 @@ def test_what_is_no_number(server: Server, folder: Path, tmp_path: Path, paramet
     check(server, folder, tmp_path / "work", parameter, ["nan", "9" * 10_000])
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("parameter", NUMBERED, ids=lambda parameter: "-".join(parameter.key))
 def test_every_number(server: Server, folder: Path, tmp_path: Path, parameter: Parameter) -> None:
     check(server, folder, tmp_path / "work", parameter, NUMBERS)

@@ -284,7 +284,7 @@ def test_some_paths(server: Server, good: Path, tmp_path: Path, parameter: Param
     check(server, good, tmp_path, parameter, FAST)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("parameter", PATHS, ids=lambda parameter: "-".join(parameter.key))
 def test_every_path(server: Server, good: Path, tmp_path: Path, parameter: Parameter) -> None:
     check(server, good, tmp_path, parameter)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -110,8 +112,12 @@ def test_weights_that_are_not_finite_never_replace_a_good_state(
 
 
 def test_a_minibatch_that_cannot_be_kept_hides_nothing(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    training.state_dir.write_bytes(b"in the way")
     fail_at(monkeypatch, 2, float("nan"))
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("phrase_rescore.training.run.atomic_output", full)
     with pytest.raises(RescoreError) as caught:
         training.run()
     assert str(caught.value).startswith("the loss is nan and its gradient nan at step 2, cannot write ")
