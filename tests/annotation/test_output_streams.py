@@ -62,7 +62,8 @@ def test_standard_output_by_its_names(here: Path, model_dir: str, name: str) -> 
     before = {path.name for path in here.iterdir()}
     (here / "link").symlink_to("/dev/stdout")
     os.mkfifo(here / "fifo")
-    for out in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"):
+    quick = name in ("strip", "moses-ini")  # the others load a model
+    for out in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link") if quick else ("/dev/stdout", "link"):
         (here / "kept").write_bytes(b"kept before\n")
         shell('"$@" >> kept', here, command(name, out, model_dir))
         assert (here / "kept").read_bytes() == b"kept before\n" + data, out
