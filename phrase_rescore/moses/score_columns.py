@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
 JUDGED_ROWS = 1000  # whose last columns show whether a model added them
 RANGE_ROWS = 10_000  # that tell what a table's columns are
-_MOST_COLUMNS = 10**6  # a number beyond is no column's, and may be endless
+_MOST_COLUMNS = 10**6  # no column has a larger number; one in a damaged file may have thousands of digits
 _HEAD = 1 << 20  # bytes of a table's text by which its sidecar knows it
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3

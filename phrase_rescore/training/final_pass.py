@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
+from phrase_rescore.training.permutation import Permutation
 from phrase_rescore.training.phrase_pairs import PhrasePairTask, held_out_figures
 
 _RATE = 1e-4  # of Adam; low enough that the other pairs do not suffer and that it takes a whole pass or more

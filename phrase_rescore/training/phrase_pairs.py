@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
+from phrase_rescore.training.permutation import Permutation
 
 _EVALUATED = 512  # pairs at a time
 

@@ -43,7 +43,7 @@ def test_scores_that_annotate_never_wrote_are_not_replaced(
 def test_columns_that_annotate_wrote_are_replaced(
     run: Run, make_model: MakeModel, table: Path, tmp_path: Path, scale: str, features: str, models: int
 ) -> None:
-    """With the sidecar, and without it: by their looks."""
+    """Columns are recognized by the sidecar, or by their looks where there is none."""
     to = ["--scale", scale, "--features", features, *(word for _ in range(models) for word in ("-m", make_model()))]
     once = tmp_path / "once"
     assert run("annotate", table, "-o", once, *to).status == 0

@@ -263,7 +263,7 @@ def test_the_clock_goes_backwards(place: Place, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def warm_in_c(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    """In the locale C, of which Python makes no UTF-8."""
+    """Run commands in the locale C, with Python's own change to UTF-8 switched off."""
     environment = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     process = WarmProcess(tmp_path_factory.mktemp("warm"), environment)
     yield process
@@ -285,7 +285,7 @@ def test_the_locale_is_c(place: Place, warm_in_c: WarmProcess, name: str) -> Non
 @pytest.mark.skipif(not system_calls.available(), reason="needs seccomp's user notifications")
 @pytest.mark.parametrize("name", [name for name in LINES if LINES[name].reads_model])
 def test_a_model_is_replaced_while_it_is_read(place: Place, make_model: MakeModel, name: str) -> None:
-    """Of the same sizes, so that only a comparison tells. Whatever is said, it is not said of a mixture."""
+    """The other model has the same sizes, so that only a comparison tells. No result may come from files of both."""
     line, other = LINES[name], place.model.parent / "other"
     shutil.copytree(make_model(SOURCE_WORDS[::-1], logits={TARGET_WORDS[0]: 3.0}), other)
     one = place.result(line, place.run(line))

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models import linear
@@ -19,6 +18,7 @@ from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
 from phrase_rescore.models.linear import gathered_gradients, gathering
 from phrase_rescore.training.config import PRESETS
 from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.permutation import Permutation
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
 
