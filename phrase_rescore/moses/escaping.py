@@ -32,3 +32,13 @@ def unescape(text: bytes) -> bytes:
     for char, entity in reversed(_ENTITIES.items()):
         text = text.replace(entity, char)
     return text
+
+
+def readable(phrase: bytes) -> str:
+    """Write a phrase for people: Moses' escapes undone, what cannot be printed written out.
+
+    >>> readable(b"l &apos; eau \\xff"), readable("a\\u2028b".encode())
+    ("l ' eau \\\\xff", 'a\\\\u2028b')
+    """
+    decoded = unescape(phrase).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from phrase_rescore.moses.escaping import unescape
+from phrase_rescore.moses.escaping import readable
 from phrase_rescore.report.theme import Spec, vega_lite_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
@@ -28,16 +28,6 @@ for (const data of document.querySelectorAll('script[type="application/json"]'))
   drawn.then(({view}) => Object.assign(document.getElementById(data.dataset.chart), {view}));
 }
 """
-
-
-def readable(phrase: bytes) -> str:
-    """Write a phrase for people: Moses' escapes undone, what cannot be printed written out.
-
-    >>> readable(b"l &apos; eau \\xff"), readable("a\\u2028b".encode())
-    ("l ' eau \\\\xff", 'a\\\\u2028b')
-    """
-    decoded = unescape(phrase).decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)
 
 
 def nats(x: float, digits: int = 2) -> str:

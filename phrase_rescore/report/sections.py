@@ -13,10 +13,11 @@ import numpy as np
 from phrase_rescore.data.coverage import MOST_UNKNOWN
 from phrase_rescore.inference.translator import Hypothesis
 from phrase_rescore.models.checkpoint import Checkpoint
+from phrase_rescore.moses.escaping import readable
 from phrase_rescore.report import charts, statistics
 from phrase_rescore.report.curves import curves
 from phrase_rescore.report.maps import Map
-from phrase_rescore.report.page import nats, number, percent, readable
+from phrase_rescore.report.page import nats, number, percent
 from phrase_rescore.report.rows import Floats
 from phrase_rescore.report.statistics import Disagreement, SideCoverage, Source, TableStatistics, diverse, share, total
 from phrase_rescore.report.theme import FULL, Records, Spec
