@@ -26,6 +26,7 @@ COMMANDS = {
     "strip": "strip",
     "moses-ini": "moses_ini",
     "evaluate": "evaluate",
+    "why": "why",
     "score": "score",
     "generate": "generate",
     "embed": "embed",

@@ -81,6 +81,7 @@ SOURCES, NEIGHBOURS, TOP_K = Whole(1, 10**9), Whole(1, 10**9), Whole(1, 10**9)
 HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
 TEMPERATURES = Decimal(0.01, 1e6)
 SAMPLES = Whole(1, 1_000_000)  # of a test of significance
+SHOWN_SEGMENTS = Whole(0, 1_000_000)  # of each kind that is listed
 
 
 def check(name: str, value: object, wanted: Range) -> None:

@@ -32,6 +32,7 @@ BASES: dict[str, Tokens] = {
     "strip": {"table": ["table"], "columns": ["1"], "out": ["out"]},
     "moses-ini": {"ini": ["moses.ini"], "table": ["annotated"], "out": ["out"]},
     "evaluate": {"sets": ["dev", "ref", "a=hyp"], "samples": ["10"]},
+    "why": {"systems": ["a=seg", "b=seg"], "source": ["ref"], "reference": ["ref"], "table": ["annotated"]},
     "score": {"model_dir": ["model"]},
     "generate": {"model_dir": ["model"], "number": ["2"], "max_length": ["3"]},
     "embed": {"table": ["table"], "model_dir": ["model"], "out": ["out.npy"]},
@@ -61,10 +62,12 @@ GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a 
     ("evaluate", "sets"): "ref", ("embed", "among"): "vectors.npy", ("generate", "from_vectors"): "vectors.npy",
     ("train", "source_vocab"): "words", ("train", "target_vocab"): "words", ("train", "vocab_corpus"): "corpus",
     ("report", "table"): "annotated", ("curves", "runs"): "log", ("generate", "like"): "annotated",
+    ("why", "systems"): "seg", ("why", "source"): "ref", ("why", "reference"): "ref", ("why", "table"): "annotated",
     ("train", "scratch"): "scratch", ("embed", "scratch"): "scratch",
 }  # fmt: skip
 SPELT: dict[tuple[str, str], list[tuple[str, ...]]] = {  # options whose value has more than the name of a file
     ("evaluate", "sets"): [("dev", "{}", "a=hyp"), ("dev", "ref", "a={}")],
+    ("why", "systems"): [("a={}", "b=seg"), ("a=seg", "b={}")],
     ("generate", "from_table"): [("2", "{}")],
     ("train", "vocab_corpus"): [("{}", "corpus"), ("corpus", "{}")],
 }
@@ -172,7 +175,8 @@ def _serve() -> None:
 
     for module in COMMANDS.values():
         importlib.import_module(f"phrase_rescore.commands.{module}")
-    for module in ("library", "embedding.run", "evaluation.run", "generation.run", "info.table", "report.run", "report.curves",
+    for module in ("library", "embedding.run", "evaluation.run", "comparison.text",
+                   "generation.run", "info.table", "report.run", "report.curves",
                    "scoring", "annotation.strip", "commands.progress"):  # fmt: skip
         importlib.import_module(f"phrase_rescore.{module}")
     importlib.import_module("sacremoses")
@@ -253,6 +257,7 @@ def make_folder(folder: Path, model: str, run: Any) -> None:
     (folder / "corpus").write_text(" ".join((*words, "das", *map(str, range(25)))) + "\n")
     (folder / "ref").write_text("a b .\n")
     (folder / "hyp").write_text("a b c .\n")
+    (folder / "seg").write_text("a b |0-1| . |2-2|\n")
     (folder / "log").write_text("".join(json.dumps({"step": i, "seconds": i, "train_loss": 3.0}) + "\n" for i in (1, 2)))
     shutil.copytree(model, folder / "model")
     for name in ("scratch", "folder"):

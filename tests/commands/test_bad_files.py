@@ -53,6 +53,7 @@ def good(tmp_path: Path) -> Path:
     (folder / "table").write_bytes(TABLE)
     (folder / "moses.ini").write_text(ini_text(folder / "table", 3) + "\n# more" * 2000)
     (folder / "text").write_text("a b .\n")
+    (folder / "seg").write_text("a b |0-1| . |2-2|\n")
     (folder / "log").write_text(LOG)
     return folder
 
@@ -72,6 +73,11 @@ def listing(folder: Path) -> list[str]:
 
 # Files that are read
 
+
+def beside_reference(reference: Path, good: Path) -> list[object]:
+    return ["--source", good / "text", "--reference", reference]
+
+
 Reader = Callable[[Path, Path, Path, str], list[object]]  # (the bad file, the good ones, where to write, model)
 READERS: dict[str, Reader] = {
     "train": lambda bad, good, out, model: ["train", bad, "-m", out, *TINY],
@@ -89,6 +95,15 @@ READERS: dict[str, Reader] = {
     "moses-ini --table": lambda bad, good, out, model: ["moses-ini", good / "moses.ini", "--table", bad, "-o", out],
     "evaluate REF": lambda bad, good, out, model: ["evaluate", "--set", "dev", bad, f"a={good / 'text'}"],
     "evaluate OUT": lambda bad, good, out, model: ["evaluate", "--set", "dev", good / "text", f"a={bad}"],
+    "why OUT": lambda bad, good, out, model: [
+        "why", *beside_reference(good / "text", good), "--table", good / "table", f"a={good / 'seg'}", f"b={bad}",
+    ],
+    "why --reference": lambda bad, good, out, model: [
+        "why", *beside_reference(bad, good), "--table", good / "table", f"a={good / 'seg'}", f"b={good / 'seg'}",
+    ],
+    "why --table": lambda bad, good, out, model: [
+        "why", *beside_reference(good / "text", good), "--table", bad, f"a={good / 'seg'}", f"b={good / 'seg'}",
+    ],
     "curves": lambda bad, good, out, model: ["curves", bad, "--table"],
 }  # fmt: skip
 UNPACKED = {"train --source-vocab", "curves"}  # what we write ourselves, and never compressed
@@ -129,6 +144,8 @@ EMPTY = {
     "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",
     "evaluate REF": "an empty file; a line for every segment is needed",
     "evaluate OUT": "an empty file; a line for every segment is needed",
+    "why OUT": "0 segments where ",
+    "why --reference": "an empty file; a line for every segment is needed",
     "curves": "an empty log; nothing has been measured yet; train with a smaller --eval-every",
 }
 IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
@@ -139,6 +156,7 @@ OTHER = {
     "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
     "info": r"'\x89PNG\r' does not look like a phrase table; info reads phrase tables and model directories",
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
+    "why OUT": "3 segments where ", "why --reference": "3 lines where ",
     "curves": r"'\x89PNG' is not JSON; name a model directory, or a log like its train.log.jsonl",
 }  # fmt: skip
 FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how it is made, what is said, what some say
@@ -169,6 +187,7 @@ CHECKED_FIRST = {  # command: the option that names the path; it is checked befo
     "train": "INPUT", "train --vocab-corpus": "--vocab-corpus", "train --source-vocab": "--source-vocab",
     "info": "TABLE|MODEL_DIR", "moses-ini": "INI", "moses-ini --table": "--table", "evaluate REF": "--set",
     "evaluate OUT": "--set", "curves": "RUN", "annotate": "TABLE", "annotate --expect-rows": "--expect-rows", "strip": "TABLE",
+    "why OUT": "SYSTEM=OUT", "why --reference": "--reference", "why --table": "--table",
 }  # fmt: skip
 OF_PATHS = {"missing", "directory for file", "below a file", "links in a circle", "name too long"}
 READING = [(command, fault) for command in READERS for fault in FAULTS if (command, fault) not in NO_ERROR]

@@ -30,6 +30,7 @@ ROWS = b"".join(
 PAIRS = b"".join(b"the %b\tdas %b\n" % pair for pair in zip(SOURCE_WORDS, TARGET_WORDS, strict=True))
 PHRASES = b"".join(b"the %b\n" % word for word in SOURCE_WORDS)
 TEXT = b"the house is small .\nis the old house small ?\nold\n"
+SEGMENTED = b"x |0-0| y |1-4|\nx y |0-2| z |3-5|\nx |0-0|\n"
 LOG = "".join(json.dumps({"step": n, "seconds": n, "train_loss": 9 / n}) + "\n" for n in range(1, 9)).encode()
 TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 3 --threads 1 --device cpu"
 VARIES = {"report", "train"}  # with the time that it takes, or with the name of the folder
@@ -63,6 +64,7 @@ LINES = {
     "moses-ini": Line("moses-ini {d}/ini --table {i} -o {o}/out", "table", ROWS, "out"),
     "moses-ini INI": Line("moses-ini {i} --table {d}/table", "ini", ini_text("table", 3).encode()),
     "evaluate": Line("evaluate --samples 10 --set dev {i} a={i} b={i}", "out.txt", TEXT),
+    "why": Line("why --source {d}/text --reference {d}/text --table {i} a={d}/seg b={d}/seg", "table", ROWS),
     "score": Line("score -m {m}", "-", PAIRS),
     "generate": Line("generate -m {m} -n 2", "-", PHRASES),
     "generate --table": Line("generate -m {m} -n 2 --from-table 3 {i} --table {i}", "table", ROWS),
@@ -88,6 +90,7 @@ class Place:
         (self.data / "table").write_bytes(ROWS)
         (self.data / "ini").write_bytes(ini_text("table", 2).encode())
         (self.data / "text").write_bytes(TEXT)
+        (self.data / "seg").write_bytes(SEGMENTED)
 
     def run(self, line: Line, content: bytes | None = None, warm: WarmProcess | None = None, **circumstances: object) -> Done:
         content = line.content if content is None else content

@@ -165,6 +165,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "curves": ["-o", tmp_path / "out.png"],
         "moses-ini": ["--table", missing, "-o", tmp_path / "out"],
         "evaluate": [],
+        "why": ["--source", missing, "--reference", missing, "--table", missing],
         "generate": ["-m", model_dir],
         "embed": ["-m", model_dir, "-o", tmp_path / "out.npy"],
         "info": [],
@@ -172,11 +173,13 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
     }
     named = {
         "evaluate": ["--set", "dev", missing, f"a={missing}"],
+        "why": [f"a={missing}", f"b={missing}"],
         "generate": ["--from-table", 3, missing],
     }.get(command, [missing])
     option = {
         "train": "INPUT", "annotate": "TABLE", "strip": "TABLE", "info": "TABLE|MODEL_DIR", "moses-ini": "INI",
-        "evaluate": "--set", "curves": "RUN", "embed": "TABLE", "generate": "--from-table", "report": "ANNOTATED_TABLE",
+        "evaluate": "--set", "why": "--source",
+        "curves": "RUN", "embed": "TABLE", "generate": "--from-table", "report": "ANNOTATED_TABLE",
     }[command]  # fmt: skip
     text = f"phrase-rescore: error: {option} {missing}: No such file or directory; check the path\n"
     assert run(command, *named, *args[command]) == (2, b"", text)

@@ -3,8 +3,8 @@
 Every ```sh block of README.md, CONTRIBUTING.md and docs/*.md in which a phrase-rescore command stands is run, and so is every
 example in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
 one, extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, moses.ini, references and
-outputs of two sets, a link to docs/ and, unless they train them, the MODELS. Every ``train`` gets TINY appended, so that it
-takes a moment.
+outputs of two sets, test.en and outputs with segmentation, a link to docs/ and, unless they train them, the MODELS. Every
+``train`` gets TINY appended, so that it takes a moment.
 What should not be run goes into a block that is not ```sh.
 """
 
@@ -79,6 +79,11 @@ def inputs(tmp_path_factory) -> Path:
         for name in (reference, *outputs):
             changed = [" ".join(word if name == reference or rng.random() < 0.8 else "x" for word in line) for line in lines]
             (folder / name).write_text("".join(f"{line}\n" for line in changed))
+    source = [[f"s{rng.randrange(60)}" for _ in range(8)] for _ in range(20)]
+    (folder / "test.en").write_text("".join(" ".join(line) + "\n" for line in source))
+    for name in ("test.baseline.seg", "test.rnn.seg"):
+        used = [" ".join(f"{word.replace('s', rng.choice('tu'))} |{i}-{i}|" for i, word in enumerate(line)) for line in source]
+        (folder / name).write_text("".join(f"{line}\n" for line in used))
     return folder
 
 

@@ -1,0 +1,77 @@
+"""Where two outputs of one source differ: the smallest spans of source words at whose ends both cut it into phrases."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from phrase_rescore.moses.segmentation import Derivation, UsedPhrase
+
+
+class Kind(enum.Enum):
+    """How the second system's choice for a region differs from the first one's."""
+
+    TARGETS = "the same source phrases, other targets"
+    LONGER = "fewer, longer source phrases"
+    SHORTER = "more, shorter source phrases"
+    CUT = "as many source phrases, cut elsewhere"
+
+
+class Region(NamedTuple):
+    """Source words ``first`` to ``last``, from 0, and the phrases that each system uses for them, in its target order."""
+
+    first: int
+    last: int
+    phrases: tuple[Derivation, Derivation]
+
+    @property
+    def kind(self) -> Kind:
+        one, other = ({(phrase.first, phrase.last) for phrase in phrases} for phrases in self.phrases)
+        if one == other:
+            return Kind.TARGETS
+        return Kind.LONGER if len(other) < len(one) else Kind.SHORTER if len(other) > len(one) else Kind.CUT
+
+
+def differing_regions(one: Derivation, other: Derivation) -> list[Region]:
+    """Return the smallest regions whose phrases differ, in the order of the source. Both must cover the same source.
+
+    >>> def used(*phrases): return tuple(UsedPhrase(*phrase) for phrase in phrases)
+    >>> both = used((0, 0, b"a"), (1, 2, b"b c")), used((0, 0, b"a"), (2, 2, b"c"), (1, 1, b"b"))
+    >>> [(region.first, region.last, region.kind.name) for region in differing_regions(*both)]
+    [(1, 2, 'SHORTER')]
+    """
+    ends = sorted({phrase.last for phrase in one} & {phrase.last for phrase in other})
+    regions = list[Region]()
+    first = 0
+    for last in ends:
+        phrases = tuple(tuple(phrase for phrase in used if first <= phrase.first <= last) for used in (one, other))
+        if set(phrases[0]) != set(phrases[1]):
+            regions.append(Region(first, last, (phrases[0], phrases[1])))
+        first = last + 1
+    return regions
+
+
+def right_words(phrases: Derivation, differing: Sequence[UsedPhrase], reference: Sequence[bytes]) -> dict[UsedPhrase, int]:
+    """Count for every phrase of an output how many of its words occur in the reference, a word no more often than there.
+
+    The phrases that the other output has too come first, then those that differ; in sum it is BLEU's number of right unigrams.
+    """
+    left, apart = Counter(reference), set(differing)
+    right = dict.fromkeys(phrases, 0)
+    for phrase in sorted(phrases, key=apart.__contains__):
+        for word in phrase.tgt.split(b" "):
+            if left[word] > 0:
+                left[word] -= 1
+                right[phrase] += 1
+    return right
+
+
+def occurs(phrase: bytes, reference: bytes) -> bool:
+    """Tell whether a phrase stands in the reference as a whole, both with single blanks between words.
+
+    >>> occurs(b"a b", b"x a b c"), occurs(b"a b", b"x a bc")
+    (True, False)
+    """
+    return b" %b " % phrase in b" %b " % reference
