@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from phrase_rescore.commands.options import TEXT, PathName, Subset, number_option, quiet_option
+from phrase_rescore.commands.options import TEXT, PathName, Subset, file_option, number_option, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS
@@ -96,10 +96,14 @@ class SetType(PathName):
     "--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True,
     help="How to write the table. json has every run and all digits.",
 )  # fmt: skip
+@file_option(
+    "--statistics", metavar="FILE",
+    help="Write the counts of every segment of the only output to FILE, gzip, for OUT of a later evaluation.",
+)  # fmt: skip
 @quiet_option
 def command(
     sets: tuple[SetFiles, ...], baseline: str | None, metrics: tuple[str, ...], detokenize: str | None, tokenize: str | None,
-    lowercase: bool, samples: int | None, seed: int, form: str, quiet: bool,
+    lowercase: bool, samples: int | None, seed: int, form: str, statistics: str | None, quiet: bool,
 ) -> None:  # fmt: skip
     """Score the outputs of systems by sacrebleu. Write a table, systems down and sets across, with the metrics' signatures.
     Every system is compared with a baseline: the difference, and the probability p of one as large by chance.
@@ -109,25 +113,33 @@ def command(
         --set test test.fr baseline=test.out rnn=test.rnn.out
     phrase-rescore evaluate --detokenize fr --set test test.fr \\
         baseline=base.1.out,base.2.out,base.3.out rnn=rnn.1.out,rnn.2.out,rnn.3.out
+    phrase-rescore evaluate --set test test.fr rnn=test.rnn.out --statistics test.rnn.gz
 
     TEXT. Moses reads and writes tokenized, escaped text. By default BLEU takes its tokens for words (sacrebleu's tok:none), as
     the papers of Moses' time did. Numbers of other papers compare only after --detokenize, with sacrebleu's tokenization.
 
     RUNS. Tuning ends somewhere else every time. Several outputs of one system on one set, with commas between, are those
-    of several tuning runs: the table has their mean and standard deviation.
+    of several tuning runs: the table has their mean and standard deviation. The notes below it have the noise of tuning: the
+    standard deviation pooled over all systems, and the smallest true difference that so many runs detect.
+
+    STATISTICS. The counts from which all figures follow, without text, can stand for an output: OUT may be a file that
+    --statistics wrote. A set of such files needs no REF. Figures are the same to the digit.
 
     TESTS. p randomization is from approximate randomization, stratified over all runs of both systems (Clark et al.,
     ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it is about these two outputs,
     not about another tuning. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
     """
     from phrase_rescore.commands.progress import count_bar, say
-    from phrase_rescore.evaluation.run import Settings, evaluate
+    from phrase_rescore.evaluation.metrics import Settings
+    from phrase_rescore.evaluation.run import evaluate
     from phrase_rescore.evaluation.tables import report
 
+    if statistics == "-":
+        raise OptionError("--statistics - is standard output, where the table goes; name a file")
     settings = Settings(metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed)
     outputs = sum(len(runs) for files in sets for runs in files.systems.values())
     with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
-        result = evaluate(sets, settings, bar.update)
+        result = evaluate(sets, settings, bar.update, statistics)
     for warning in result.warnings:
         say(f"warning: {warning}")
     click.echo(report(result, form), nl=False)

@@ -22,10 +22,10 @@ _APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
 
 @dataclass(frozen=True)
 class SetFiles:
-    """The files of a set, dev or test: one or more references, and every system's outputs, one for each tuning run."""
+    """The files of a set, dev or test: its references, and every system's outputs, one for each tuning run."""
 
     name: str
-    references: tuple[str, ...]
+    references: tuple[str, ...]  # none if all outputs are statistics
     systems: dict[str, tuple[str, ...]]
 
     def paths(self) -> list[str]:
@@ -34,7 +34,7 @@ class SetFiles:
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> SetFiles:
-        """Read ``NAME REF[,REF] SYSTEM=OUT[,OUT] …``. Raises OptionError for anything else.
+        """Read ``NAME [REF[,REF]] SYSTEM=OUT[,OUT] …``. Raises OptionError for anything else.
 
         >>> SetFiles.parse(["dev", "dev.fr", "baseline=dev.out", "rnn=run1,run2"]).systems
         {'baseline': ('dev.out',), 'rnn': ('run1', 'run2')}
@@ -43,9 +43,9 @@ class SetFiles:
             raise OptionError(f"a set without a name; {USAGE}")
         if len(words) == 1:
             raise OptionError(f"set {_quoted(words[0])} has no reference; {USAGE}")
-        name, reference, *outputs = words
-        if "=" in reference and not os.path.exists(reference):
-            raise OptionError(f"{_quoted(reference)} stands where the reference of set {_quoted(name)} should; {USAGE}")
+        name, *outputs = words
+        is_system = "=" in outputs[0] and not os.path.exists(outputs[0])
+        references = () if is_system else _paths(outputs[0], outputs.pop(0), name)
         if not outputs:
             raise OptionError(f"set {_quoted(name)} has no outputs; {USAGE}")
         systems: dict[str, tuple[str, ...]] = {}
@@ -59,7 +59,7 @@ class SetFiles:
                     f"{_quoted(system)} twice in set {_quoted(name)}; outputs of several tuning runs are {system}=OUT,OUT"
                 )
             systems[system] = _paths(paths, output, name)
-        return cls(printable(os.fsencode(name), 1000), _paths(reference, reference, name), systems)
+        return cls(printable(os.fsencode(name), 1000), references, systems)
 
 
 def _quoted(text: str) -> str:
@@ -85,32 +85,36 @@ def check_sets(sets: Sequence[SetFiles]) -> None:
         raise OptionError("'-', standard input, can be read once; name files for the rest")
 
 
-def read_segments(path: str) -> Segments:
-    """Read the lines of a UTF-8 file (``-``: standard input), cut at ``\\n`` alone and without blanks at their ends.
-
-    The sacrebleu command reads in this way. Raises InputError for an empty file, a line that is not UTF-8 or endless.
-    """
-    name = display_name(path)
+def read_lines(path: str) -> list[bytes]:
+    """Read the lines of a file (``-``: standard input), cut at ``\\n`` alone. Raises InputError for an empty file."""
     with open_input(path) as stream:
-        rows = [row.removesuffix(b"\n") for row in read_rows(stream)]
+        rows = list(read_rows(stream))
     if not rows:
-        raise InputError(name, "an empty file", "a line for every segment is needed")
+        raise InputError(display_name(path), "an empty file", "a line for every segment is needed")
+    return rows
+
+
+def segments_of(name: str, rows: Sequence[bytes]) -> Segments:
+    """Decode the UTF-8 lines of a file of this name, without blanks at their ends, as the sacrebleu command reads them.
+
+    Raises InputError for a line that is not UTF-8.
+    """
     segments = []
     for line, row in enumerate(rows, 1):
         try:
             segments.append(row.decode().rstrip())
         except UnicodeDecodeError as error:
-            around = row[max(0, error.start - 20) : error.start + 20]
+            around = row[max(0, error.start - 20) : error.start + 20].removesuffix(b"\n")
             raise InputError(name, f"{shown(around)} is not UTF-8", "convert the file with iconv -t UTF-8", line) from None
     return tuple(segments)
 
 
-def check_length(path: str, segments: Segments, reference: str, expected: int) -> None:
-    """Raise InputError if a file has not as many lines as the reference of its set."""
-    if len(segments) != expected:
+def check_length(path: str, length: int, reference: str, expected: int) -> None:
+    """Raise InputError if a file has not as many lines as the reference of its set, or as its first output."""
+    if length != expected:
         raise InputError(
             display_name(path),
-            f"{len(segments):,} lines where {display_name(reference)} has {expected:,}",
+            f"{length:,} lines where {display_name(reference)} has {expected:,}",
             "outputs and references have a line for every segment, in the same order",
         )
 

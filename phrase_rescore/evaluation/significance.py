@@ -1,4 +1,4 @@
-"""Stratified approximate randomization: are two systems different, given several tuning runs of each?
+"""Are two systems different? Stratified approximate randomization over tuning runs, and sacrebleu's paired bootstrap.
 
 J. Clark, C. Dyer, A. Lavie, N. Smith: Better Hypothesis Testing for Statistical Machine Translation: Controlling for
 Optimizer Instability (ACL 2011). If the systems were the same, any output of a segment might as well have come from any run
@@ -12,10 +12,17 @@ to be the probability of a difference at least as large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
+
+from phrase_rescore.evaluation.statistics_files import OutputStatistics
 
 Statistics = NDArray[np.float64]
 Scorer = Callable[[list[float]], float]
@@ -58,3 +65,51 @@ def randomization_p_values(
         sums = [(order[:, :, run, None] == which).reshape(trials, -1).astype(np.float64) @ by_segment for run in range(n)]
         reached += (_differences(np.stack(sums, axis=1), runs, scorers, widths) >= observed - _ROUNDING).sum(0)
     return [(int(count) + 1) / (samples + 1) for count in reached]
+
+
+class _Counted:
+    """A metric whose outputs are counted already."""
+
+    def __init__(self, metric: Metric, name: str) -> None:
+        self._metric, self._name = metric, name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._metric, attribute)
+
+    def _extract_corpus_statistics(self, output: OutputStatistics, references: None) -> Any:
+        return output.counts[self._name]
+
+
+@contextlib.contextmanager
+def _sacrebleu_seed(seed: int) -> Iterator[None]:
+    """Give PairedTest its seed, which it takes from the environment."""
+    before = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SACREBLEU_SEED"]
+        else:
+            os.environ["SACREBLEU_SEED"] = before
+
+
+def bootstrap_p_values(
+    systems: Mapping[str, OutputStatistics], metrics: Mapping[str, Metric], samples: int, seed: int
+) -> dict[str, dict[str, float]]:
+    """Return p[system][metric] of one output against the first system's, as ``sacrebleu --paired-bs`` does.
+
+    A difference of 0 has p 1: PairedTest counts only what is larger, and gives a system its smallest p against itself.
+    """
+    if len(systems) < 2:
+        return {}
+    counted: dict[str, Any] = {name: _Counted(metric, name) for name, metric in metrics.items()}
+    outputs: list[Any] = list(systems.items())
+    with _sacrebleu_seed(seed):
+        _, results = PairedTest(outputs, counted, None, "bs", samples)()
+    by_metric: dict[str, Any] = {name: results[name] for name in metrics}
+    found: dict[str, dict[str, float]] = {}
+    for number, system in list(enumerate(systems))[1:]:
+        scores = {name: (result[0], result[number]) for name, result in by_metric.items()}
+        found[system] = {name: 1.0 if of.score == base.score else of.p_value for name, (base, of) in scores.items()}
+    return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from phrase_rescore.errors import counted
+from phrase_rescore.evaluation.noise import LEVEL, POWER
 from phrase_rescore.evaluation.run import Cell, Evaluation, SetScores
 
 FORMATS = ("text", "markdown", "json")
@@ -69,7 +70,7 @@ def _tables(result: Evaluation) -> Iterator[_Table]:
 def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
     """Yield what the numbers are: a name, and what is to be said of it."""
     for of_set in result.sets:
-        yield of_set.files.name, f"{counted(of_set.segments, 'segment')}, {counted(len(of_set.files.references), 'reference')}"
+        yield of_set.files.name, f"{counted(of_set.basis.segments, 'segment')}, {counted(of_set.basis.references, 'reference')}"
     for metric in result.metrics:
         signatures = {of_set.signatures[metric]: of_set.files.name for of_set in result.sets}
         for signature, name in signatures.items():
@@ -85,12 +86,33 @@ def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
     ]
     if several:
         yield _PLUS_MINUS.strip(), f"mean and standard deviation of tuning runs: {', '.join(several)}"
+    for of_set in result.sets:
+        yield from _noise(of_set, result.baseline)
     cells = [cell for of_set in result.sets for by_metric in of_set.cells.values() for cell in by_metric.values()]
     if any(cell.p_bootstrap is not None for cell in cells):
         yield "p bootstrap", f"sacrebleu's paired bootstrap, {settings.resamples:,} resamples, seed {settings.seed}"
     if any(cell.p_randomization is not None for cell in cells):
         shuffles = f"{settings.shuffles:,} shuffles, seed {settings.seed}"
         yield "p randomization", f"approximate randomization (Clark et al. 2011), {shuffles}"
+
+
+def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
+    """Yield how large the noise of tuning is on a set where systems have several runs, and what can be found in it."""
+    noise = of_set.noise()
+    if not noise:
+        return
+
+    def listed(figures: Iterable[float]) -> str:
+        return ", ".join(f"{metric} {figure:.2f}" for metric, figure in zip(noise, figures, strict=True))
+
+    (freedom,) = {of_metric.freedom for of_metric in noise.values()}
+    deviations = listed(of_metric.deviation for of_metric in noise.values())
+    degrees = f"{counted(freedom, 'degree')} of freedom"
+    yield f"noise, {of_set.files.name}", f"standard deviation of tuning runs, pooled over systems: {deviations} ({degrees})"
+    for runs, others in of_set.comparisons(baseline):
+        found = listed(of_metric.detectable(runs, others) for of_metric in noise.values())
+        what = f"smallest true difference that {counted(runs, 'run')} against {others} detect"
+        yield f"detectable, {of_set.files.name}", f"{what}: {found} (two-sided {LEVEL:g}, power {POWER:g})"
 
 
 def _justified(cells: Sequence[str]) -> list[str]:
@@ -168,12 +190,24 @@ def _as_json(result: Evaluation) -> str:
         scores = {metric: of_cell(cell, compared) for metric, cell in of_set.cells[system].items()}
         return {"name": system, "outputs": of_set.files.systems[system], "scores": scores}
 
+    def noise(of_set: SetScores) -> dict[str, Any]:
+        found = {}
+        for metric, of_metric in of_set.noise().items():
+            pairs = of_set.comparisons(result.baseline)
+            found[metric] = {
+                "standard_deviation": of_metric.deviation,
+                "degrees_of_freedom": of_metric.freedom,
+                "detectable": [{"runs": pair, "difference": of_metric.detectable(*pair)} for pair in pairs],
+            }
+        return found
+
     def of_set(of_set: SetScores) -> dict[str, Any]:
         return {
             "name": of_set.files.name,
-            "segments": of_set.segments,
+            "segments": of_set.basis.segments,
             "references": of_set.files.references,
             "signatures": of_set.signatures,
+            "noise": noise(of_set),
             "systems": [of_system(of_set, system) for system in of_set.cells],
         }
 

@@ -95,6 +95,7 @@ READERS: dict[str, Reader] = {
     "moses-ini --table": lambda bad, good, out, model: ["moses-ini", good / "moses.ini", "--table", bad, "-o", out],
     "evaluate REF": lambda bad, good, out, model: ["evaluate", "--set", "dev", bad, f"a={good / 'text'}"],
     "evaluate OUT": lambda bad, good, out, model: ["evaluate", "--set", "dev", good / "text", f"a={bad}"],
+    "evaluate STATISTICS": lambda bad, good, out, model: ["evaluate", "--set", "dev", f"a={bad}", "--statistics", out],
     "why OUT": lambda bad, good, out, model: [
         "why", *beside_reference(good / "text", good), "--table", good / "table", f"a={good / 'seg'}", f"b={bad}",
     ],
@@ -144,6 +145,7 @@ EMPTY = {
     "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",
     "evaluate REF": "an empty file; a line for every segment is needed",
     "evaluate OUT": "an empty file; a line for every segment is needed",
+    "evaluate STATISTICS": "an empty file; a line for every segment is needed",
     "why OUT": "0 segments where ",
     "why --reference": "an empty file; a line for every segment is needed",
     "curves": "an empty log; nothing has been measured yet; train with a smaller --eval-every",
@@ -156,6 +158,7 @@ OTHER = {
     "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
     "info": r"'\x89PNG\r' does not look like a phrase table; info reads phrase tables and model directories",
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
+    "evaluate STATISTICS": NO_TEXT,
     "why OUT": "3 segments where ", "why --reference": "3 lines where ",
     "curves": r"'\x89PNG' is not JSON; name a model directory, or a log like its train.log.jsonl",
 }  # fmt: skip
@@ -186,7 +189,8 @@ NOT_UNPACKED = {"cut-off gzip", "gzip without its end", "a bit of gzip flipped",
 CHECKED_FIRST = {  # command: the option that names the path; it is checked before anything is read, and that is status 2
     "train": "INPUT", "train --vocab-corpus": "--vocab-corpus", "train --source-vocab": "--source-vocab",
     "info": "TABLE|MODEL_DIR", "moses-ini": "INI", "moses-ini --table": "--table", "evaluate REF": "--set",
-    "evaluate OUT": "--set", "curves": "RUN", "annotate": "TABLE", "annotate --expect-rows": "--expect-rows", "strip": "TABLE",
+    "evaluate OUT": "--set", "evaluate STATISTICS": "--set", "curves": "RUN", "annotate": "TABLE",
+    "annotate --expect-rows": "--expect-rows", "strip": "TABLE",
     "why OUT": "SYSTEM=OUT", "why --reference": "--reference", "why --table": "--table",
 }  # fmt: skip
 OF_PATHS = {"missing", "directory for file", "below a file", "links in a circle", "name too long"}

@@ -20,7 +20,8 @@ from sacrebleu.significance import PairedTest
 
 from phrase_rescore.commands.evaluate import command as evaluate_command
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.evaluation.run import METRICS, TOKENIZATIONS, Cell, Settings, evaluate
+from phrase_rescore.evaluation.metrics import METRICS, TOKENIZATIONS, Settings
+from phrase_rescore.evaluation.run import Cell, evaluate
 from phrase_rescore.evaluation.tables import FORMATS
 from phrase_rescore.moses.phrase_table import split_fields
 
@@ -150,7 +151,7 @@ def test_a_system_against_itself(run: Run, files: dict[str, str]) -> None:
     metric = BLEU(tokenize="none", references=[Path(files["ref"]).read_text("utf-8").splitlines()])
     for kind in ("bs", "ar"):
         _, scores = PairedTest([("a", lines), ("b", lines)], {"BLEU": metric}, None, kind, 200)()
-        assert scores["BLEU"][1].p_value == 1 / 201, "sacrebleu has changed: say so in randomization and _compare"
+        assert scores["BLEU"][1].p_value == 1 / 201, "sacrebleu has changed: say so in significance"
     copy = Path(files["base"] + ".copy")
     copy.write_text("\n".join(lines) + "\n", "utf-8")
     found = cells(scored(run, "--set", "dev", files["ref"], f"a={files['base']}", f"b={copy}", *SAMPLES))
@@ -263,16 +264,18 @@ a|b           difference         -10.00  +16.24
               p bootstrap         0.050   0.050
               p randomization     0.517   0.517
 
-dev              4 segments, 1 reference
-test             4 segments, 2 references
-TER, dev         nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
-TER, test        nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
-BLEU, dev        nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V
-BLEU, test       nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V
-text             as it is
-±                mean and standard deviation of tuning runs: a|b 2 on test
-p bootstrap      sacrebleu's paired bootstrap, 200 resamples, seed 12345
-p randomization  approximate randomization (Clark et al. 2011), 200 shuffles, seed 12345
+dev               4 segments, 1 reference
+test              4 segments, 2 references
+TER, dev          nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
+TER, test         nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
+BLEU, dev         nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V
+BLEU, test        nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V
+text              as it is
+±                 mean and standard deviation of tuning runs: a|b 2 on test
+noise, test       standard deviation of tuning runs, pooled over systems: TER 7.07, BLEU 11.48 (1 degree of freedom)
+detectable, test  smallest true difference that 2 runs against 2 detect: TER 99.58, BLEU 161.72 (two-sided 0.05, power 0.8)
+p bootstrap       sacrebleu's paired bootstrap, 200 resamples, seed 12345
+p randomization   approximate randomization (Clark et al. 2011), 200 shuffles, seed 12345
 """
 
 MARKDOWN = """\

@@ -1,0 +1,472 @@
+"""Files of statistics: all figures are those of the texts, can be checked by hand, and damage is told in a line."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import json
+import math
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from phrase_rescore.errors import InputError
+from phrase_rescore.evaluation.corpora import SetFiles
+from phrase_rescore.evaluation.metrics import METRICS, Settings
+from phrase_rescore.evaluation.run import SetScores, evaluate
+from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, count, parse_statistics, write_statistics
+from phrase_rescore.evaluation.tables import report
+
+WORDS = ["le", "la", "chat", "Chien", "été", "l&apos;", "dort", "a", ",", "ici", "東京"]
+SAMPLES = ["--samples", "50"]
+AGAIN = "copy the file again, or write it again with evaluate --statistics"
+
+
+def text(path: Path, lines: Sequence[Sequence[str]]) -> str:
+    path.write_text("".join(" ".join(line) + "\n" for line in lines), "utf-8")
+    return str(path)
+
+
+def sentences(seed: int, n: int) -> list[list[str]]:
+    rng = random.Random(seed)
+    return [[*rng.choices(WORDS, k=rng.randint(0, 9)), "."] for _ in range(n)]
+
+
+def changed(lines: list[list[str]], seed: int, share: float = 0.3) -> list[list[str]]:
+    rng = random.Random(seed)
+    return [[rng.choice(WORDS) if rng.random() < share else word for word in line if rng.random() > 0.1] for line in lines]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with references, one system of one run and one of three, all as text."""
+    monkeypatch.chdir(tmp_path)
+    reference = sentences(1, 25)
+    reference[3] = []  # an empty segment
+    text(tmp_path / "ref", reference)
+    text(tmp_path / "ref2", changed(reference, 2))
+    text(tmp_path / "ref3", changed(reference, 3))
+    for seed, name in enumerate(("base", "one", "run1", "run2", "run3"), 10):
+        lines = changed(reference, seed)
+        lines[7] = []
+        text(tmp_path / name, lines)
+    return tmp_path
+
+
+def write(run: Run, reference: str, output: str, *options: str, to: str = "") -> str:
+    """Write the statistics of an output; return their file's name."""
+    path = to or f"{output}.gz"
+    done = run("evaluate", "-q", "--set", "test", reference, f"x={output}", "--statistics", path, *options)
+    assert done.status == 0, done.err
+    return path
+
+
+def lines_of(path: str) -> list[str]:
+    return gzip.decompress(Path(path).read_bytes()).decode().split("\n")
+
+
+def columns(path: str) -> dict[str, list[int]]:
+    """Read a file as anybody might, with nothing but the standard library."""
+    _, names, *rows = lines_of(path)[:-1]
+    return dict(zip(names.split("\t"), (list(map(int, column)) for column in zip(*(row.split("\t") for row in rows)))))  # noqa: B905
+
+
+# ---- what is in a file
+
+
+def test_bleu_by_hand(run: Run, here: Path) -> None:
+    of = columns(write(run, "ref", "base"))
+    length, expected = sum(of["bleu.sys_len"]), sum(of["bleu.ref_len"])
+    logs = []
+    for n in range(1, 5):
+        possible = sum(max(0, words - n + 1) for words in of["bleu.sys_len"])
+        logs.append(math.log(sum(of[f"bleu.correct_{n}"]) / possible))
+    bleu = 100 * min(1.0, math.exp(1 - expected / length)) * math.exp(sum(logs) / 4)
+    lines = {name: Path(name).read_text("utf-8").split("\n")[:-1] for name in ("ref", "base")}
+    assert bleu == pytest.approx(BLEU(tokenize="none").corpus_score(lines["base"], [lines["ref"]]).score, rel=1e-12)
+
+
+def test_chrf_by_hand(run: Run, here: Path) -> None:
+    of = columns(write(run, "ref", "base"))
+    precision = recall = 0.0
+    for n in range(6):
+        counts = list(zip(of["chrf.sys_len"], of["chrf.ref_len"], strict=True))
+        matches = sum(of[f"chrf.match_{n + 1}"])
+        precision += matches / sum(max(0, ours - n) for ours, theirs in counts if theirs > n) / 6
+        recall += matches / sum(max(0, theirs - n) for _, theirs in counts) / 6
+    lines = {name: Path(name).read_text("utf-8").split("\n")[:-1] for name in ("ref", "base")}
+    chrf = 100 * 5 * precision * recall / (4 * precision + recall)
+    assert chrf == pytest.approx(CHRF().corpus_score(lines["base"], [lines["ref"]]).score, rel=1e-12)
+
+
+@pytest.mark.parametrize("references", ["ref", "ref,ref2,ref3"])
+def test_ter_by_hand(run: Run, here: Path, references: str) -> None:
+    of = columns(write(run, references, "base"))
+    paths = references.split(",")
+    ter = 100 * sum(of["ter.edits"]) / (sum(of["ter.ref_lengths"]) / len(paths))
+    lines = {name: Path(name).read_text("utf-8").split("\n")[:-1] for name in (*paths, "base")}
+    assert ter == pytest.approx(TER().corpus_score(lines["base"], [lines[path] for path in paths]).score, rel=1e-12)
+
+
+def test_the_first_line(run: Run, here: Path) -> None:
+    head = json.loads(lines_of(write(run, "ref,ref2", "base", "--lowercase", "--metrics", "ter,bleu"))[0])
+    signatures = head.pop("signatures")
+    assert list(signatures) == ["BLEU", "TER"]
+    assert signatures["BLEU"].startswith("nrefs:2|case:lc|eff:no|tok:none|smooth:exp|version:")
+    assert head.pop("sacrebleu") == signatures["BLEU"].rpartition(":")[2]
+    assert head == {
+        "format": "phrase-rescore segment statistics", "version": 1, "segments": 25, "references": 2,
+        "references_sha256": hashlib.sha256(Path("ref").read_bytes() + Path("ref2").read_bytes()).hexdigest(),
+        "tokenize": "none", "detokenize": None, "lowercase": True, "sacremoses": None,
+    }  # fmt: skip
+
+
+def test_a_file_has_no_name_time_or_text(run: Run, here: Path) -> None:
+    data = Path(write(run, "ref", "base")).read_bytes()
+    assert data[3:8] == bytes(5)  # flags: no name; time 0
+    Path("same").write_bytes(Path("base").read_bytes())
+    assert Path(write(run, "ref", "same")).read_bytes() == data
+    assert not any(word in " ".join(lines_of("base.gz")[2:]) for word in WORDS)
+    assert Path(write(run, "ref", "base", to="plain.name")).read_bytes() == data
+    assert run("evaluate", "--set", "x", "y=base.gz", "--statistics", "copy.gz").status == 0
+    assert Path("copy.gz").read_bytes() == data, "statistics of statistics"
+
+
+def test_a_file_is_small(run: Run, here: Path) -> None:
+    """1,500 segments of some 25 words come to less than 25 kB."""
+    rng = random.Random(1)
+    vocabulary = ["".join(rng.choices("abcdefghij", k=rng.randint(1, 9))) for _ in range(3000)]
+    reference = [rng.choices(vocabulary, k=min(60, 5 + int(rng.expovariate(1 / 20)))) for _ in range(1500)]
+    output = []
+    for line in reference:
+        spans = [line[i : i + 4] if rng.random() < 0.7 else rng.choices(vocabulary, k=3) for i in range(0, len(line), 4)]
+        output.append(list(itertools.chain.from_iterable(spans)))
+    text(here / "long", reference)
+    path = write(run, "long", text(here / "output", output))
+    assert Path(path).stat().st_size < 25_000
+
+
+# ---- the same figures from texts and statistics
+
+FORMS = {"text": "{}", "statistics": "{}.gz", "plain": "{}.tsv"}
+
+
+def all_statistics(run: Run, references: str, *options: str) -> None:
+    for name in ("base", "one", "run1", "run2", "run3"):
+        Path(f"{name}.tsv").write_bytes(gzip.decompress(Path(write(run, references, name, *options)).read_bytes()))
+
+
+OPTIONS = {"as it is": [], "lowercase": ["--lowercase"], "13a": ["--tokenize", "13a"], "detokenized": ["--detokenize", "fr"]}
+
+
+@pytest.mark.parametrize("references", ["ref", "ref,ref2,ref3"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_figures_are_those_of_the_texts(run: Run, here: Path, references: str, options: list[str]) -> None:
+    """To the digit, in every mixture, and without a reference where nothing needs it."""
+    all_statistics(run, references, *options)
+    runs = ["base", "one", "run1", "run2", "run3"]
+
+    def evaluated(forms: Sequence[str], *reference: str) -> tuple[bytes, Any]:
+        base, one, *three = (FORMS[form].format(name) for form, name in zip(forms, runs, strict=True))
+        systems = [f"base={base}", f"one={one}", f"three={','.join(three)}"]
+        table = run("evaluate", "-q", "--set", "test", *reference, *systems, *options, *SAMPLES)
+        assert table.status == 0, table.err
+        figures = run("evaluate", "-q", "--set", "test", *reference, *systems, *options, *SAMPLES, "--format", "json")
+        (of_set,) = json.loads(figures.out)["sets"]
+        return table.out, (of_set["signatures"], of_set["noise"], [system["scores"] for system in of_set["systems"]])
+
+    expected = evaluated(["text"] * 5, references)
+    assert evaluated(["statistics"] * 5) == expected
+    assert evaluated(["plain", "statistics", "plain", "statistics", "statistics"]) == expected
+    assert evaluated(["statistics", "text", "text", "statistics", "plain"], references) == expected
+    assert evaluated(["text", "plain", "statistics", "plain", "plain"], references) == expected
+
+
+segment = st.lists(st.sampled_from(["a", "b", "bb", "é", "東", ".", "a\u2028b"]), max_size=7).map(" ".join)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """What is left out of a file follows from the rest, for any text and number of references."""
+    segments, number = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
+    texts = [tuple(data.draw(st.lists(segment, min_size=segments, max_size=segments))) for _ in range(number + 1)]
+    names = data.draw(st.lists(st.sampled_from(list(METRICS)), min_size=1, unique=True))
+    settings = Settings(tuple(names), tokenize=data.draw(st.sampled_from(["none", "13a", "char"])))
+    output, *references = texts
+    counted = count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
+    path = tmp_path_factory.mktemp("counts") / "x.gz"
+    write_statistics(str(path), counted)
+    found = parse_statistics("x", gzip.decompress(path.read_bytes()).splitlines(keepends=True))
+    assert found == counted
+    assert [type(n) for rows in found.counts.values() for row in rows for n in row] == [
+        type(n) for name in found.counts for row in counted.counts[name] for n in row
+    ]
+
+
+def test_known_figures(run: Run, here: Path) -> None:
+    """Ten segments of ten words, typed: every one better, so that 2 of 1,024 shuffles are as far apart, and TER by hand."""
+    signature = "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:2.6.0"
+    head = {
+        "format": "phrase-rescore segment statistics", "version": 1, "segments": 10, "references": 1,
+        "references_sha256": "0" * 64, "tokenize": "none", "detokenize": None, "lowercase": False,
+        "signatures": {"TER": signature}, "sacrebleu": "2.6.0", "sacremoses": None,
+    }  # fmt: skip
+
+    def typed(name: str, edits: list[int]) -> str:
+        rows = "".join(f"{n}\t10\n" for n in edits)
+        Path(name).write_text(f"{json.dumps(head)}\nter.edits\tter.ref_lengths\n{rows}")
+        return name
+
+    better, worse = typed("better", [1] * 10), typed("worse", [2] * 10)
+    done = run("evaluate", "--set", "test", f"a={worse}", f"b={better}", "--metrics", "ter", "--format", "json")
+    (a, b) = json.loads(done.out)["sets"][0]["systems"]
+    assert (a["scores"]["TER"]["mean"], b["scores"]["TER"]["mean"]) == (20, 10)
+    assert b["scores"]["TER"]["p_randomization"] == pytest.approx(2 / 1024, abs=0.0014)
+    assert b["scores"]["TER"]["p_bootstrap"] == pytest.approx(1 / 1001)  # every resample has the same difference
+
+    runs = [typed(f"run{n}", [n] + [2] * 9) for n in (0, 2, 4)]  # TER 18, 20, 22
+    others = [typed(f"other{n}", [n] + [1] * 9) for n in (0, 2, 4)]  # TER 9, 11, 13
+    args = ["--set", "test", f"a={','.join(runs)}", f"b={','.join(others)}", f"c={better}", "--metrics", "ter"]
+    (of_set,) = json.loads(run("evaluate", *args, *SAMPLES, "--format", "json").out)["sets"]
+    assert [system["scores"]["TER"]["standard_deviation"] for system in of_set["systems"]] == [2, 2, None]
+    noise = of_set["noise"]["TER"]
+    assert (noise["standard_deviation"], noise["degrees_of_freedom"]) == (2, 4)
+    by_hand = {(1, 3): 3.7174 * 2 * math.sqrt(4 / 3), (3, 3): 3.7174 * 2 * math.sqrt(2 / 3)}
+    assert {tuple(found["runs"]): found["difference"] for found in noise["detectable"]} == pytest.approx(by_hand, abs=1e-3)
+    table = run("evaluate", *args, *SAMPLES).out.decode().splitlines()
+    assert [line.split("  ", 1)[1].strip() for line in table if line.startswith(("noise", "detectable"))] == [
+        "standard deviation of tuning runs, pooled over systems: TER 2.00 (4 degrees of freedom)",
+        "smallest true difference that 1 run against 3 detect: TER 8.58 (two-sided 0.05, power 0.8)",
+        "smallest true difference that 3 runs against 3 detect: TER 6.07 (two-sided 0.05, power 0.8)",
+    ]
+    markdown = run("evaluate", *args, *SAMPLES, "--format", "markdown").out.decode()
+    assert "\n- noise, test: standard deviation of tuning runs, pooled over systems: TER 2.00 (4 degrees" in markdown
+
+
+def test_the_noise_of_runs_that_are_compared_with_nothing() -> None:
+    def scores(**runs: int) -> SetScores:
+        files = SetFiles("test", (), {name: tuple(map(str, range(n))) for name, n in runs.items()})
+        return SetScores(files, None, {}, {}, {})  # type: ignore[arg-type]
+
+    assert scores(a=10).comparisons("a") == [(10, 10)]
+    assert scores(a=10, b=1).comparisons("elsewhere") == [(10, 10)]
+    assert scores(a=10, b=3, c=3, d=1).comparisons("a") == [(1, 10), (3, 10)]
+    assert scores(a=1, b=3).comparisons("a") == [(3, 1)]
+
+
+# ---- what does not go together
+
+
+def refused(run: Run, status: int, *args: str) -> str:
+    result = run("evaluate", "-q", *args)
+    assert (result.status, result.out) == (status, b"")
+    assert result.err.count("\n") == 1, result.err
+    return result.err.removeprefix("phrase-rescore: error: ").removesuffix("\n")
+
+
+def test_only_one_output_can_be_written(run: Run, here: Path) -> None:
+    told = "--statistics has the counts of one output; give one set with one system and one output"
+    for args in (
+        ["--set", "a", "ref", "x=base", "y=one"],
+        ["--set", "a", "ref", "x=base,one"],
+        ["--set", "a", "ref", "x=base", "--set", "b", "ref", "x=one"],
+    ):
+        assert refused(run, 2, *args, "--statistics", "new") == told
+        assert not Path("new").exists()
+    table = refused(run, 2, "--set", "a", "ref", "x=base", "--statistics", "-")
+    assert table == "--statistics - is standard output, where the table goes; name a file"
+    same = refused(run, 2, "--set", "a", "ref", "x=base", "--statistics", "base")
+    assert same == "--set base and --statistics base are the same; name another for one of them"
+
+
+def test_references_and_texts(run: Run, here: Path) -> None:
+    write(run, "ref", "base")
+    write(run, "ref2", "one")
+    write(run, "ref,ref2", "run1")
+    other = "figures against different references cannot be compared"
+    for args, told in (
+        (["ref2", "x=base.gz"], f"base.gz: counted against other references than ref2; {other}"),
+        (["ref,ref2", "x=base.gz"], f"base.gz: counted against other references than ref, ref2; {other}"),
+        (["x=base.gz", "y=one.gz"], f"one.gz: counted against other references than those of base.gz; {other}"),
+        (["x=base.gz,run1.gz"], f"run1.gz: counted against other references than those of base.gz; {other}"),
+        (["short", "x=base.gz"], "base.gz: 25 lines where short has 1; outputs and references have a line for every segment,"),
+    ):
+        Path("short").write_text("a\n")
+        assert refused(run, 1, "--set", "test", *args).startswith(told)
+    usage = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
+    for args, told in (
+        (["x=base"], f"set 'test' has no reference, and base is text, not statistics; {usage}"),
+        (["x=base.gz", "y=one"], f"set 'test' has no reference, and one is text, not statistics; {usage}"),
+        (["base.gz", "x=one"], "base.gz has statistics and stands where the reference of set 'test' should; leave it out, or "),
+    ):
+        assert refused(run, 2, "--set", "test", *args).startswith(told)
+
+
+def test_other_settings(run: Run, here: Path) -> None:
+    write(run, "ref", "base", "--metrics", "bleu,chrf", to="two")
+    told = refused(run, 1, "--set", "test", "x=two")
+    assert told == "two: has no counts for TER; evaluate with --metrics bleu,chrf, or write it again"
+    assert run("evaluate", "--set", "test", "x=two", "--metrics", "chrf").status == 0
+    write(run, "ref", "base", "--detokenize", "fr", to="fr")
+    told = refused(run, 1, "--set", "test", "x=fr")
+    assert told == "fr: counted on text detokenized for fr; evaluate with --detokenize fr"
+    told = refused(run, 1, "--set", "test", "x=two", "--detokenize", "fr", "--metrics", "bleu")
+    assert told == "two: counted on text that was not detokenized; evaluate without --detokenize"
+    write(run, "ref", "base", "--lowercase", to="lc")
+    for args in (["x=lc"], ["ref", "x=lc"], ["x=lc", "--tokenize", "13a", "--lowercase"]):
+        told = refused(run, 1, "--set", "test", *args)
+        assert told.startswith("lc: BLEU is nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:")
+        assert told.endswith("; give the same --tokenize and --lowercase")
+    assert run("evaluate", "--set", "test", "x=lc", "--metrics", "ter").status == 0, "TER never tells case"
+
+
+def test_other_versions_are_allowed_and_said(run: Run, here: Path) -> None:
+    write(run, "ref", "base")
+    older = "\n".join(lines_of("base.gz")).replace(json.loads(lines_of("base.gz")[0])["sacrebleu"], "2.4.0", 4)
+    Path("older").write_text(older)
+    done = run("evaluate", "-q", "--set", "test", "x=base.gz", "y=older", *SAMPLES)
+    assert done.status == 0
+    assert done.err.startswith("phrase-rescore: warning: older: made with sacrebleu 2.4.0, and ")
+    assert done.err.endswith(" is installed; figures may differ\n")
+    assert done.err.count("\n") == 1
+
+
+# ---- damaged files
+
+DAMAGE: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
+    "cut off": (lambda rows: rows[:10], ":10: 8 of 25 segments; the file is cut off"),
+    "cut off after the names": (lambda rows: rows[:2], ":2: 0 of 25 segments; the file is cut off"),
+    "cut off after the first line": (lambda rows: rows[:1], ":2: '' does not name the columns bleu.sys_len "),
+    "cut off in a number": (lambda rows: [*rows[:-1], rows[-1][:-2]], ":27: "),
+    "a line too many": (lambda rows: [*rows, rows[-1]], ":28: a line after the 25 segments that the first line names"),
+    "a negative number": (lambda rows: replaced(rows, 5, 3, "-1"), ":5: "),
+    "nan": (lambda rows: replaced(rows, 5, 3, "nan"), ":5: "),
+    "a fraction": (lambda rows: replaced(rows, 5, 15, "2.5"), ":5: "),
+    "a long number": (lambda rows: replaced(rows, 5, 15, "9" * 5000), ":5: "),
+    "too many matches": (lambda rows: replaced(rows, 5, 2, "99"), ":5: bleu.correct_1 is 99 where only "),
+    "too many characters": (lambda rows: replaced(rows, 5, 13, "999"), ":5: chrf.match_6 is 999 where only "),
+    "a column too few": (lambda rows: [*rows[:4], rows[4].rpartition("\t")[0] + "\n", *rows[5:]], ":5: "),
+    "a column too many": (lambda rows: [*rows[:4], "1\t" + rows[4], *rows[5:]], ":5: "),
+    "an empty line": (lambda rows: [*rows[:4], "\n", *rows[4:]], ":5: '\\n' is not 16 whole numbers between tabs"),
+    "Windows' line ends": (lambda rows: [row.replace("\n", "\r\n") for row in rows], ":2: "),
+    "another name of a column": (lambda rows: [rows[0], rows[1].replace("edits", "edit"), *rows[2:]], ":2: "),
+    "columns in another order": (lambda rows: [rows[0], "\t".join(sorted(rows[1].split("\t"))), *rows[2:]], ":2: "),
+    "no columns": (lambda rows: [rows[0], *rows[2:]], ":2: "),
+    "another version": (
+        lambda rows: headed(rows, version=2), ":1: statistics in version '2' of their format where 1 is read; write them again",
+    ),
+    "no JSON": (lambda rows: [rows[0][:90] + "\n", *rows[1:]], ":1: the first line of statistics is not JSON"),
+    "deep JSON": (lambda rows: [rows[0][:50] + "[" * 100_000 + "\n", *rows[1:]], ":1: the first line of statistics is not"),
+    "more in the first line": (lambda rows: headed(rows, more=1), ":1: the first line of statistics has not exactly the entr"),
+    "no segments": (lambda rows: headed(rows, segments=0), ":1: segments of statistics is '0'"),
+    "half a segment": (lambda rows: headed(rows, segments=2.5), ":1: segments of statistics is '2.5'"),
+    "other segments": (lambda rows: headed(rows, segments=24), ":27: a line after the 24 segments"),
+    "references without number": (lambda rows: headed(rows, references="1"), ":1: references of statistics is '\"1\"'"),
+    "another digest": (lambda rows: headed(rows, references_sha256="x"), ":1: references_sha256 of statistics is '\"x\"'"),
+    "tokenization": (lambda rows: headed(rows, tokenize=["13a"]), ":1: tokenize of statistics is '[\"13a\"]'"),
+    "language": (lambda rows: headed(rows, detokenize=1), ":1: detokenize of statistics is '1'"),
+    "case": (lambda rows: headed(rows, lowercase=0), ":1: lowercase of statistics is '0'"),
+    "no signatures": (lambda rows: headed(rows, signatures={}), ":1: signatures of statistics is '{}'"),
+    "another metric": (lambda rows: headed(rows, signatures={"METEOR": "x"}), ":1: signatures of statistics is "),
+    "another order of metrics": (lambda rows: headed(rows, signatures={"TER": "x", "BLEU": "x"}), ":1: signatures of stat"),
+    "version of sacrebleu": (lambda rows: headed(rows, sacrebleu=None), ":1: sacrebleu of statistics is 'null'"),
+    "version of sacremoses": (lambda rows: headed(rows, sacremoses="0.1"), ":1: sacremoses of statistics is '\"0.1\"'"),
+}  # fmt: skip
+
+
+def replaced(rows: list[str], line: int, column: int, number: str) -> list[str]:
+    numbers = rows[line - 1].split("\t")
+    numbers[column] = number + "\n" * (column == len(numbers) - 1)
+    return [*rows[: line - 1], "\t".join(numbers), *rows[line:]]
+
+
+def headed(rows: list[str], **entries: object) -> list[str]:
+    return [json.dumps({**json.loads(rows[0]), **entries}) + "\n", *rows[1:]]
+
+
+@pytest.mark.parametrize(("damage", "told"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_one_line(run: Run, here: Path, damage: Callable[[list[str]], list[str]], told: str) -> None:
+    rows = [f"{line}\n" for line in lines_of(write(run, "ref", "base"))[:-1]]
+    Path("bad").write_text("".join(damage(rows)), "utf-8")
+    found = refused(run, 1, "--set", "test", "x=bad")
+    assert found.startswith(f"bad{told}")
+    assert "; " in found
+    assert len(found) < 700
+
+
+@pytest.fixture(scope="module")
+def good() -> bytes:
+    references = [("a b c d", "le chat dort", "")]
+    settings = Settings()
+    output = ("a b d", "le chat", "x")
+    counted = count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
+    return as_bytes(counted)
+
+
+def as_bytes(counted: OutputStatistics) -> bytes:
+    with tempfile.NamedTemporaryFile() as file:
+        write_statistics(file.name, counted)
+        return gzip.decompress(Path(file.name).read_bytes())
+
+
+def outcome(rows: Sequence[bytes]) -> OutputStatistics | InputError:
+    try:
+        return parse_statistics("x", rows)
+    except InputError as error:
+        return error
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_whatever_is_damaged(good: bytes, data: st.DataObject) -> None:
+    """A file is read as it could have been written, or refused with its name and line."""
+    at = data.draw(st.integers(0, len(good)))
+    end = data.draw(st.integers(at, min(len(good), at + data.draw(st.sampled_from([0, 1, 2, 40, 10_000])))))
+    put = data.draw(
+        st.one_of(st.binary(max_size=3), st.sampled_from([b"\t", b"\n", b"0", b"-", b"9" * 10, b'"', b"}", good[:40]]))
+    )
+    rows = (good[:at] + put + good[end:]).splitlines(keepends=True)
+    found = outcome(rows)
+    if isinstance(found, InputError):
+        assert (found.path, bool(found.hint)) == ("x", True)
+        assert found.line in range(1, len(rows) + 2)
+        return
+    assert parse_statistics("x", as_bytes(found).splitlines(keepends=True)) == found
+    assert all(len(counts) == len(found) for counts in found.counts.values())
+    assert all(number >= 0 for counts in found.counts.values() for row in counts for number in row)
+    metrics = Settings().make_metrics(1)
+    for name, counts in found.counts.items():
+        assert 0 <= metrics[name]._aggregate_and_compute(counts).score < math.inf
+
+
+def test_a_damaged_gzip_file(run: Run, here: Path) -> None:
+    data = Path(write(run, "ref", "base")).read_bytes()
+    Path("cut.gz").write_bytes(data[:-50])
+    assert refused(run, 1, "--set", "test", "x=cut.gz") == "cut.gz: the compressed file is cut off; make or copy it again"
+    Path("bit.gz").write_bytes(data[:400] + bytes([data[400] ^ 4]) + data[401:])
+    assert refused(run, 1, "--set", "test", "x=bit.gz").startswith("bit.gz: ")
+
+
+def test_statistics_through_standard_input(run: Run, here: Path) -> None:
+    write(run, "ref", "base")
+    expected = run("evaluate", "--set", "test", "x=base.gz")
+    assert expected.status == 0
+    assert run("evaluate", "--set", "test", "x=-", stdin=Path("base.gz").read_bytes()) == expected
+
+
+def test_the_library_writes_and_reads(here: Path) -> None:
+    done = evaluate([SetFiles("test", ("ref",), {"x": ("base",)})], Settings(), statistics_path="x.gz")
+    again = evaluate([SetFiles("test", (), {"x": ("x.gz",)})], Settings())
+    assert report(done, "text") == report(again, "text")
