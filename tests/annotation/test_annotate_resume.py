@@ -39,7 +39,7 @@ ROWS = [b"the house %d ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in 
 
 def test_faults_at_every_place(tmp_path: Path) -> None:
     """The program behind ``make faults``, on a small invented table."""
-    small = ["--invented", "--rows", "300", "--block-size", "20", "--each", "2"]
+    small = ["--invented", "--rows", "300", "--block-size", "20", "--each", "1"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     program = [sys.executable, ROOT / "tests" / "faults.py", *small]
     done = subprocess.run(program, capture_output=True, text=True, env=env, check=False, timeout=300)
