@@ -1,0 +1,307 @@
+# The steps of an experiment, in their order. run.sh calls it; a configuration sets what stands in capitals under "Settings".
+#
+# A step writes its output under another name and renames it when it is complete. It is made again if a file that it depends on
+# is newer: its inputs, and settings/NAME, which changes only with these settings.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.SECONDARY:
+.SECONDEXPANSION:
+.NOTPARALLEL:
+.DEFAULT_GOAL := page
+
+# ---- Settings
+
+HERE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+NAME := $(basename $(notdir $(CONFIG)))
+WORK := $(abspath $(or $(WORK),paper-work))# for all that is made
+DATA := $(abspath $(HERE)/../../../shared/data)#  of the bitexts
+RESULTS = $(HERE)/results/$(NAME)#            what outlives the run
+THREADS := $(shell nproc)
+
+SRC =
+TGT =
+TRAIN =#                      stems: $(TRAIN).$(SRC), $(TRAIN).$(TGT), or the same with .xz or .gz
+DEV =#                        to tune on
+TEST =#                       to judge on
+TOKENIZE = no#                yes: tokenize and lower-case all text as Moses does
+TRAIN_SEGMENTS =#             take so many segments only, spread evenly over the file
+DEV_SEGMENTS =
+TEST_SEGMENTS =
+LM_ORDER = 5
+TRAIN_OPTIONS = --max-steps 5000 --final-pass#      of phrase-rescore train
+MODEL_OF =#                   take corpus, tables, language model and networks of this configuration instead
+SYSTEMS = baseline kneser-ney rnn rnn+wp
+RUNS = 3#                     tunings of each system
+BASELINE_RUNS = $(RUNS)
+TUNER = mert#                 or mira: batch MIRA
+ITERATIONS = 6
+LIMIT = 200#                  of cube pruning and of the stacks
+HEADROOM = oracle coverage search#        bounds to measure, see below
+
+include $(HERE)/systems.conf
+include $(CONFIG)
+
+W := $(WORK)/$(NAME)
+M := $(if $(MODEL_OF),$(WORK)/$(MODEL_OF),$(W))
+
+# ---- Words of the steps
+
+# $(call begin,NAME): say which step begins; what its programs say goes to logs/NAME.log
+define begin
+name='$(1)'; log=$(W)/logs/$$name.log; mkdir -p $(@D) $(W)/logs; exec 3>&2 >"$$log" 2>&1
+printf '%(%H:%M:%S)T %s: %s\n' -1 $(NAME) "$$name" >&3
+trap 's=$$?; if ((s == 0)); then printf "%s\t%s\n" "$$name" $$SECONDS >>$(W)/logs/seconds.tsv; else tail -n 15 "$$log" >&3; \
+printf "%s: FAILED in %s: %s\nthe same command again goes on from this step\n" $(NAME) "$$name" "$$log" >&3; fi' EXIT
+endef
+
+# $(call text,STEM): print a file of text that may be compressed
+text = { if [[ -e $(1) ]]; then cat $(1); elif [[ -e $(1).xz ]]; then xzcat $(1).xz; else zcat $(1).gz; fi; }
+text_files = $(wildcard $(foreach end,$(SRC) $(TGT),$(1).$(end) $(1).$(end).xz $(1).$(end).gz))
+# $(call prepared,LANGUAGE): tokenized and lower-cased, if asked for
+prepared = $(if $(filter yes,$(TOKENIZE)),perl $(MOSES_SCRIPTS)/tokenizer/tokenizer.perl -q -l $(1) | perl $(MOSES_SCRIPTS)/tokenizer/lowercase.perl,cat)
+# $(call some,N): N lines spread evenly, all without N
+some = $(if $(1),awk -v n=$(1) '{ line[NR] = $$0 } END { for (i = 1; i <= NR; i++) if (NR <= n || int(i * n / NR) > int((i - 1) * n / NR)) print line[i] }',cat)
+
+# $(call search,LIMIT): options of the decoder
+search = -search-algorithm 1 -cube-pruning-pop-limit $(1) -stack $(1)
+
+# $(call setting,NAME,TEXT): settings/NAME, which changes when the text does
+define setting
+$(W)/settings/$(1): FORCE
+	@mkdir -p $$(@D)
+	printf '%s\n' '$(strip $(2))' | cmp -s - $$@ || printf '%s\n' '$(strip $(2))' >$$@
+endef
+FORCE:
+$(eval $(call setting,corpus,$(SRC) $(TGT) $(TRAIN) $(TRAIN_SEGMENTS) $(TOKENIZE)))
+$(eval $(call setting,sets,$(SRC) $(TGT) $(DEV) $(DEV_SEGMENTS) $(TEST) $(TEST_SEGMENTS) $(TOKENIZE)))
+$(eval $(call setting,lm,$(LM_ORDER)))
+$(eval $(call setting,train,$(TRAIN_OPTIONS)))
+$(eval $(call setting,tune,$(TUNER) $(ITERATIONS) $(LIMIT)))
+$(foreach system,$(SYSTEMS),$(eval $(call setting,system.$(system),$(system.$(system)))))
+
+# ---- Corpus, alignment, phrase tables, language model, networks: of this configuration, or of MODEL_OF
+
+ifeq ($(MODEL_OF),)
+
+$(W)/corpus/train.$(SRC): $(call text_files,$(TRAIN)) $(W)/settings/corpus
+	@$(call begin,corpus)
+	for language in $(SRC) $(TGT); do
+	    $(call text,$(TRAIN).$$language) | $(call some,$(TRAIN_SEGMENTS)) | $(call prepared,$$language) >$(@D)/all.$$language
+	done
+	perl $(MOSES_SCRIPTS)/training/clean-corpus-n.perl $(@D)/all $(SRC) $(TGT) $(@D)/clean 1 80
+	mv $(@D)/clean.$(TGT) $(@D)/train.$(TGT)
+	mv $(@D)/clean.$(SRC) $@
+	rm $(@D)/all.*
+
+$(W)/model/aligned.grow-diag-final-and: $(W)/corpus/train.$(SRC)
+	@$(call begin,align)
+	paste -d '\t' $(W)/corpus/train.$(SRC) $(W)/corpus/train.$(TGT) | sed 's/\t/ ||| /' >$(@D)/bitext
+	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v >$(@D)/forward.align
+	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v -r >$(@D)/reverse.align
+	$(FAST_ALIGN)/atools -i $(@D)/forward.align -j $(@D)/reverse.align -c grow-diag-final-and >$@.part
+	mv $@.part $@
+	rm $(@D)/bitext $(@D)/*.align
+
+$(W)/lm/$(TGT).blm: $(W)/corpus/train.$(SRC) $(W)/settings/lm
+	@$(call begin,language-model)
+	$(MOSES_BIN)/lmplz -o $(LM_ORDER) -S 20% -T $(@D)/ --discount_fallback <$(W)/corpus/train.$(TGT) >$(@D)/arpa
+	$(MOSES_BIN)/build_binary $(@D)/arpa $@.part
+	mv $@.part $@
+	rm $(@D)/arpa
+
+train_model = perl $(MOSES_SCRIPTS)/training/train-model.perl -root-dir $(W) -corpus $(W)/corpus/train -f $(SRC) -e $(TGT) \
+	-alignment grow-diag-final-and -sort-buffer-size 1G -cores $(THREADS) -lm 0:$(LM_ORDER):$(W)/lm/$(TGT).blm:8
+
+$(W)/model/phrase-table.gz: $(W)/model/aligned.grow-diag-final-and
+	@$(call begin,extract-and-score)
+	rm -f $@ $(@D)/lex.* $(@D)/extract.* # train-model.perl keeps what it finds
+	$(train_model) -first-step 4 -last-step 6 -phrase-translation-table $(@D)/new
+	mv $(@D)/new.gz $@
+
+$(W)/model/phrase-table.kneser-ney.gz $(W)/model/phrase-table.good-turing.gz: \
+$(W)/model/phrase-table.%.gz: $(W)/model/phrase-table.gz
+	@$(call begin,score-$*)
+	$(train_model) -first-step 6 -last-step 6 -phrase-translation-table $(@D)/new.$* \
+	    -score-options $(if $(filter kneser-ney,$*),--KneserNey,--GoodTuring)
+	mv $(@D)/new.$*.gz $@
+
+$(W)/model/moses.ini: $(W)/model/phrase-table.gz $(W)/lm/$(TGT).blm
+	@$(call begin,ini)
+	$(train_model) -first-step 9 -last-step 9 -phrase-translation-table $(@D)/phrase-table -config $@.part
+	mv $@.part $@
+
+$(W)/forward/config.json $(W)/inverse/config.json: $(W)/%/config.json: $(W)/model/phrase-table.gz $(W)/settings/train
+	@$(call begin,train-$*)
+	resume=--overwrite
+	if [[ -d $(@D).training && ! $(W)/settings/train -nt $(@D).training ]]; then resume=--resume; fi
+	phrase-rescore train $< -m $(@D) --pairs $(W)/pairs --threads $(THREADS) $(TRAIN_OPTIONS) \
+	    $(if $(filter inverse,$*),--inverse) $$resume
+
+else
+
+$(M)/%: FORCE
+	@$(HERE)/run.sh $(dir $(CONFIG))$(MODEL_OF).conf $@ WORK=$(WORK)
+
+endif
+
+# ---- Sets, and the tables filtered to them
+
+$(W)/corpus/dev.$(SRC) $(W)/corpus/test.$(SRC): $(W)/corpus/%.$(SRC): $(call text_files,$(DEV)) $(call text_files,$(TEST)) $(W)/settings/sets
+	@$(call begin,$*)
+	$(if $(filter dev,$*),stem=$(DEV),stem=$(TEST))
+	for language in $(TGT) $(SRC); do
+	    $(call text,$$stem.$$language) | $(call some,$(if $(filter dev,$*),$(DEV_SEGMENTS),$(TEST_SEGMENTS))) \
+	        | $(call prepared,$$language) >$(@D)/$*.$$language.part
+	    mv $(@D)/$*.$$language.part $(@D)/$*.$$language
+	done
+
+$(W)/filtered/%.gz: $(M)/model/phrase-table$$(if $$(filter-out plain,$$*),.$$*).gz $(M)/model/moses.ini \
+    $(W)/corpus/dev.$(SRC) $(W)/corpus/test.$(SRC)
+	@$(call begin,filter-$*)
+	rm -rf $(@D)/$*
+	cat $(W)/corpus/dev.$(SRC) $(W)/corpus/test.$(SRC) >$(@D)/$*.text
+	sed -E 's#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$(basename $<)#' $(M)/model/moses.ini >$(@D)/$*.ini
+	perl $(MOSES_SCRIPTS)/training/filter-model-given-input.pl $(@D)/$* $(@D)/$*.ini $(@D)/$*.text
+	mv $(@D)/$*/phrase-table.*.gz $@
+	rm -r $(@D)/$* $(@D)/$*.ini $(@D)/$*.text
+
+# ---- Systems and their runs: SYSTEM.1, SYSTEM.2, …
+
+runs_of = $(shell seq $(if $(filter baseline,$(1)),$(BASELINE_RUNS),$(RUNS)))
+every_run := $(foreach system,$(SYSTEMS),$(foreach run,$(call runs_of,$(system)),$(system).$(run)))
+
+models = $(addprefix $(M)/,$(addsuffix /config.json,$(filter forward inverse,$(system.$(1)))))
+column = $(patsubst column=%,%,$(filter column=%,$(system.$(1))))
+
+$(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$(call models,$$*) $$(call column,$$*) $(W)/settings/system.$$*
+	@$(call begin,system-$*)
+	$(if $(call models,$*),phrase-rescore annotate $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter forward inverse,$(word)),$(M)/$(word),$(word))) -o $@,\
+	$(if $(call column,$*),python3 $(HERE)/append_column.py $< $(call column,$*) | gzip -n >$@.part && mv $@.part $@,\
+	ln -f $< $@ && touch $@))
+
+# With the weights of train-model.perl
+$(W)/systems/baseline/moses.ini: $(W)/systems/baseline/phrase-table.gz $(M)/model/moses.ini
+	@$(call begin,ini-baseline)
+	sed -E 's#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$<#' $(M)/model/moses.ini >$@.part
+	mv $@.part $@
+
+# ---- Tuning. tuning/baseline.0 begins with the weights of train-model.perl, all others with its weights, disturbed by their seed
+
+system_of = $(basename $(1))
+run_of = $(subst .,,$(suffix $(1)))
+start_of = $(if $(filter baseline.0,$(1)),$(W)/systems/baseline/moses.ini,$(W)/tuning/$(1)/start.ini)
+
+$(every_run:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/baseline.0/moses.ini $(W)/systems/$$(call system_of,$$*)/phrase-table.gz
+	@$(call begin,start-$*)
+	table=$(word 2,$^)
+	sed -E "s#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$$table#" $< >$@.tuned
+	$(if $(word 2,$(system.$(call system_of,$*))),\
+	    phrase-rescore moses-ini $@.tuned --table $$table --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
+	python3 $(HERE)/disturb.py $(call run_of,$*) <$@.tuned >$@.part
+	mv $@.part $@
+	rm $@.tuned
+
+$(patsubst %,$(W)/tuning/%/moses.ini,baseline.0 $(every_run)): $(W)/tuning/%/moses.ini: $$(call start_of,$$*) $(W)/corpus/dev.$(SRC) $(W)/settings/tune
+	@$(call begin,tune-$*)
+	rm -rf $(@D)/mert
+	perl $(MOSES_SCRIPTS)/training/mert-moses.pl $(W)/corpus/dev.$(SRC) $(W)/corpus/dev.$(TGT) $(MOSES_BIN)/moses $< \
+	    --working-dir $(@D)/mert --mertdir $(MOSES_BIN) --rootdir $(MOSES_SCRIPTS) --no-filter-phrase-table \
+	    --decoder-flags "-threads $(THREADS) $(call search,$(LIMIT))" --maximum-iterations $(ITERATIONS) --return-best-dev \
+	    --predictable-seeds $(if $(filter mira,$(TUNER)),--batch-mira)
+	mv $(@D)/mert/moses.ini $@
+	rm -f $(@D)/mert/*.gz $(@D)/mert/*.dat $(@D)/mert/*.out
+
+# ---- Evaluation: output with its phrases, and without
+
+$(W)/evaluation/%.seg: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,$$(suffix $$*)).$(SRC)
+	@$(call begin,decode-$*)
+	$(MOSES_BIN)/moses -config $< -input-file $(word 2,$^) -threads $(THREADS) $(call search,$(LIMIT)) -report-segmentation >$@.part
+	[[ $$(wc -l <$@.part) -eq $$(wc -l <$(word 2,$^)) ]]
+	mv $@.part $@
+
+$(W)/evaluation/%.out: $(W)/evaluation/%.seg
+	@sed -E 's/ \|[0-9]+-[0-9]+\|//g; s/ +$$//' $< >$@.part
+	mv $@.part $@
+
+# ---- Headroom: what any score could give (headroom.py), around the baseline's first tuning
+
+$(W)/headroom/nbest.gz: $(W)/tuning/baseline.1/moses.ini $(W)/corpus/test.$(SRC)
+	@$(call begin,nbest)
+	$(MOSES_BIN)/moses -config $< -input-file $(word 2,$^) -threads $(THREADS) $(call search,$(LIMIT)) -n-best-list $(@D)/nbest 200 distinct
+	gzip -n <$(@D)/nbest >$@.part
+	mv $@.part $@
+	rm $(@D)/nbest
+
+$(W)/headroom/oracle.json: $(W)/headroom/nbest.gz
+	@$(call begin,oracle)
+	python3 $(HERE)/headroom.py oracle $< $(W)/corpus/test.$(TGT) >$@.part
+	mv $@.part $@
+
+$(W)/headroom/coverage.json: $(W)/evaluation/baseline.1.test.seg $(W)/systems/baseline/phrase-table.gz
+	@$(call begin,coverage)
+	python3 $(HERE)/headroom.py coverage $< $(W)/corpus/test.$(SRC) $(word 2,$^) >$@.part
+	mv $@.part $@
+
+# The same weights with wider search, on every fifth segment, since 5000 takes 25 times as long as 200
+$(W)/headroom/search.%.out: $(W)/tuning/baseline.1/moses.ini $(W)/corpus/test.$(SRC)
+	@$(call begin,search-$*)
+	awk 'NR % 5 == 0' $(word 2,$^) >$(@D)/$*.src
+	$(MOSES_BIN)/moses -config $< -input-file $(@D)/$*.src -threads $(THREADS) $(call search,$*) >$@.part
+	mv $@.part $@
+
+$(W)/headroom/search.json: $(foreach limit,200 2000 5000,$(W)/headroom/search.$(limit).out)
+	@$(call begin,search-errors)
+	awk 'NR % 5 == 0' $(W)/corpus/test.$(TGT) >$(@D)/search.ref
+	phrase-rescore evaluate -q --metrics bleu --format json --set test $(@D)/search.ref \
+	    $(foreach limit,200 2000 5000,$(limit)=$(@D)/search.$(limit).out) >$@.part
+	mv $@.part $@
+
+# The cheat: dev and test are aligned with the training text, and pairs are counted in them alone
+$(W)/headroom/cheat.gz: $(W)/filtered/plain.gz $(M)/corpus/train.$(SRC)
+	@$(call begin,cheat)
+	for language in $(SRC) $(TGT); do
+	    cat $(W)/corpus/{dev,test}.$$language >$(@D)/sets.$$language
+	    cat $(M)/corpus/train.$$language $(@D)/sets.$$language >$(@D)/all.$$language
+	done
+	paste -d '\t' $(@D)/all.$(SRC) $(@D)/all.$(TGT) | sed 's/\t/ ||| /' >$(@D)/bitext
+	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v >$(@D)/forward.align
+	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v -r >$(@D)/reverse.align
+	$(FAST_ALIGN)/atools -i $(@D)/forward.align -j $(@D)/reverse.align -c grow-diag-final-and \
+	    | tail -n $$(wc -l <$(@D)/sets.$(SRC)) >$(@D)/sets.align
+	$(MOSES_BIN)/extract $(@D)/sets.$(TGT) $(@D)/sets.$(SRC) $(@D)/sets.align $(@D)/extract 7 --GZOutput
+	python3 $(HERE)/headroom.py column $(@D)/extract.gz $< | gzip -n >$@.part
+	mv $@.part $@
+	rm $(@D)/{all,sets,extract,bitext,forward,reverse}*
+
+# ---- Results: counts of every segment, settings, weights and bounds: no text. They outlive the rest
+
+result_files := $(foreach run,$(every_run),$(RESULTS)/$(run).dev.gz $(RESULTS)/$(run).test.gz)
+bounds := $(foreach bound,$(HEADROOM),$(W)/headroom/$(bound).json)
+
+$(RESULTS)/%.gz: $(W)/evaluation/%.out
+	@$(call begin,count-$*)
+	phrase-rescore evaluate -q --set $(subst .,,$(suffix $*)) $(W)/corpus/$(subst .,,$(suffix $*)).$(TGT) \
+	    $(basename $(basename $*))=$< --statistics $@
+
+$(RESULTS)/experiment.json: $(result_files) $(bounds)
+	@$(call begin,record)
+	python3 $(HERE)/record.py $(W) $(M) $(SRC) $(TGT) '$(SYSTEMS)' \
+	    $(foreach name,TRAIN DEV TEST TOKENIZE TRAIN_SEGMENTS DEV_SEGMENTS TEST_SEGMENTS LM_ORDER TRAIN_OPTIONS MODEL_OF TUNER ITERATIONS LIMIT,\
+	    '$(name)=$(subst $(DATA)/,,$($(name)))') $(foreach system,$(SYSTEMS),'system.$(system)=$(subst $(W)/,,$(system.$(system)))') >$@.part
+	mv $@.part $@
+
+$(RESULTS)/README.md: $(RESULTS)/experiment.json
+	@$(call begin,page)
+	python3 $(HERE)/page.py $(RESULTS) >$@.part
+	mv $@.part $@
+
+.PHONY: page tables networks systems tunings outputs
+page: $(RESULTS)/README.md
+	@cat $<
+tables: $(M)/model/phrase-table.gz $(M)/model/moses.ini
+networks: $(foreach system,$(SYSTEMS),$(call models,$(system)))
+systems: $(foreach system,$(SYSTEMS),$(W)/systems/$(system)/phrase-table.gz)
+tunings: $(foreach run,$(every_run),$(W)/tuning/$(run)/moses.ini)
+outputs: $(foreach run,$(every_run),$(W)/evaluation/$(run).dev.out $(W)/evaluation/$(run).test.out)

@@ -1,0 +1,119 @@
+"""Write the page of an experiment from its results alone: no decoder, no text.
+
+usage: page.py RESULTS > README.md
+
+RESULTS has experiment.json and, of every run on every set, SYSTEM.RUN.SET.gz: counts that `phrase-rescore evaluate` reads.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SETS = ("dev", "test")
+OF_MOSES = ("φ(source|target)", "lex(source|target)", "φ(target|source)", "lex(target|source)")
+
+
+def evaluation(results: Path, runs: dict[str, list[str]]) -> str:
+    """Let phrase-rescore lay out the table, and put what it says of the noise of tuning at its head."""
+    command = ["phrase-rescore", "evaluate", "-q", "--format", "markdown"]
+    for name in SETS:
+        outputs = [f"{system}={','.join(f'{system}.{n}.{name}.gz' for n in of_system)}" for system, of_system in runs.items()]
+        command += ["--set", name, *outputs]
+    lines = subprocess.run(command, cwd=results, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+    noise = [line for line in lines if line.startswith(("- noise, ", "- detectable, "))]
+    return "\n".join([*noise, "", *(line for line in lines if line not in noise)])
+
+
+def weights(record: dict[str, Any]) -> Iterator[str]:
+    """Lay out the tuned weights, mean and deviation over the runs; Moses' tuners make their absolute values sum to 1."""
+    by_system: dict[str, dict[str, list[float]]] = {}
+    for system, runs in record["runs"].items():
+        found = by_system.setdefault(system, {})
+        names = [*OF_MOSES, *(record["columns"][system] or ["column"])]
+        for run in runs.values():
+            for feature, values in run["tuned"].items():
+                labels = names if feature == "TranslationModel0" else [feature.removesuffix("0")]
+                for label, value in zip(labels, values, strict=False):
+                    found.setdefault(label, []).append(value)
+    features = dict.fromkeys(label for found in by_system.values() for label in found if label != "UnknownWordPenalty")
+    yield f"| weight | {' | '.join(by_system)} |"
+    yield f"| :--- |{' ---: |' * len(by_system)}"
+    for feature in features:
+        cells = [mean_and_deviation(found.get(feature, [])) for found in by_system.values()]
+        yield f"| {feature.replace('|', chr(92) + '|')} | {' | '.join(cells)} |"
+
+
+def mean_and_deviation(values: list[float]) -> str:
+    if len(values) < 2:
+        return "".join(f"{value:.3f}" for value in values)
+    return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
+
+
+def headroom(found: dict[str, Any]) -> Iterator[str]:
+    if of := found.get("oracle"):
+        yield (
+            f"- **Oracle.** The baseline's first run has BLEU {of['first']:.2f} on test; the best choices within its 200-best "
+            f"lists ({of['hypotheses'] / of['lists']:.0f} different ones on average) have {of['oracle']:.2f}."
+        )
+    if of := found.get("coverage"):
+        yield (
+            f"- **Phrases.** Of {of['tokens']:,} source tokens of test, {of['long phrases']:.1%} are translated by phrases of "
+            f"4 words or more, {of['seen once']:.1%} by pairs that the training text has once, {of['unknown']:.1%} are unknown."
+        )
+    if of := dict(found.get("search") or {}):
+        segments = of.pop("segments")
+        yield (
+            f"- **Search.** The same weights with limits of {', '.join(of)} (stack and pops): BLEU "
+            f"{', '.join(f'{bleu:.2f}' for bleu in of.values())} on every fifth segment of test ({segments})."
+        )
+    yield (
+        "- **A cheat** (where there is a row of this name) has one more column: the relative frequency of the pair in the dev "
+        "and test sets themselves. Its row is a ceiling for any score of phrase pairs, and no system."
+    )
+
+
+def networks(record: dict[str, Any]) -> Iterator[str]:
+    for name, training in record["networks"].items():
+        loss, pairs = training["held_out"]["loss"], training["distinct_pairs"]["training"]
+        yield (
+            f"- Network {name}: {training['steps']:,} steps of {training['batch_size']}, {training['passes']:.2f} passes over "
+            f"{pairs:,} pairs, held-out loss {loss:.2f} nats a pair."
+        )
+
+
+def page(results: Path) -> Iterator[str]:
+    record = json.loads((results / "experiment.json").read_text("utf-8"))
+    runs = {system: list(of_system) for system, of_system in record["runs"].items() if of_system}
+    data, rows = record["data"], record["rows"]
+    train = data[f"train.{record['source']}"]["segments"]
+    yield f"# {record['name']}: {record['source']} → {record['target']}\n"
+    yield (
+        f"{train:,} segments of training text, {rows['phrase-table']:,} phrase pairs. Made by `examples/paper/run.sh "
+        f"{record['name']}.conf`; this page, by `page.py`, from the counts beside it.\n"
+    )
+    yield evaluation(results, runs)
+    yield "\n## Headroom\n"
+    yield from headroom(record["headroom"])
+    yield "\n## Weights\n"
+    yield from weights(record)
+    yield "\n## Networks and settings\n"
+    yield from networks(record)
+    yield from (f"- {name}: `{value}`" for name, value in record["settings"].items() if value)
+    yield f"- versions: {', '.join(f'{name} {of_name}' for name, of_name in record['versions'].items())}"
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    for part in page(Path(sys.argv[1])):
+        print(part)
+
+
+if __name__ == "__main__":
+    main()

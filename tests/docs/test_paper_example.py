@@ -1,0 +1,273 @@
+"""examples/paper: its parts by hand-worked cases, its pages from the counts in the repository, and with a decoder the whole."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from conftest import ROOT
+
+PAPER = ROOT / "examples" / "paper"
+CONFIGURATIONS = sorted(path.stem for path in PAPER.glob("*.conf") if path.stem != "systems")
+RESULTS = sorted(path.parent for path in PAPER.glob("results/*/experiment.json"))
+
+
+def part(name: str) -> ModuleType:
+    """Import one of the example's scripts."""
+    spec = importlib.util.spec_from_file_location(f"paper_{name}", PAPER / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_sh(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in ("MOSES_BIN", "MOSES_SCRIPTS", "FAST_ALIGN")}
+    path = f"{Path(sys.executable).parent}:{inherited['PATH']}"
+    command = [PAPER / "run.sh", *map(str, args)]
+    return subprocess.run(command, env={**inherited, "PATH": path, **env}, capture_output=True, text=True, check=False)
+
+
+# ---- What is missing is said at once
+
+
+def test_without_moses_it_names_moses_bin_and_how_to_get_it() -> None:
+    done = run_sh(PAPER / "smoke.conf")
+    assert done.returncode == 2
+    assert re.match(r"run\.sh: MOSES_BIN is not set; .*git clone https://github.com/moses-smt/mosesdecoder", done.stderr)
+    assert done.stdout == ""
+
+
+def test_without_fast_align_it_names_it() -> None:
+    done = run_sh(PAPER / "smoke.conf", MOSES_BIN="/nowhere")
+    assert done.returncode == 2
+    assert "FAST_ALIGN is not set" in done.stderr
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    done = run_sh(PAPER / "smoke.conf", MOSES_BIN="/nowhere/bin", FAST_ALIGN="/nowhere")
+    assert (done.returncode, done.stderr) == (1, "run.sh: /nowhere/bin/moses: there is no such program\n")
+
+
+def test_a_configuration_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert run_sh(tmp_path / "no.conf").stderr.startswith(f"run.sh: {tmp_path}/no.conf: there is no such configuration")
+    assert "bible-es-en.conf" in run_sh().stderr
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_every_configuration_leads_to_a_page(name: str, tmp_path: Path) -> None:
+    """Make knows a rule for every file on the way: a misspelt system or table ends here."""
+    command = ["make", "-n", "-r", "-f", PAPER / "experiment.mk", f"CONFIG={PAPER / name}.conf", f"WORK={tmp_path}"]
+    env = {**os.environ, "MOSES_BIN": "/moses/bin", "MOSES_SCRIPTS": "/moses/scripts", "FAST_ALIGN": "/fast_align"}
+    done = subprocess.run([*command, f"RESULTS={tmp_path}/results"], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "page.py" in done.stdout
+
+
+# ---- Where tuning starts
+
+INI = """\
+[feature]
+LM0= 7
+[weight]
+UnknownWordPenalty0= 1
+LM0= 0.5
+TranslationModel0= 0.2 -0.2{}
+[threads]
+2
+"""
+
+
+def disturbed(text: str, seed: int) -> str:
+    command = [sys.executable, PAPER / "disturb.py", str(seed)]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def test_starts_differ_by_seed_and_agree_between_systems() -> None:
+    one, two, wider = disturbed(INI.format(""), 1), disturbed(INI.format(""), 2), disturbed(INI.format(" 0.04 0"), 1)
+    assert one != two
+    assert one == disturbed(INI.format(""), 1)
+    assert wider.startswith(one.partition("\n[threads]")[0])  # what they share starts from the same place
+    assert wider.split("TranslationModel0= ")[1].split()[3] == "0"
+    for text in (one, two):
+        assert text.startswith(INI.partition("LM0= 0.5")[0])
+        assert text.endswith("[threads]\n2\n")
+
+
+def test_weights_are_multiplied_by_a_log_normal_of_deviation_035() -> None:
+    module = part("disturb")
+    line = "X0= " + " ".join(["-2"] * 4000)
+    logs = [math.log(float(word) / -2) for word in module.disturbed(line, "1").split()[1:]]
+    assert abs(sum(logs) / 4000) < 0.02
+    assert abs(math.sqrt(sum(x * x for x in logs) / 4000) - 0.35) < 0.012
+
+
+# ---- Columns of any origin
+
+
+def test_a_column_is_appended_to_the_scores(tmp_path: Path) -> None:
+    table = tmp_path / "t.gz"
+    table.write_bytes(gzip.compress(b"a ||| b ||| 0.5 1 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 ||| ||| 2 2 2\n"))
+    (tmp_path / "c").write_text("0.25\n1e-3\n")
+    command = [sys.executable, PAPER / "append_column.py", table, tmp_path / "c"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == (
+        b"a ||| b ||| 0.5 1 0.25 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 1e-3 ||| ||| 2 2 2\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [("0.25\n", "c: ends before line 2"), ("1\n1\n1\n", "t: ends before line 3"), ("1\n0\n", "c:2: 0 is not above 0")],
+)
+def test_columns_that_do_not_fit_are_refused(column: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a ||| b ||| 0.5\na ||| c ||| 0.5\n")
+    (tmp_path / "c").write_text(column)
+    command = [sys.executable, PAPER / "append_column.py", "t", "c"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+# ---- Headroom
+
+
+def test_the_oracle_finds_references_within_the_lists(tmp_path: Path) -> None:
+    references = ["the house is very small .", "he saw an old man ."]
+    lists = [["a house is small .", references[0], "the the the"], ["he saw a man .", "old man he", references[1]]]
+    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in references))
+    rows = [f"{i} ||| {hypothesis}  ||| LM0= -1 ||| -2\n" for i, found in enumerate(lists) for hypothesis in found]
+    (tmp_path / "nbest").write_text("".join(rows))
+    found = part("headroom").oracle(str(tmp_path / "nbest"), str(tmp_path / "ref"))
+    assert found["oracle"] == pytest.approx(100)
+    assert (found["lists"], found["hypotheses"]) == (2, 6)
+    assert found["first"] < 40
+
+
+def test_the_oracle_counts_for_the_corpus_and_not_for_each_segment(tmp_path: Path) -> None:
+    """The short output is the better one by itself; with the others' brevity penalty the long one is."""
+    (tmp_path / "ref").write_text("a b c d e f g h\na b c d e f g h\n")
+    (tmp_path / "nbest").write_text("0 ||| a b c d |||\n1 ||| a b c d |||\n1 ||| a b c d x y z w v u t s |||\n")
+    module = part("headroom")
+    found = module.oracle(str(tmp_path / "nbest"), str(tmp_path / "ref"))
+    # lengths 4 + 4 of 16: brevity exp(1 - 16/8); 4 + 12 of 16: none, with 8/16, 6/14, 4/12 and 2/10 right
+    short, long = 100 * math.exp(-1), 100 * (8 / 16 * 6 / 14 * 4 / 12 * 2 / 10) ** 0.25
+    assert found["first"] == pytest.approx(short)
+    assert found["oracle"] == pytest.approx(max(short, long))
+
+
+def test_tokens_are_shared_out_by_phrases(tmp_path: Path) -> None:
+    (tmp_path / "src").write_text("a b c d e zz\n")
+    (tmp_path / "seg").write_text("A B |0-3| zz |5-5| E |4-4|\n")
+    rows = [
+        "a b c d ||| A B ||| 1 ||| 0-0 ||| 3 2 2 ||| |||",
+        "e ||| E ||| 1 ||| 0-0 ||| 1 5 1 ||| |||",
+        "e ||| F ||| 1 ||| ||| 9 5 4",
+    ]
+    (tmp_path / "table").write_text("".join(f"{row}\n" for row in rows))
+    found = part("headroom").coverage(*(str(tmp_path / name) for name in ("seg", "src", "table")))
+    assert found == {"tokens": 6, "long phrases": 4 / 6, "seen once": 1 / 6, "unknown": 1 / 6}
+
+
+def test_the_cheat_is_a_relative_frequency_of_the_sets(tmp_path: Path) -> None:
+    (tmp_path / "extract").write_text("a ||| x ||| 0-0\na ||| x ||| 0-0\na ||| y ||| 0-0\nb ||| z ||| 0-0\n")
+    (tmp_path / "table").write_text("a ||| x ||| 1\na ||| y ||| 1\na ||| z ||| 1\nc ||| x ||| 1\n")
+    found = list(part("headroom").column(str(tmp_path / "extract"), str(tmp_path / "table")))
+    assert found == ["0.6666667", "0.3333333", "0.001", "0.001"]
+
+
+# ---- Pages
+
+
+@pytest.mark.parametrize("results", RESULTS, ids=lambda path: path.name)
+def test_pages_are_made_again_from_the_counts_in_the_repository(results: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [sys.executable, PAPER / "page.py", results]
+    made = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True).stdout
+    assert made == (results / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("results", RESULTS, ids=lambda path: path.name)
+def test_results_hold_no_text_and_no_paths(results: Path) -> None:
+    record = (results / "experiment.json").read_text("utf-8")
+    assert "/" not in re.sub(r'"(TRAIN|DEV|TEST)": "[\w-]+/[\w-]+"', "", record).replace("column=headroom/cheat.gz", "")
+    runs = [f"{system}.{run}" for system, of_system in json.loads(record)["runs"].items() for run in of_system]
+    counts = {f"{run}.{name}.gz" for run in runs for name in ("dev", "test")}
+    assert {path.name for path in results.iterdir()} == counts | {"experiment.json", "README.md"}
+
+
+# ---- The whole
+
+
+@pytest.fixture
+def programs() -> dict[str, str]:
+    missing = [name for name in ("MOSES_BIN", "FAST_ALIGN") if name not in os.environ]
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)}")
+    if not (ROOT.parent / "shared" / "data" / "bible-es-en").is_dir():
+        pytest.skip("needs the bitext of Bible verses")
+    return {name: os.environ[name] for name in ("MOSES_BIN", "FAST_ALIGN")}
+
+
+@pytest.mark.moses
+@pytest.mark.slow
+def test_from_two_text_files_to_the_table_through_interruptions(programs: dict[str, str], tmp_path: Path) -> None:
+    """The smoke experiment, interrupted in five of its steps and gone on with, ends with the page of one that was not."""
+    whole = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'whole'}", **programs)
+    assert whole.returncode == 0, whole.stderr[-3000:]
+    assert "| rnn+wp" in whole.stdout
+    steps = [line.split(": ")[1] for line in whole.stderr.splitlines() if ": " in line]
+    for step in ("extract-and-score", "tune-baseline.1", "train-forward", "system-rnn", "decode-rnn+wp.1.test"):
+        assert step in steps
+        interrupt(step, tmp_path / "interrupted", programs)
+    again = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'interrupted'}", **programs)
+    assert again.returncode == 0, again.stderr[-3000:]
+    assert again.stdout == whole.stdout
+    idle = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'interrupted'}", **programs)
+    assert (idle.stdout, idle.stderr) == (whole.stdout, "")
+
+
+def interrupt(step: str, work: Path, programs: dict[str, str]) -> None:
+    """Start the smoke experiment and stop it a moment after a step has begun."""
+    env = {**os.environ, **programs, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [PAPER / "run.sh", PAPER / "smoke.conf", f"WORK={work}"]
+    with subprocess.Popen(
+        command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+    ) as run:
+        assert run.stderr
+        for line in run.stderr:
+            if line.rstrip().endswith(f": {step}"):
+                time.sleep(0.2)
+                os.killpg(run.pid, signal.SIGINT)
+                break
+        run.stderr.read()
+    assert run.returncode
+
+
+@pytest.mark.moses
+def test_tokenization_is_moses_own(programs: dict[str, str], tmp_path: Path) -> None:
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.en").write_text("Don't stop here, please.\n" * 3)
+        (tmp_path / f"{name}.fr").write_text("L'eau est froide.\n" * 3)
+    config = tmp_path / "raw.conf"
+    config.write_text(
+        f"SRC = en\nTGT = fr\nTRAIN = {tmp_path}/train\nDEV = {tmp_path}/dev\nTEST = {tmp_path}/test\nTOKENIZE = yes\n"
+    )
+    work = tmp_path / "work" / "raw" / "corpus"
+    done = run_sh(config, f"WORK={tmp_path / 'work'}", work / "train.en", work / "dev.en", **programs)
+    assert done.returncode == 0, done.stderr
+    assert (work / "train.en").read_text() == "don &apos;t stop here , please .\n" * 3
+    assert (work / "dev.fr").read_text() == "l&apos; eau est froide .\n" * 3
+    shutil.rmtree(tmp_path / "work")
