@@ -182,7 +182,7 @@ def _serve() -> None:
     importlib.import_module("sacremoses")
     import torch
 
-    run, page = importlib.import_module("phrase_rescore.report.run"), importlib.import_module("phrase_rescore.report.page")
+    run, page = importlib.import_module("phrase_rescore.report.run"), importlib.import_module("phrase_rescore.pages.page")
     run.picture, page._script = lambda spec, form: b"a picture", lambda: "a script"  # which take seconds
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))]).step()  # it imports for a second when it is first used
     for request in sys.stdin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phrase_rescore.report.theme import BLUE, FULL, GREEN, INK, PALE, SKY, VERMILION, Records, Spec, altair, specification
+from phrase_rescore.pages.theme import BLUE, FULL, GREEN, INK, PALE, SKY, VERMILION, Records, Spec, altair, specification
 
 MAP_HEIGHT = 600
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the page (a pinch comes as Ctrl and wheel)

@@ -14,13 +14,13 @@ from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import Translator
 from phrase_rescore.models.checkpoint import LOG, Checkpoint, load
 from phrase_rescore.moses.score_columns import sidecar_path
+from phrase_rescore.pages.page import page
+from phrase_rescore.pages.theme import Spec, altair, picture
 from phrase_rescore.report import sections
 from phrase_rescore.report.maps import draw_maps
-from phrase_rescore.report.page import page
 from phrase_rescore.report.rows import ScoreColumns, find_columns, read_sources, sample_sources
 from phrase_rescore.report.sections import Section
 from phrase_rescore.report.statistics import LONG, TableStatistics
-from phrase_rescore.report.theme import Spec, altair, picture
 from phrase_rescore.training.log import read_run
 
 _SEED = 1
@@ -82,7 +82,7 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
         "long": LONG,
     }  # fmt: skip
     charts = {name: spec for section in parts.values() for name, spec in section.charts.items()}
-    text = page(f"Report on {os.path.basename(options.table)}", charts, facts)
+    text = page("report", f"Report on {os.path.basename(options.table)}", charts, facts)
     pictures = _pictures(charts, options.figures) if options.figures is not None else {}
     if os.path.realpath(options.out) in map(os.path.realpath, pictures):
         raise OptionError(f"-o {options.out} is a picture of --figures {options.figures}; name another file")

@@ -20,7 +20,7 @@ from macs import shared, unshared
 from plain import PlainScorer
 
 from phrase_rescore.inference.scorer import BATCH, Scorer
-from phrase_rescore.report.theme import BLUE, VERMILION, altair, picture, specification
+from phrase_rescore.pages.theme import BLUE, VERMILION, altair, picture, specification
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 
 SERIES = {

@@ -11,8 +11,8 @@ from small_models import small_checkpoint
 
 from phrase_rescore.models.checkpoint import load
 from phrase_rescore.moses.escaping import readable
+from phrase_rescore.pages.page import environment
 from phrase_rescore.report.maps import LEVELS, label_levels, project
-from phrase_rescore.report.page import environment
 from phrase_rescore.report.rows import find_columns, read_sources, sample_sources
 from phrase_rescore.report.statistics import Largest, TableStatistics, diverse, spearman, total
 

@@ -1,7 +1,7 @@
 """One HTML file that needs no other: text, tables, charts and the one bundle that draws them.
 
-The text is ``page.html``, a Jinja template that escapes all that it is given; data stand in it as JSON. Scripts run by their
-hashes alone (Content-Security-Policy), and the page may ask nobody for anything.
+The text is a Jinja template, ``page.html`` of the room whose page it is. It escapes all that it is given; data stand in it as
+JSON. Scripts run by their hashes alone (Content-Security-Policy), and the page may ask nobody for anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from phrase_rescore.moses.escaping import readable
-from phrase_rescore.report.theme import Spec, vega_lite_version
+from phrase_rescore.pages.theme import Spec, vega_lite_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """
@@ -70,10 +70,10 @@ def _script() -> str:
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def page(title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:
-    """Write the whole file; ``facts`` are what the template's sections say."""
-    files, script = resources.files("phrase_rescore.report"), Markup(_script())
-    template, style = (files.joinpath(name).read_text("utf-8") for name in ("page.html", "page.css"))
+def page(room: str, title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:
+    """Write the whole file by the template of a room; ``facts`` are what its sections say."""
+    template = resources.files(f"phrase_rescore.{room}").joinpath("page.html").read_text("utf-8")
+    style, script = resources.files("phrase_rescore.pages").joinpath("page.css").read_text("utf-8"), Markup(_script())
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = {"title": title, "charts": charts, "style": Markup(style), "script": script, "script_hash": f"sha256-{digest}"}
     return environment().from_string(template).render(own | dict(facts)).encode("utf-8", "backslashreplace")
