@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from phrase_rescore.moses.escaping import readable
@@ -53,9 +53,15 @@ def number(x: float) -> str:
     return f"{x:,}" if isinstance(x, int) else f"{x:,.6g}"
 
 
+def _text(name: str, room: str = "pages") -> str:
+    return resources.files(f"phrase_rescore.{room}").joinpath(name).read_text("utf-8")
+
+
 def environment() -> Environment:
     """The template's language: all is escaped; ``tojson`` writes ASCII that neither ends a script nor begins a comment."""
-    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     made.filters.update(readable=readable, nats=nats, percent=percent, number=number)
     made.tests["finite"] = math.isfinite
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
@@ -72,8 +78,7 @@ def _script() -> str:
 
 def page(room: str, title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:
     """Write the whole file by the template of a room; ``facts`` are what its sections say."""
-    template = resources.files(f"phrase_rescore.{room}").joinpath("page.html").read_text("utf-8")
-    style, script = resources.files("phrase_rescore.pages").joinpath("page.css").read_text("utf-8"), Markup(_script())
+    template, style, script = _text("page.html", room), _text("page.css"), Markup(_script())
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = {"title": title, "charts": charts, "style": Markup(style), "script": script, "script_hash": f"sha256-{digest}"}
     return environment().from_string(template).render(own | dict(facts)).encode("utf-8", "backslashreplace")
