@@ -45,6 +45,7 @@ BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and
     ("train", "patience"): {"held_out": ["2"]},
     ("annotate", "dropped"): {"table": ["spoilt"], "on_bad_row": ["drop"]},
     ("annotate", "replace"): {"table": ["annotated"]},
+    ("why", "out"): {"out": ["out.html"]},
     ("embed", "side"): {"table": []},
     ("embed", "nearest"): {**NO_TABLE, "side": ["source"]},
     ("embed", "among"): {**NO_TABLE, "nearest": ["2"]},
@@ -175,7 +176,7 @@ def _serve() -> None:
 
     for module in COMMANDS.values():
         importlib.import_module(f"phrase_rescore.commands.{module}")
-    for module in ("library", "embedding.run", "evaluation.run", "comparison.text",
+    for module in ("library", "embedding.run", "evaluation.run", "comparison.text", "comparison.page",
                    "generation.run", "info.table", "report.run", "report.curves",
                    "scoring", "annotation.strip", "commands.progress"):  # fmt: skip
         importlib.import_module(f"phrase_rescore.{module}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 import click
@@ -42,10 +43,11 @@ class SystemType(PathName):
     "--phi-column", range=COLUMNS, metavar="N",
     help="The score column of φ.  [default: 3, φ(target|source); where the model is an inverse one 1]",
 )  # fmt: skip
+@file_option("-o", "--out", metavar="FILE", help="Write the same as a page, with pictures, too.")
 @quiet_option
 def command(
     systems: tuple[tuple[str, str], ...], source: str, reference: str, table: str, segments: int, score_column: int | None,
-    phi_column: int | None, quiet: bool,
+    phi_column: int | None, out: str | None, quiet: bool,
 ) -> None:  # fmt: skip
     """Compare the outputs of two systems on one text, phrase by phrase, to tell why a new score helped or did not. The first
     system is the one to compare with.
@@ -65,10 +67,23 @@ def command(
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.comparison.run import Options, compare
     from phrase_rescore.comparison.text import report
+    from phrase_rescore.files.paths import is_stream
 
-    options = Options(source, reference, table, systems, segments, score_column, phi_column)
+    line = ["phrase-rescore", "why", "--source", source, "--reference", reference, "--table", table]
+    line += ["--segments", str(segments)] if segments != 10 else []
+    line += ["--score-column", str(score_column)] if score_column else []
+    line += ["--phi-column", str(phi_column)] if phi_column else []
+    line += [*(["-o", out] if out else []), *map("=".join, systems)]
+    options = Options(source, reference, table, systems, segments, score_column, phi_column, out, shlex.join(line))
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
         found = compare(options, bar.update)
     for warning in found.warnings:
         say(f"warning: {warning}")
-    click.echo("\n".join(report(found)))
+    if out is None or not is_stream(out):
+        click.echo("\n".join(report(found)))
+    if out is not None:
+        from phrase_rescore.comparison.page import write_page
+
+        size = write_page(found)
+        if not quiet:
+            say(f"{out}: {size / 1e6:.1f} MB")

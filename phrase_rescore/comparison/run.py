@@ -19,6 +19,7 @@ from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.phrase_table import SEPARATOR, words
 from phrase_rescore.moses.score_columns import sidecar_path
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase, not_utf8, read_derivations
+from phrase_rescore.pages.theme import altair
 from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS, Checked, ranged
 
 _FEW = 0.001  # of the phrases may be missing from the table without a word: those that were pruned, say
@@ -35,6 +36,8 @@ class Options(Checked):
     segments: int = ranged(10, SHOWN_SEGMENTS)  # most gained, and as many most lost, to be shown
     score_column: int | None = ranged(None, COLUMNS)  # None: the one that the sidecar names
     phi_column: int | None = ranged(None, COLUMNS)  # None: the usual place
+    out: str | None = None  # the page; None: none is wanted
+    command: str = ""  # the line that asked, for the page
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,9 @@ def _check(options: Options) -> None:
     uses += [Use("SYSTEM=OUT", path, Role.READ) for _, path in options.systems]
     if sum(use.path == "-" for use in uses) > 1:
         raise OptionError("'-', standard input, can be read once; name files for the rest")
+    if options.out is not None:
+        altair("why")
+        uses.append(Use("-o", options.out, Role.WRITE))
     uses.append(Use("--table", options.table, Role.READ))
     if os.path.isfile(sidecar := sidecar_path(options.table)):
         uses.append(Use("the sidecar of --table", sidecar, Role.READ))

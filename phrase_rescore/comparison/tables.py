@@ -98,7 +98,7 @@ def _change(name: str, change: Change) -> list[str]:
     return [name, count(change.regions), *shares, signed(right[1] - right[0], ",.0f")]
 
 
-_BY: list[tuple[str, str, Callable[[Usage], dict[str, Tally]], tuple[str, ...]]] = [
+BINS: list[tuple[str, str, Callable[[Usage], dict[str, Tally]], tuple[str, ...]]] = [
     ("By the length of the source phrase", "source words", lambda usage: usage.by_length, LENGTH_BINS),
     ("By how often the source was seen in training", "source seen", lambda usage: usage.by_source, SOURCE_BINS),
     ("By how often the phrase pair was seen", "pair seen", lambda usage: usage.by_pair, PAIR_BINS),
@@ -114,7 +114,7 @@ def phrases(found: Comparison) -> Iterator[Table]:
         "right: of these words in the reference; whole: differing phrases that stand in the reference as a whole. The systems' "
         "phrases in a row are not those of the same places: who uses fewer long ones may keep the surer ones."
     )
-    for title, label, bins, order in _BY:
+    for title, label, bins, order in BINS:
         tallies = [*filled(bins(one), bins(other), order), ("all", one.all, other.all)]
         rows = [[name, *_tally(first), *_tally(second)] for name, first, second in tallies]
         yield Table(title, label, groups, rows, note)
@@ -196,7 +196,7 @@ def headline(found: Comparison) -> list[str]:
     lines = [
         f"{len(differing):,} of {n:,} outputs differ ({percent(share(len(differing), n))})"
         + (f", {found.order_only:,} of them only in the order of the same phrases" if found.order_only else "") + ".",
-        f"BLEU {found.bleu[0].score:.2f} -> {found.bleu[1].score:.2f}: {signed(found.bleu[1].score - found.bleu[0].score)}.",
+        f"BLEU {found.bleu[0].score:.2f} → {found.bleu[1].score:.2f}: {signed(found.bleu[1].score - found.bleu[0].score)}.",
         f"Sentence BLEU: {name} wins {sum(won):,.0f} points in {many} and loses {-sum(lost):,.0f} points in "
         f"{counted(len(lost), 'segment')}.",
     ]  # fmt: skip

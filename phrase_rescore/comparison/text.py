@@ -53,7 +53,7 @@ def _with_note(table: Table) -> list[str]:
 def _segment(found: Comparison, segment: Segment) -> Iterator[str]:
     one, other = segment.bleu
     alone = signed(segment.effect, ".3f")
-    yield f"segment {segment.number}: sentence BLEU {one:.1f} -> {other:.1f}; alone it changes BLEU by {alone}"
+    yield f"segment {segment.number}: sentence BLEU {one:.1f} → {other:.1f}; alone it changes BLEU by {alone}"
     texts = [("source", b" ".join(segment.source)), ("reference", segment.reference)]
     texts += [(name, segment.text(system)) for system, name in enumerate(found.names)]
     width = max(_LABEL, max(map(len, found.names)) + 2)

@@ -260,7 +260,7 @@ def test_the_text(longer: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     segments, bleu = compared(longer).segments, compared(longer).bleu
     gains = [segment.bleu[1] - segment.bleu[0] for segment in segments]
     for expected in (
-        f"BLEU {bleu[0].score:.2f} -> {bleu[1].score:.2f}: {bleu[1].score - bleu[0].score:+.2f}.",
+        f"BLEU {bleu[0].score:.2f} → {bleu[1].score:.2f}: {bleu[1].score - bleu[0].score:+.2f}.",
         f"Sentence BLEU: rnn wins {gains[0]:.0f} points in 1 segment and loses {-gains[1] - gains[3]:.0f} points "
         "in 2 segments.",
         "1 7 2 2 50.0% 50.0% 7 2 2 100.0% 100.0%",
