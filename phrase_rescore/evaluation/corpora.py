@@ -1,9 +1,8 @@
-"""Outputs and references to be compared: which files make up a set, their segments, and whether they go together."""
+"""Outputs and references to be compared: which files make up a set, and their segments."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +10,10 @@ from dataclasses import dataclass
 from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.moses.escaping import ESCAPED
 
 Segments = tuple[str, ...]
 
 USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
-_QUOTE = re.compile(r"['\"]")
-_APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
 
 
 @dataclass(frozen=True)
@@ -117,33 +113,3 @@ def check_length(path: str, length: int, reference: str, expected: int) -> None:
             f"{length:,} lines where {display_name(reference)} has {expected:,}",
             "outputs and references have a line for every segment, in the same order",
         )
-
-
-@dataclass(frozen=True)
-class Look:
-    """What a text looks like; None where nothing in it shows."""
-
-    escaped: bool | None  # &apos; for ', as Moses needs it
-    tokenized: bool | None  # a blank before the point that ends a line
-
-
-def look(segments: Segments) -> Look:
-    """Tell whether the text has Moses' escapes, and whether it is tokenized.
-
-    >>> look(("c&apos; est tout .", "oui"))
-    Look(escaped=True, tokenized=True)
-    """
-    escaped = any(ESCAPED.search(segment) for segment in segments)
-    plain = any(_QUOTE.search(segment) for segment in segments)
-    apart = sum(_APART.search(segment) is not None for segment in segments)
-    attached = sum(_ATTACHED.search(segment) is not None for segment in segments)
-    return Look(True if escaped else (False if plain else None), None if apart == attached else apart > attached)
-
-
-def mismatch(reference: Look, output: Look) -> str | None:
-    """Say why two texts should not be compared as they are; None if they can be."""
-    for field, yes, no in (("escaped", "has Moses' escapes", "has none"), ("tokenized", "is tokenized", "is not")):
-        ours, theirs = getattr(output, field), getattr(reference, field)
-        if None not in (ours, theirs) and ours != theirs:
-            return f"it {yes} and the reference {no}" if ours else f"the reference {yes} and it {no}"
-    return None
