@@ -20,11 +20,19 @@ class Kind(enum.Enum):
 
 
 class Region(NamedTuple):
-    """Source words ``first`` to ``last``, from 0, and the phrases that each system uses for them, in its target order."""
+    """Source words ``first`` to ``last``, from 0, and the phrases that each system uses for them, in its target order.
+
+    Where the phrases differ and their words do not, the region is ``recut``.
+    """
 
     first: int
     last: int
     phrases: tuple[Derivation, Derivation]
+
+    @property
+    def recut(self) -> bool:
+        one, other = (b" ".join(phrase.tgt for phrase in phrases) for phrases in self.phrases)
+        return one == other
 
     @property
     def kind(self) -> Kind:

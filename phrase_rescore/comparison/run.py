@@ -16,6 +16,7 @@ from phrase_rescore.errors import InputError, OptionError, counted, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.moses.looks import look, mismatch
 from phrase_rescore.moses.phrase_table import SEPARATOR, words
 from phrase_rescore.moses.score_columns import sidecar_path
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase, not_utf8, read_derivations
@@ -50,7 +51,8 @@ class Segment:
     outputs: tuple[Derivation, Derivation]
     bleu: tuple[float, float]  # sentence BLEU
     effect: float  # on the first system's corpus BLEU, if this segment alone were the second system's
-    regions: list[Region]
+    regions: list[Region]  # those whose words differ
+    recut: int  # regions where both have the same words from other phrases
     right: tuple[dict[UsedPhrase, int], dict[UsedPhrase, int]]  # how many words of each phrase the reference has
 
     def text(self, system: int) -> bytes:
@@ -73,6 +75,7 @@ class Comparison:
     lookup: Lookup
     usage: tuple[Usage, Usage]
     changes: dict[str, Change] = field(default_factory=dict)  # by the names in CHANGES, and all
+    recut: int = 0  # regions where both have the same words from other phrases
     order_only: int = 0  # segments whose outputs are the same phrases in another order
     best: Best = field(default_factory=Best)
     warnings: list[str] = field(default_factory=list)
@@ -144,10 +147,12 @@ def compare(options: Options, on_read: Callable[[int], object] | None = None) ->
 
 
 def _segment(i: int, source: list[bytes], reference: bytes, outputs: tuple[Derivation, Derivation], scores: _Scores) -> Segment:
-    regions = differing_regions(*outputs)
+    found = differing_regions(*outputs)
+    regions = [region for region in found if not region.recut]
+    recut = len(found) - len(regions)
     apart = [[phrase for region in regions for phrase in region.phrases[system]] for system in (0, 1)]
     one, other = (right_words(outputs[system], apart[system], words(reference)) for system in (0, 1))
-    return Segment(i + 1, source, reference, outputs, scores.sentence(i), scores.effect(i), regions, (one, other))
+    return Segment(i + 1, source, reference, outputs, scores.sentence(i), scores.effect(i), regions, recut, (one, other))
 
 
 def _lines(path: str) -> list[list[bytes]]:
@@ -199,6 +204,7 @@ def _count(found: Comparison, segment: Segment) -> None:
         for phrase in segment.outputs[system]:
             its = segment.right[system][phrase] if phrase in differing else None
             usage.add(segment.source, phrase, found.lookup, its, segment.reference)
+    found.recut += segment.recut
     for region in segment.regions:
         add_region(found.changes, region, segment.source, found.lookup, segment.right)
         if found.lookup.columns.score is not None:
@@ -218,6 +224,10 @@ def _warnings(found: Comparison) -> Iterator[str]:
             f"{options.table} lacks {missing:,} of the {phrases:,} phrases, {row} {times:,} times: "
             "perhaps it is not the table that these systems used, or it was pruned later"
         )
+    reference = look([segment.reference.decode() for segment in found.segments])
+    for system, (_, path) in enumerate(options.systems):
+        if why := mismatch(reference, look([segment.text(system).decode() for segment in found.segments])):
+            yield f"{display_name(path)}: {why} ({display_name(options.reference)}); right words then count as wrong ones"
     if found.lookup.columns.score is None:
         yield (
             f"{options.table} has no score of a model that could be compared with φ; --score-column N names any other column"

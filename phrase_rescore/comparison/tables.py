@@ -89,6 +89,8 @@ def changes(found: Comparison) -> Table:
         "A region is the smallest stretch of the source at whose ends both systems cut it into phrases. words: of its target; "
         f"right: of these words in the reference, none more often than there; won: right words that {found.names[1]} has more."
     )
+    if found.recut:
+        note += f" In {counted(found.recut, 'more region')} the same words come from other phrases: they are left out here."
     return Table(f"Differing regions: what {found.names[1]} chooses", "", groups, rows, note)
 
 
@@ -200,6 +202,9 @@ def headline(found: Comparison) -> list[str]:
         f"Sentence BLEU: {name} wins {sum(won):,.0f} points in {many} and loses {-sum(lost):,.0f} points in "
         f"{counted(len(lost), 'segment')}.",
     ]  # fmt: skip
+    if min(bleu.bp for bleu in found.bleu) < 1:
+        one, other = (share(bleu.score, bleu.bp) for bleu in found.bleu)
+        lines.insert(2, f"Without its penalty for short outputs BLEU would be {one:.2f} → {other:.2f}: {signed(other - one)}.")
     for system, usage in zip(found.names, found.usage, strict=True):
         if times := usage.missing.total():
             lines.append(f"{system}: {times:,} of {usage.all.phrases:,} phrases are not in the table.")

@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.comparison.regions import Kind, differing_regions
 from phrase_rescore.comparison.run import Comparison, Options, compare
-from phrase_rescore.comparison.tables import most
+from phrase_rescore.comparison.tables import headline, most
 from phrase_rescore.comparison.totals import COPIED, MISSING, Change, Tally
 from phrase_rescore.moses.segmentation import UsedPhrase
 
@@ -141,6 +141,35 @@ def test_changes(folder: Path) -> None:
     }  # fmt: skip
     assert found.order_only == 1
     assert len(found.differing) == 3
+
+
+def test_the_same_words_from_other_phrases_change_nothing(folder: Path) -> None:
+    (folder / "rnn").write_text(RNN.replace("x |0-0| y z |1-2|", "x w |0-1| z |2-2|"))
+    found = compared(folder)
+    assert (found.recut, found.segments[0].recut, found.segments[0].regions) == (1, 1, [])
+    assert found.changes["all"] == Change(1, [2, 2], [2, 2])
+    assert found.usage[0].by_length["1"] == Tally(7)
+    assert [segment.number for segment in found.differing] == [2, 4]
+
+
+def test_texts_that_do_not_go_together(folder: Path) -> None:
+    (folder / "ref").write_text(REFERENCE.replace("x q", "l ' q"))
+    (folder / "base").write_text(BASELINE.replace("x |0-0| q", "l &apos; |0-0| q"))
+    found = compared(folder)
+    said = (
+        f"{folder}/base: it has Moses' escapes and the reference has none ({folder}/ref); right words then count as wrong ones"
+    )
+    assert said in found.warnings
+
+
+def test_a_penalty_for_short_outputs_is_told_apart(longer: Path) -> None:
+    text = (longer / "rnn").read_text().replace("u |1-1| x |0-0| ", "x |0-1| ")
+    (longer / "rnn").write_text(text)
+    found = compared(longer)
+    assert found.bleu[1].bp == pytest.approx(math.exp(1 - 25 / 24))
+    one, other = found.bleu[0].score, found.bleu[1].score / found.bleu[1].bp
+    said = f"Without its penalty for short outputs BLEU would be {one:.2f} → {other:.2f}: {other - one:+.2f}."
+    assert headline(found)[2] == said
 
 
 def test_who_knows_the_right_target(folder: Path) -> None:
