@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase
@@ -61,14 +61,13 @@ def differing_regions(one: Derivation, other: Derivation) -> list[Region]:
     return regions
 
 
-def right_words(phrases: Derivation, differing: Sequence[UsedPhrase], reference: Sequence[bytes]) -> dict[UsedPhrase, int]:
-    """Count for every phrase of an output how many of its words occur in the reference, a word no more often than there.
+def take_words(phrases: Iterable[UsedPhrase], left: Counter[bytes]) -> dict[UsedPhrase, int]:
+    """Count for every phrase how many of its words are ``left`` of the reference, and take them from there.
 
-    The phrases that the other output has too come first, then those that differ; in sum it is BLEU's number of right unigrams.
+    Taken first for the phrases that both systems use and then for the others, they come to BLEU's number of right unigrams.
     """
-    left, apart = Counter(reference), set(differing)
     right = dict.fromkeys(phrases, 0)
-    for phrase in sorted(phrases, key=apart.__contains__):
+    for phrase in right:
         for word in phrase.tgt.split(b" "):
             if left[word] > 0:
                 left[word] -= 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
-from phrase_rescore.comparison.regions import Region, differing_regions, right_words
+from phrase_rescore.comparison.regions import Region, differing_regions, occurs, take_words
 from phrase_rescore.comparison.table import Lookup, find_columns, read_table
 from phrase_rescore.comparison.totals import Best, Change, Usage, add_region
 from phrase_rescore.errors import InputError, OptionError, counted, shown
@@ -54,6 +55,11 @@ class Segment:
     regions: list[Region]  # those whose words differ
     recut: int  # regions where both have the same words from other phrases
     right: tuple[dict[UsedPhrase, int], dict[UsedPhrase, int]]  # how many words of each phrase the reference has
+    left: Counter[bytes]  # the words of the reference that the phrases outside of the regions have left
+
+    def has(self, phrase: bytes) -> bool:
+        """Tell whether a phrase stands in the reference, of words that are left."""
+        return occurs(phrase, self.reference) and Counter(words(phrase)) <= self.left
 
     def text(self, system: int) -> bytes:
         """Return a system's output, single blanks between words."""
@@ -151,8 +157,13 @@ def _segment(i: int, source: list[bytes], reference: bytes, outputs: tuple[Deriv
     regions = [region for region in found if not region.recut]
     recut = len(found) - len(regions)
     apart = [[phrase for region in regions for phrase in region.phrases[system]] for system in (0, 1)]
-    one, other = (right_words(outputs[system], apart[system], words(reference)) for system in (0, 1))
-    return Segment(i + 1, source, reference, outputs, scores.sentence(i), scores.effect(i), regions, recut, (one, other))
+    right, left = [], Counter[bytes]()
+    for phrases, its in zip(outputs, apart, strict=True):
+        left = Counter(words(reference))
+        agreed = take_words([phrase for phrase in phrases if phrase not in its], left)
+        right.append(agreed | take_words(its, left.copy()))
+    bleu, effect = scores.sentence(i), scores.effect(i)
+    return Segment(i + 1, source, reference, outputs, bleu, effect, regions, recut, (right[0], right[1]), left)
 
 
 def _lines(path: str) -> list[list[bytes]]:
@@ -208,7 +219,7 @@ def _count(found: Comparison, segment: Segment) -> None:
     for region in segment.regions:
         add_region(found.changes, region, segment.source, found.lookup, segment.right)
         if found.lookup.columns.score is not None:
-            found.best.add(segment.source, region, found.lookup, segment.reference)
+            found.best.add(segment.source, region, found.lookup, segment.has)
     found.order_only += not segment.regions and segment.text(0) != segment.text(1)
 
 

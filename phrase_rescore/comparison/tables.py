@@ -113,8 +113,8 @@ def phrases(found: Comparison) -> Iterator[Table]:
     groups = [(name, ["used", "differing", "words", "right", "whole"]) for name in found.names]
     note = (
         "used: phrases of the output; differing: of these in differing regions; words: target words of the differing ones; "
-        "right: of these words in the reference; whole: differing phrases that stand in the reference as a whole. The systems' "
-        "phrases in a row are not those of the same places: who uses fewer long ones may keep the surer ones."
+        "right: of these words in the reference; whole: differing phrases of right words that stand in the reference as they "
+        "do here. The systems' phrases in a row are not those of the same places: who uses fewer long ones may keep surer ones."
     )
     for title, label, bins, order in BINS:
         tallies = [*filled(bins(one), bins(other), order), ("all", one.all, other.all)]
@@ -184,7 +184,8 @@ def best_note(found: Comparison) -> str:
     b = found.best
     means = " and ".join(f"{share(words, b.disagree):.2f}" for words in b.words)
     return (
-        "In the reference: the whole phrase stands in it, anywhere. A system that cut the source elsewhere chose nothing. "
+        "In the reference: the whole phrase stands in it, of words that the phrases outside of the regions have left over. A "
+        "system that cut the source elsewhere chose nothing. "
         f"φ's best and the score's have {means} words on average: shorter phrases are found more easily."
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from phrase_rescore.comparison.regions import Kind, Region, occurs
@@ -28,7 +28,7 @@ class Tally:
     differing: int = 0
     words: int = 0  # target words of the differing ones
     right: int = 0  # of these words in the reference
-    whole: int = 0  # differing phrases that stand in the reference as a whole
+    whole: int = 0  # differing phrases all of whose words are right and stand in the reference as they do here
 
     def __iadd__(self, other: Tally) -> Tally:
         for name, value in vars(other).items():
@@ -57,7 +57,7 @@ class Usage:
         length, words = phrase.last - phrase.first + 1, phrase.tgt.count(b" ") + bool(phrase.tgt)
         tally = Tally(1)
         if right is not None:
-            tally = Tally(1, 1, words, right, occurs(phrase.tgt, reference))
+            tally = Tally(1, 1, words, right, right == words and occurs(phrase.tgt, reference))
         pair = lookup.pairs.get((src, phrase.tgt))
         if pair is None:
             of_source = of_pair = COPIED if length == 1 and src not in lookup.sources else MISSING
@@ -167,8 +167,8 @@ class Best:
     )  # by each system: phi, score, other; a system that cut the source elsewhere chose nothing
     words: list[int] = field(default_factory=lambda: [0, 0])  # of φ's best and the score's best where they disagree
 
-    def add(self, source: Sequence[bytes], region: Region, lookup: Lookup, reference: bytes) -> None:
-        """Count the source phrases of a region."""
+    def add(self, source: Sequence[bytes], region: Region, lookup: Lookup, has: Callable[[bytes], bool]) -> None:
+        """Count the source phrases of a region; ``has`` tells of a target whether the reference has it."""
         spans = dict.fromkeys((phrase.first, phrase.last) for phrases in region.phrases for phrase in phrases)
         for first, last in spans:
             found = lookup.sources.get(b" ".join(source[first : last + 1]))
@@ -179,19 +179,24 @@ class Best:
                 self.alone += 1
             elif len(tied) > 1:
                 self.tied += 1
-                self.tied_right += occurs(score, reference)
-                self.tied_chance += sum(occurs(target, reference) for target in tied) / len(tied)
+                self.tied_right += has(score)
+                self.tied_chance += sum(map(has, tied)) / len(tied)
             elif tied[0] == score:
                 self.agree += 1
             else:
-                self._judge((first, last), tied[0], score, region.phrases, reference)
+                self._judge((first, last), tied[0], score, region.phrases, has)
 
     def _judge(
-        self, span: tuple[int, int], phi: bytes, score: bytes, phrases: tuple[Derivation, Derivation], reference: bytes
+        self,
+        span: tuple[int, int],
+        phi: bytes,
+        score: bytes,
+        phrases: tuple[Derivation, Derivation],
+        has: Callable[[bytes], bool],
     ) -> None:
         self.disagree += 1
         verdict = {(True, False): 0, (False, True): 1, (True, True): 2, (False, False): 3}
-        name = VERDICTS[verdict[occurs(phi, reference), occurs(score, reference)]]
+        name = VERDICTS[verdict[has(phi), has(score)]]
         self.verdicts[name] += 1
         self.words = [self.words[0] + len(phi.split()), self.words[1] + len(score.split())]
         for system, used in enumerate(phrases):

@@ -182,12 +182,25 @@ def test_who_knows_the_right_target(folder: Path) -> None:
     assert best.words == [1, 1]
 
 
-@pytest.mark.parametrize(("phi", "p", "reference", "verdict"), [
-    (0.6, 0.125, "x w z", "only φ's best"), (0.6, 0.125, "x w y", "both"), (0.6, 0.125, "x z z", "neither"),
+@pytest.mark.parametrize(("reference", "verdict"), [
+    ("x w z", "only φ's best"), ("x w y", "both"), ("x z z", "neither"),
+    ("y x z", "only the score's best"), ("x y", "only the score's best"),
 ])  # fmt: skip
-def test_verdicts(folder: Path, phi: float, p: float, reference: str, verdict: str) -> None:
+def test_verdicts(folder: Path, reference: str, verdict: str) -> None:
     (folder / "ref").write_text(REFERENCE.replace("x y z", reference))
     assert compared(folder).best.verdicts == {verdict: 1}
+
+
+def test_words_that_other_phrases_have_taken_are_not_found_again(folder: Path) -> None:
+    """The y of the reference is that of e, which both have right: the score's best for b, y, is not in it."""
+    (folder / "src").write_text(SOURCE.replace("a b c", "e b c"))
+    (folder / "ref").write_text(REFERENCE.replace("x y z", "y z"))
+    (folder / "base").write_text(BASELINE.replace("x |0-0| w", "y |0-0| w"))
+    (folder / "rnn").write_text(RNN.replace("x |0-0| y z", "y |0-0| y z"))
+    found = compared(folder)
+    assert found.best.verdicts == {"neither": 1}
+    assert found.segments[0].left == {b"z": 1, b"y": 0}
+    assert found.usage[1].by_length["2"] == Tally(1, 1, 2, 1, 0)  # y z stands there, and its y is taken
 
 
 def test_bleu_is_sacrebleu_s(longer: Path) -> None:
