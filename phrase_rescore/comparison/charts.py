@@ -23,7 +23,7 @@ def segments(records: Records, names: Sequence[str]) -> Spec:
     """Draw a point for each output of another sentence BLEU. ``records``: one, other (sentence BLEU), effect, number, texts."""
     alt = altair()
     scale = alt.Scale(domain=[-2, 102], nice=False)
-    dots = alt.Chart(alt.NamedData("segments")).mark_circle(size=34, opacity=0.55).encode(
+    dots = alt.Chart(alt.NamedData("segments")).mark_circle(size=34, opacity=0.7).encode(
         alt.X("one:Q", title=f"sentence BLEU of {names[0]}", scale=scale), alt.Y("other:Q", title=names[1], scale=scale),
         alt.Color("won:N", title=None, scale=alt.Scale(domain=["gained", "lost"], range=[GREEN, ORANGE]),
                   legend=alt.Legend(orient="top")),
