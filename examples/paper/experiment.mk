@@ -11,7 +11,7 @@ SHELL := bash
 .NOTPARALLEL:
 .DEFAULT_GOAL := page
 
-# ---- Settings
+# ---- Settings; in brackets, what the same is called in a configuration of Moses' EMS
 
 HERE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 NAME := $(basename $(notdir $(CONFIG)))
@@ -20,24 +20,24 @@ DATA := $(abspath $(HERE)/../../../shared/data)#  of the bitexts
 RESULTS = $(HERE)/results/$(NAME)#            what outlives the run
 THREADS := $(shell nproc)
 
-SRC =
-TGT =
-TRAIN =#                      stems: $(TRAIN).$(SRC), $(TRAIN).$(TGT), or the same with .xz or .gz
-DEV =#                        to tune on
-TEST =#                       to judge on
+SRC =#                        [input-extension]
+TGT =#                        [output-extension]
+TRAIN =#                      stem [raw-stem] of $(TRAIN).$(SRC) and $(TRAIN).$(TGT), or of the same with .xz or .gz
+DEV =#                        to tune on [TUNING: raw-input, raw-reference]
+TEST =#                       to judge on [EVALUATION: raw-input, raw-reference]
 TOKENIZE = no#                yes: tokenize and lower-case all text as Moses does
 TRAIN_SEGMENTS =#             take so many segments only, spread evenly over the file
 DEV_SEGMENTS =
 TEST_SEGMENTS =
-LM_ORDER = 5
+LM_ORDER = 5#                 [LM: order]
 TRAIN_OPTIONS = --max-steps 5000 --final-pass#      of phrase-rescore train
 MODEL_OF =#                   take corpus, tables, language model and networks of this configuration instead
 SYSTEMS = baseline kneser-ney rnn rnn+wp
 RUNS = 3#                     tunings of each system
 BASELINE_RUNS = $(RUNS)
-TUNER = mert#                 or mira: batch MIRA
+TUNER = mert#                 or mira: batch MIRA [tuning-settings]
 ITERATIONS = 6
-LIMIT = 200#                  of cube pruning and of the stacks
+LIMIT = 200#                  of cube pruning and of the stacks [decoder-settings]
 HEADROOM = oracle coverage search#        bounds to measure, see below
 
 include $(HERE)/systems.conf
