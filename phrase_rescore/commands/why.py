@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from phrase_rescore.commands.options import PathName, file_option, number_option, quiet_option
+from phrase_rescore.errors import printable
 from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS
 
 
@@ -23,7 +24,7 @@ class SystemType(PathName):
         system, _, path = value.partition("=")
         if not (system and path):
             self.fail(f"{value!r} is not SYSTEM=OUT, say, baseline=test.baseline.out", param, ctx)
-        return system, path
+        return printable(os.fsencode(system), 1000), path
 
 
 @click.command(short_help="Tell where a new score helped and where not, phrase by phrase.")

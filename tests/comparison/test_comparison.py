@@ -328,6 +328,17 @@ def test_the_text(longer: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     assert max(map(len, text.splitlines())) <= 130
 
 
+def test_empty_lines_and_odd_names(folder: Path, run: Run) -> None:
+    for name in ("src", "ref", "base", "rnn"):
+        (folder / name).write_text("\n" + (folder / name).read_text() + "\n")
+    done = run("why", "--source", folder / "src", "--reference", folder / "ref", "--table", folder / "table",
+               f"a\x1b[31mb={folder / 'base'}", f"c={folder / 'rnn'}")  # fmt: skip
+    assert (done.status, done.err) == (0, "")
+    assert "\x1b" not in done.out.decode()
+    assert done.out.startswith(b"c against a\\x1b[31mb: 6 segments of ")
+    assert b"3 of 6 outputs differ" in done.out
+
+
 def test_systems_that_do_not_differ(folder: Path, run: Run) -> None:
     done = run("why", "--source", folder / "src", "--reference", folder / "ref", "--table", folder / "table",
                f"base={folder / 'base'}", f"same={folder / 'base'}")  # fmt: skip
