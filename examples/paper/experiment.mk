@@ -209,7 +209,7 @@ $(patsubst %,$(W)/tuning/%/moses.ini,baseline.0 $(every_run)): $(W)/tuning/%/mos
 	perl $(MOSES_SCRIPTS)/training/mert-moses.pl $(W)/corpus/dev.$(SRC) $(W)/corpus/dev.$(TGT) $(MOSES_BIN)/moses $< \
 	    --working-dir $(@D)/mert --mertdir $(MOSES_BIN) --rootdir $(MOSES_SCRIPTS) --no-filter-phrase-table \
 	    --decoder-flags "-threads $(THREADS) $(call search,$(LIMIT))" --maximum-iterations $(ITERATIONS) --return-best-dev \
-	    --predictable-seeds $(if $(filter mira,$(TUNER)),--batch-mira)
+	    --predictable-seeds --threads $(THREADS) $(if $(filter mira,$(TUNER)),--batch-mira)
 	mv $(@D)/mert/moses.ini $@
 	rm -f $(@D)/mert/*.gz $(@D)/mert/*.dat $(@D)/mert/*.out
 
