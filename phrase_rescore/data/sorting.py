@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.files.atomic import remove_directory
 from phrase_rescore.moses.pair_readers import PairBlock
 
 _CHUNK = 1 << 20  # bytes read back at a time
@@ -190,7 +191,7 @@ def is_in_scratch(scratch: str, owner: str) -> bool:
 
 def remove_scratch(scratch: str, owner: str) -> None:
     """Remove what a killed run left in ``scratch``. The caller has the lock of ``owner`` (``files.locks``)."""
-    shutil.rmtree(_scratch_name(scratch, owner), ignore_errors=True)
+    remove_directory(_scratch_name(scratch, owner))
 
 
 @contextlib.contextmanager
@@ -205,7 +206,7 @@ def _directory_in(scratch: str, owner: str | None) -> Iterator[str]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_directory(directory)
 
 
 @contextlib.contextmanager

@@ -319,6 +319,12 @@ def check_replaceable(directory: str) -> None:
         raise OptionError(f"{directory} is a mount point and cannot be replaced; name a directory in it")
 
 
+def remove_directory(directory: str | os.PathLike[str]) -> None:
+    """Remove a directory and all in it, if it is there; a disk that fails once is asked again."""
+    for _ in range(2):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 def recover_directory(directory: str) -> None:
     """Put right what was left by a run that was killed while it replaced the directory: the older one gets its name back.
 
@@ -328,7 +334,7 @@ def recover_directory(directory: str) -> None:
     if older_directory(directory):
         os.rename(old, target)
     for left in (temporary, old):
-        shutil.rmtree(left, ignore_errors=True)
+        remove_directory(left)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from phrase_rescore.data.store import Numbers
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
-from phrase_rescore.files.atomic import sync
+from phrase_rescore.files.atomic import remove_directory, sync
 from phrase_rescore.models.checkpoint import utf8_name
 
 FORMAT_VERSION = 2
@@ -101,7 +101,7 @@ class TrainingState:
         temporary = os.path.join(self.directory, ".partial")
         try:
             os.makedirs(self.directory, exist_ok=True)
-            shutil.rmtree(temporary, ignore_errors=True)
+            remove_directory(temporary)
             os.mkdir(temporary, 0o700)
             file, text = os.path.join(temporary, name), os.path.join(temporary, STATE)
             save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, file)
@@ -119,7 +119,7 @@ class TrainingState:
                 "make room and go on with --resume"
             ) from None
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            remove_directory(temporary)
         for left in Path(self.directory).iterdir():  # older tensors, perhaps of killed runs
             with contextlib.suppress(OSError):
                 if left.name.startswith("tensors-") and left.name != name:
@@ -185,4 +185,4 @@ class TrainingState:
             for left in Path(self.directory).iterdir():
                 if left.name != PUBLISHED:
                     shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_directory(self.directory)

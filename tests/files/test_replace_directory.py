@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import atomic
-from phrase_rescore.files.atomic import check_replaceable, recover_directory, replace_directory
+from phrase_rescore.files.atomic import check_replaceable, recover_directory, remove_directory, replace_directory
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.paths import older_directory
 
@@ -104,3 +105,20 @@ def test_another_s_directory_is_not_taken_over(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="cannot write .*/model: File exists"), replace_directory(str(tmp_path / "model")):
         pass
     assert (victim / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("failing", ["scandir", "unlink", "rmdir", "open"])
+def test_a_disk_that_fails_once_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    (tmp_path / "left" / "in").mkdir(parents=True)
+    (tmp_path / "left" / "in" / "file").write_text("")
+    call, failures = getattr(os, failing), [OSError(errno.EIO, "Input/output error")]
+
+    def fail_once(*args: Any, **settings: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return call(*args, **settings)
+
+    monkeypatch.setattr(os, failing, fail_once)
+    remove_directory(tmp_path / "left")
+    assert not failures
+    assert list(tmp_path.iterdir()) == []
