@@ -191,6 +191,8 @@ def _train(
     checkpoint = Checkpoint(model.to("cpu"), *vocabs, unk_shares, summary, inverse=data.inverse, factors=data.factors)
     if processes.is_first:
         save(checkpoint, model_dir, output, log, state)
+        if os.path.lexists(state.directory):
+            observer.say(f"warning: {state.directory} cannot be removed; the model is complete, and nothing in it is needed")
     return checkpoint
 
 

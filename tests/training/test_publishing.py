@@ -263,3 +263,16 @@ def test_a_disk_that_fills_at_the_end_keeps_the_training(training: Training, mon
     assert caught.value.__notes__ == [note]
     training.but(pairs_dir=f"{training.model_dir}.whole.pairs", resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+
+
+def test_what_a_failing_disk_keeps_of_a_training_is_named(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(training_state.TrainingState, "remove", lambda state: None)
+    training.run(Observer(say=told.append))
+    monkeypatch.undo()
+    left = f"{training.model_dir}.training cannot be removed; the model is complete, and nothing in it is needed"
+    assert [line for line in told if "cannot be removed" in line] == [f"warning: {left}"]
+    assert load(training.model_dir)
+    training.but(overwrite=True).run(Observer(say=told.append))
+    assert not os.path.exists(f"{training.model_dir}.training")
+    assert len([line for line in told if "cannot be removed" in line]) == 1
