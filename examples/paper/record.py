@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any
 from phrase_rescore.files.blocks import count_rows
 
 SETS = ("dev", "test")
+_PREDICTS = re.compile(r"p\([^)]*\)")  # within a model's signature
 PACKAGES = ("phrase-rescore", "torch", "numpy", "sacrebleu")
 
 
@@ -56,9 +58,8 @@ def columns(table: Path) -> list[str]:
     sidecar = Path(f"{table}.columns.json")
     if not sidecar.exists():
         return []
-    return [
-        f"{column['feature']} of {column['model'].split('|', 2)[1]}" for column in json.loads(sidecar.read_text())["columns"]
-    ]
+    found = json.loads(sidecar.read_text())["columns"]
+    return [f"{column['feature']}, {''.join(_PREDICTS.findall(column['model']))}" for column in found]
 
 
 def bounds(path: Path) -> dict[str, Any]:
