@@ -244,7 +244,7 @@ $(W)/headroom/coverage.json: $(W)/evaluation/baseline.1.test.seg $(W)/systems/ba
 	python3 $(HERE)/headroom.py coverage $< $(W)/corpus/test.$(SRC) $(word 2,$^) >$@.part
 	mv $@.part $@
 
-# The same weights with wider search, on every fifth segment, since 5000 takes 25 times as long as 200
+# The same weights with wider search, on every fifth segment, since 5000 takes ten times as long as 200
 $(W)/headroom/search.%.out: $(W)/tuning/baseline.1/moses.ini $(W)/corpus/test.$(SRC)
 	@$(call begin,search-$*)
 	awk 'NR % 5 == 0' $(word 2,$^) >$(@D)/$*.src
