@@ -64,6 +64,16 @@ prepared = $(if $(filter yes,$(TOKENIZE)),perl $(MOSES_SCRIPTS)/tokenizer/tokeni
 # $(call some,N): N lines spread evenly, all without N
 some = $(if $(1),awk -v n=$(1) '{ line[NR] = $$0 } END { for (i = 1; i <= NR; i++) if (NR <= n || int(i * n / NR) > int((i - 1) * n / NR)) print line[i] }',cat)
 
+# $(call align,FOLDER,STEM): print the alignment of STEM.$(SRC) and STEM.$(TGT). Both directions at once, one thread each: several
+# threads of fast_align add up in an order of their own, and the alignment is another one each time
+define align
+{ paste -d '\t' $(2).$(SRC) $(2).$(TGT) | sed 's/\t/ ||| /' >$(1)/bitext
+	OMP_NUM_THREADS=1 $(FAST_ALIGN)/fast_align -i $(1)/bitext -d -o -v >$(1)/forward.align &
+	OMP_NUM_THREADS=1 $(FAST_ALIGN)/fast_align -i $(1)/bitext -d -o -v -r >$(1)/reverse.align
+	wait $$!
+	$(FAST_ALIGN)/atools -i $(1)/forward.align -j $(1)/reverse.align -c grow-diag-final-and; }
+endef
+
 # $(call search,LIMIT): options of the decoder
 search = -search-algorithm 1 -cube-pruning-pop-limit $(1) -stack $(1)
 
@@ -97,10 +107,7 @@ $(W)/corpus/train.$(SRC): $(call text_files,$(TRAIN)) $(W)/settings/corpus
 
 $(W)/model/aligned.grow-diag-final-and: $(W)/corpus/train.$(SRC)
 	@$(call begin,align)
-	paste -d '\t' $(W)/corpus/train.$(SRC) $(W)/corpus/train.$(TGT) | sed 's/\t/ ||| /' >$(@D)/bitext
-	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v >$(@D)/forward.align
-	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v -r >$(@D)/reverse.align
-	$(FAST_ALIGN)/atools -i $(@D)/forward.align -j $(@D)/reverse.align -c grow-diag-final-and >$@.part
+	$(call align,$(@D),$(W)/corpus/train) >$@.part
 	mv $@.part $@
 	rm $(@D)/bitext $(@D)/*.align
 
@@ -265,10 +272,7 @@ $(W)/headroom/cheat.gz: $(W)/filtered/plain.gz $(M)/corpus/train.$(SRC)
 	    cat $(W)/corpus/{dev,test}.$$language >$(@D)/sets.$$language
 	    cat $(M)/corpus/train.$$language $(@D)/sets.$$language >$(@D)/all.$$language
 	done
-	paste -d '\t' $(@D)/all.$(SRC) $(@D)/all.$(TGT) | sed 's/\t/ ||| /' >$(@D)/bitext
-	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v >$(@D)/forward.align
-	OMP_NUM_THREADS=$(THREADS) $(FAST_ALIGN)/fast_align -i $(@D)/bitext -d -o -v -r >$(@D)/reverse.align
-	$(FAST_ALIGN)/atools -i $(@D)/forward.align -j $(@D)/reverse.align -c grow-diag-final-and \
+	$(call align,$(@D),$(@D)/all) \
 	    | tail -n $$(wc -l <$(@D)/sets.$(SRC)) >$(@D)/sets.align
 	$(MOSES_BIN)/extract $(@D)/sets.$(TGT) $(@D)/sets.$(SRC) $(@D)/sets.align $(@D)/extract 7 --GZOutput
 	python3 $(HERE)/headroom.py column $(@D)/extract.gz $< | gzip -n >$@.part

@@ -250,7 +250,7 @@ def interrupt(step: str, work: Path, programs: dict[str, str]) -> None:
         for line in run.stderr:
             if line.rstrip().endswith(f": {step}"):
                 time.sleep(0.2)
-                os.killpg(run.pid, signal.SIGINT)
+                os.killpg(run.pid, signal.SIGTERM)
                 break
         run.stderr.read()
     assert run.returncode
