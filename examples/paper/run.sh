@@ -14,9 +14,9 @@ stop() {
 }
 
 (($#)) || stop "usage: MOSES_BIN=... FAST_ALIGN=... run.sh CONFIG [TARGET or NAME=VALUE of make]...
-configurations: $(cd "$here" && printf '%s ' *.conf)" 2
+configurations: $(cd "$here" && printf "%s " *-*.conf smoke.conf)" 2
 config=$1
-[[ -f $config ]] || stop "$config: there is no such configuration; $here has some: *.conf" 2
+[[ -f $config ]] || stop "$config: there is no such configuration; run.sh alone lists those of $here" 2
 
 [[ -n ${MOSES_BIN:-} ]] || stop "MOSES_BIN is not set; it names the folder of Moses' programs: git clone \
 https://github.com/moses-smt/mosesdecoder, ./bjam -j4, then MOSES_BIN=.../mosesdecoder/bin" 2
