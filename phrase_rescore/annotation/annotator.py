@@ -21,7 +21,8 @@ from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import CONFIG, SIDES, load
+from phrase_rescore.models.checkpoint import SIDES, load
+from phrase_rescore.models.storage import CONFIG
 from phrase_rescore.moses.score_columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
 from phrase_rescore.runtime import use_threads

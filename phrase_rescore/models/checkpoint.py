@@ -1,4 +1,4 @@
-"""The model directory: config.json, weights in safetensors shards, two vocabulary files. Nothing in it is executed.
+"""The model directory of a network that scores phrase pairs. ``storage`` has what it shares with other models.
 
 phrase-rescore-model/
     config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
@@ -9,46 +9,33 @@ phrase-rescore-model/
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
-import re
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
-from pathlib import Path
 from typing import Any
-
-import safetensors
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
 
 from phrase_rescore import __version__
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, printable
-from phrase_rescore.files.atomic import replace_directory
-from phrase_rescore.files.paths import missing_model
-from phrase_rescore.models.kinds import KINDS, Kind, Network, Sizes, kind_of
+from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.models.kinds import Network, kind_of
+from phrase_rescore.models.storage import (
+    CONFIG,
+    TWO_MODELS,
+    Config,
+    as_json,
+    content_hash,
+    is_whole,
+    load_network,
+    read_words,
+    require,
+    save_files,
+    unchanged,
+)
 from phrase_rescore.moses.factors import WHOLE, Factors
 
-FORMAT_VERSION = 1
-DTYPES = {"float32": (torch.float32, "F32"), "bfloat16": (torch.bfloat16, "BF16")}  # for torch, and for safetensors
 SIDES = ("source", "target")
-CONFIG, SOURCE_VOCAB, TARGET_VOCAB, LOG = "config.json", "source.vocab", "target.vocab", "train.log.jsonl"
+SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
 
-_WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
-_DEPTH = 32  # of the JSON in a config; ours has 4
 _LAST_FACTOR = 999  # a pattern is made of the number; Moses has 4 factors
-_MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
-
-_DAMAGED = "the model is damaged"
-_DAMAGED_FILE = "the model is damaged, train or copy it again"
-_OTHER_VERSION = "take the version that made the model, or train it again"
-_TWO_MODELS = "files of two models?"
-_READ_AGAIN = "run the command again when it stays as it is"
 
 
 @dataclass(frozen=True)
@@ -91,12 +78,6 @@ class Checkpoint:
 
 def _signature(checkpoint: Checkpoint) -> str:
     """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, weight in sorted(checkpoint.model.named_weights(), key=lambda item: item[0]):
-        digest.update(name.encode())
-        digest.update(weight.detach().cpu().contiguous().numpy().tobytes())
-    for vocabulary in (checkpoint.src_vocab, checkpoint.tgt_vocab):
-        digest.update(b"\0" + b"\n".join(vocabulary.words))
     given, predicted = checkpoint.sides
     known = zip(SIDES, checkpoint.factors, strict=True)
     sizes = asdict(checkpoint.model.config).items()
@@ -106,107 +87,48 @@ def _signature(checkpoint: Checkpoint) -> str:
         *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
         *(f"{name}:{size}" for name, size in sizes if not name.endswith("_vocabulary")),
         f"words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}",
-        f"model:{digest.hexdigest()}",
+        f"model:{content_hash(checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))}",
         f"version:{__version__}",
     ]
     return "|".join(parts)
 
 
-# ---- Writing
-
-
-def _shards(tensors: dict[str, Tensor], shard_size: int | None) -> list[dict[str, Tensor]]:
-    """Cut tensors, in order, into groups of at most ``shard_size`` bytes. A larger tensor has a shard of its own."""
-    shards: list[dict[str, Tensor]] = [{}]
-    size = 0
-    for name, tensor in tensors.items():
-        if shard_size is not None and shards[-1] and size + tensor.nbytes > shard_size:
-            shards.append({})
-            size = 0
-        shards[-1][name] = tensor
-        size += tensor.nbytes
-    return shards
-
-
 def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
     """Write the model's files into an existing directory. The same model gives the same bytes."""
-    tensors = {
-        name: weight.detach().to("cpu", DTYPES[dtype][0]).clone(memory_format=torch.contiguous_format)
-        for name, weight in checkpoint.model.named_weights()
-    }
-    shards = _shards(tensors, shard_size)
-    files = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
-    for name, shard in zip(files, shards, strict=True):
-        save_file(shard, os.path.join(directory, name))
-    Path(directory, SOURCE_VOCAB).write_bytes(format_vocabulary(checkpoint.src_vocab))
-    Path(directory, TARGET_VOCAB).write_bytes(format_vocabulary(checkpoint.tgt_vocab))
-    config = {
-        "format_version": FORMAT_VERSION,
-        "made_by": f"phrase-rescore {__version__}",
-        **kind_of(checkpoint.model).entries,
+    entries = {
         "inverse": checkpoint.inverse,
         "factors": dict(zip(SIDES, checkpoint.factors, strict=True)),
         "sizes": asdict(checkpoint.model.config),
         "unk_share": dict(zip(SIDES, checkpoint.unk_shares, strict=True)),
-        "weights": {"dtype": dtype, "files": files, "parameters": checkpoint.model.config.parameters()},
         "training": checkpoint.training,
     }
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
+    vocabularies = {SOURCE_VOCAB: checkpoint.src_vocab, TARGET_VOCAB: checkpoint.tgt_vocab}
+    save_files(directory, checkpoint.model, entries, vocabularies, dtype, shard_size)
 
 
-def check_target(directory: str, overwrite: bool) -> None:
-    """Raise OptionError if a model must not be written under this name."""
-    if os.path.exists(os.path.join(directory, CONFIG)):
-        if not overwrite:
-            raise OptionError(f"{directory} holds a model already; name another with -m, or replace it with --overwrite")
-    elif os.path.lexists(directory) and not (os.path.isdir(directory) and not os.listdir(directory)):
-        raise OptionError(f"{directory} exists and is not a model directory; name another with -m")
+class _Config(Config):
+    """The entries of a model of phrase pairs. All methods raise ModelError."""
 
+    def inverse(self) -> bool:
+        inverse: Any = self.entries.get("inverse")
+        require(isinstance(inverse, bool), f"{self.path}: inverse {as_json(inverse)} is neither true nor false")
+        return bool(inverse)
 
-@contextlib.contextmanager
-def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
-    """Give a directory to fill, which takes its name only when the ``with`` block ends well and else disappears.
+    def factors(self) -> Factors:
+        factors: Any = self.entries.get("factors")
+        by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
+        require(by_side, f"{self.path}: factors {as_json(factors)} have no source and target")
+        for factor in factors.values():
+            usable = factor is None or is_whole(factor, 0, _LAST_FACTOR)
+            require(usable, f"{self.path}: factor {as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
+        return factors["source"], factors["target"]
 
-    Raises OptionError if nothing may be written there, RescoreError when writing fails before the end, as on a full disk.
-    """
-    check_target(directory, overwrite)
-    try:
-        with replace_directory(directory) as temporary:
-            yield temporary
-    except OSError as error:
-        raise RescoreError(cannot_write(directory, error)) from None
-    except safetensors.SafetensorError as error:
-        raise RescoreError(f"cannot write {directory}: {error}; make room there, or write elsewhere") from None
-
-
-# ---- Reading: nothing is believed before it is checked
-
-
-@contextlib.contextmanager
-def unchanged(directory: str) -> Iterator[None]:
-    """Read a model directory within the ``with`` block. Raises ModelError if another model takes its place meanwhile.
-
-    Files of two models may fit each other in all sizes; nobody would notice that they do not belong together.
-    """
-    before = _stamps(directory)
-    try:
-        yield
-    except (RescoreError, OSError):
-        _require(_stamps(directory) == before, f"{directory} changed while it was read", _READ_AGAIN)
-        raise
-    _require(_stamps(directory) == before, f"{directory} changed while it was read", _READ_AGAIN)
-
-
-def _stamps(directory: str) -> dict[str, tuple[int, ...]]:
-    """Return what tells files from others of the same names: the inode, size and time of each."""
-    stamps: dict[str, tuple[int, ...]] = {}
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name in (CONFIG, SOURCE_VOCAB, TARGET_VOCAB, LOG) or _WEIGHT_FILE.fullmatch(entry.name):
-                found = entry.stat()
-                stamps[entry.name] = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-    return stamps
+    def unk_shares(self) -> tuple[float, float]:
+        shares = self.entries.get("unk_share")
+        found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
+        usable = all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1 for share in found)
+        require(usable, f"{self.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
+        return float(found[0]), float(found[1])
 
 
 def load(directory: str) -> Checkpoint:
@@ -225,172 +147,11 @@ def _load(directory: str) -> Checkpoint:
     kind = config.kind()
     sizes = config.sizes(kind)
     inverse, factors, shares = config.inverse(), config.factors(), config.unk_shares()
-    src_vocab, tgt_vocab = (_read_vocabulary(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
+    src_vocab, tgt_vocab = (read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
     read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
     for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
         ids = len(src_vocab if name == SOURCE_VOCAB else tgt_vocab)
-        _require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {_as_json(size)}", _TWO_MODELS)
-    network = _load_network(directory, config, kind, sizes)
+        require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {as_json(size)}", TWO_MODELS)
+    network = load_network(directory, config, kind, sizes)
     loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
     return replace(loaded, signature=_signature(loaded))
-
-
-def _require(condition: bool, found: str, remedy: str = _DAMAGED) -> None:
-    if not condition:
-        raise ModelError(f"{found}; {remedy}")
-
-
-class _Config:
-    """config.json, whose entries are checked when they are asked for. All methods raise ModelError."""
-
-    def __init__(self, directory: str) -> None:
-        self.path = os.path.join(directory, CONFIG)
-        if not os.path.isdir(directory):
-            raise ModelError(f"{directory}: {missing_model(directory)}")
-        _check_regular(self.path)
-        try:
-            config = json.loads(Path(self.path).read_bytes())
-            if _is_deep(config):
-                raise ValueError(f"nested more than {_DEPTH} deep")
-        except OSError as error:
-            raise ModelError(f"{self.path}: {error.strerror}; is {directory} a model directory?") from None
-        except (ValueError, RecursionError) as error:
-            raise ModelError(f"{self.path}: not JSON ({error}); {_DAMAGED_FILE}") from None
-        self._entries: dict[str, Any] = config if isinstance(config, dict) else {}
-        version = self._entries.get("format_version")
-        self._know("format_version", _is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}")
-
-    def _know(self, key: str, condition: bool, known: str) -> None:
-        found = f"{self.path}: {key} {_as_json(self._entries.get(key))}"
-        _require(condition, f"{found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
-
-    def kind(self) -> Kind:
-        name: Any = self._entries.get("kind")
-        self._know("kind", name in list(KINDS), f"knows {', '.join(map(json.dumps, KINDS))}")
-        for key, value in KINDS[name].structure.items():
-            self._know(key, self._entries.get(key) == value, f"knows {json.dumps(value)}")
-        return KINDS[name]
-
-    def sizes(self, kind: Kind) -> Sizes:
-        try:
-            sizes = kind.sizes(**self._entries["sizes"])
-        except (KeyError, TypeError):
-            raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {_DAMAGED}") from None
-        for name, value in asdict(sizes).items():
-            _require(_is_whole(value, 1), f"{self.path}: sizes.{name} is {_as_json(value)}, not a whole number from 1")
-        possible = sizes.parameters() <= _MOST_PARAMETERS
-        _require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
-        return sizes
-
-    def inverse(self) -> bool:
-        inverse: Any = self._entries.get("inverse")
-        _require(isinstance(inverse, bool), f"{self.path}: inverse {_as_json(inverse)} is neither true nor false")
-        return bool(inverse)
-
-    def factors(self) -> Factors:
-        factors: Any = self._entries.get("factors")
-        by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
-        _require(by_side, f"{self.path}: factors {_as_json(factors)} have no source and target")
-        for factor in factors.values():
-            usable = factor is None or _is_whole(factor, 0, _LAST_FACTOR)
-            _require(usable, f"{self.path}: factor {_as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
-        return factors["source"], factors["target"]
-
-    def unk_shares(self) -> tuple[float, float]:
-        shares = self._entries.get("unk_share")
-        found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
-        usable = all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1 for share in found)
-        _require(usable, f"{self.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
-        return float(found[0]), float(found[1])
-
-    def training(self) -> Any:
-        return self._entries.get("training", {})
-
-    def weights(self) -> tuple[list[str], str]:
-        """Return the names of the safetensors files, and what they call the type of their numbers."""
-        weights: Any = self._entries.get("weights")
-        _require(isinstance(weights, dict), f"{self.path}: 'weights' is missing or not an object")
-        dtype, files = weights.get("dtype"), weights.get("files")
-        known = isinstance(dtype, str) and dtype in DTYPES
-        _require(known, f"{self.path}: weights.dtype {_as_json(dtype)} is none of {', '.join(DTYPES)}")
-        named = isinstance(files, list) and all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files)
-        _require(named, f"{self.path}: weights.files {_as_json(files)} are not names of .safetensors files")
-        return list(dict.fromkeys(files)), DTYPES[dtype][1]
-
-
-def _as_json(value: Any) -> str:
-    """Return a value of a config as JSON, for a message."""
-    return printable(json.dumps(value), limit=200)
-
-
-def _is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _is_deep(value: Any) -> bool:
-    """Tell whether a JSON value is nested so deeply that walking through it may exhaust Python's stack."""
-    level = [value]
-    for _ in range(_DEPTH):
-        values = (inner.values() if isinstance(inner, dict) else inner for inner in level if isinstance(inner, dict | list))
-        level = list(chain.from_iterable(values))
-    return bool(level)
-
-
-def _check_regular(path: str) -> None:
-    """Raise ModelError for a named pipe or a device, from which one might read for ever."""
-    _require(os.path.isfile(path) or not os.path.exists(path), f"{path} is not a regular file", _DAMAGED_FILE)
-
-
-def _read_vocabulary(path: str) -> Vocabulary:
-    _check_regular(path)
-    try:
-        return read_vocabulary(path)
-    except InputError as error:
-        where = error.path if error.line is None else f"{error.path}:{error.line}"
-        raise ModelError(f"{where}: {error.found}; {_DAMAGED_FILE}") from None
-
-
-@contextlib.contextmanager
-def utf8_name(path: str) -> Iterator[str]:
-    """Give a name of a file that safetensors can open, which knows no other names than UTF-8. Raises OSError."""
-    if path.encode("utf-8", "ignore") == os.fsencode(path):
-        yield path
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        yield f"/dev/fd/{handle}"
-    finally:
-        os.close(handle)
-
-
-def _load_network(directory: str, config: _Config, kind: Kind, sizes: Sizes) -> Network:
-    """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
-    files, dtype = config.weights()
-    with torch.device("meta"):
-        expected = {name: list(weight.shape) for name, weight in kind.network(sizes).named_weights()}
-    with contextlib.ExitStack() as stack:
-        shards: dict[str, Any] = {}  # tensor name: the open file that has it
-        for path in (os.path.join(directory, name) for name in files):
-            _check_regular(path)
-            try:
-                shard = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
-            except (OSError, safetensors.SafetensorError) as error:
-                raise ModelError(f"{path}: {printable(str(error), limit=200)}; {_DAMAGED_FILE}") from None
-            shards.update(dict.fromkeys(shard.keys(), shard))
-        for name in sorted(expected.keys() ^ shards.keys()):
-            verb = "missing from" if name in expected else "unknown in"
-            found = f"{directory}: tensor {printable(name, limit=200)} is {verb} the weights"
-            raise ModelError(f"{found}; {_DAMAGED} or of another kind")
-        for name, shape in expected.items():
-            header, where = shards[name].get_slice(name), f"{directory}: tensor {name}"
-            found = header.get_shape()
-            _require(found == shape, f"{where} has shape {_as_json(found)} where {CONFIG} says {shape}", _TWO_MODELS)
-            found = header.get_dtype()
-            _require(found == dtype, f"{where} is of type {found} where {CONFIG} says {dtype}", _TWO_MODELS)
-        network = kind.network(sizes)
-        with torch.no_grad():
-            for name, weight in network.named_weights():
-                weight.copy_(shards[name].get_tensor(name))
-                finite = bool(weight.isfinite().all())
-                _require(finite, f"{directory}: tensor {name} has NaN or infinite numbers", "train the model again")
-    return network.requires_grad_(False)

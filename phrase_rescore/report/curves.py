@@ -9,7 +9,7 @@ from typing import Any
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import atomic_output
-from phrase_rescore.models.checkpoint import CONFIG
+from phrase_rescore.models.storage import CONFIG
 from phrase_rescore.pages.theme import CHARACTER, COLOURS, GREY, INK, Records, Spec, altair, picture, specification
 from phrase_rescore.training.log import Point, Run
 

@@ -12,7 +12,8 @@ from phrase_rescore.files.atomic import atomic_output
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import Translator
-from phrase_rescore.models.checkpoint import LOG, Checkpoint, load
+from phrase_rescore.models.checkpoint import Checkpoint, load
+from phrase_rescore.models.storage import LOG
 from phrase_rescore.moses.score_columns import sidecar_path
 from phrase_rescore.pages.page import page
 from phrase_rescore.pages.theme import Spec, altair, picture

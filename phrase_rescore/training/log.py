@@ -19,7 +19,8 @@ from typing import Any
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import open_plain
-from phrase_rescore.models.checkpoint import CONFIG, LOG, Checkpoint, load, unchanged
+from phrase_rescore.models.checkpoint import Checkpoint, load
+from phrase_rescore.models.storage import CONFIG, LOG, unchanged
 from phrase_rescore.training.config import Observer
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights

@@ -19,9 +19,10 @@ from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.atomic import atomic_output, check_replaceable, recover_directory
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.paths import Role, Use, check_paths
-from phrase_rescore.models.checkpoint import DTYPES, LOG, Checkpoint, atomic_directory, check_target, load
+from phrase_rescore.models.checkpoint import Checkpoint, load
 from phrase_rescore.models.checkpoint import save as save_checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.storage import DTYPES, LOG, atomic_directory, check_target
 from phrase_rescore.models.warm_start import check_part, freeze, in_table_terms, initialise_from
 from phrase_rescore.training.config import Data, Network, Observer, Output, Start, TrainingConfig
 from phrase_rescore.training.distributed import ProcessGroup, find_processes, local_device, process_group

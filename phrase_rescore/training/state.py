@@ -26,7 +26,7 @@ from torch import Tensor
 from phrase_rescore.data.store import Numbers
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
 from phrase_rescore.files.atomic import remove_directory, sync
-from phrase_rescore.models.checkpoint import utf8_name
+from phrase_rescore.models.storage import utf8_name
 
 FORMAT_VERSION = 2
 STATE, PUBLISHED = "state.json", "published"

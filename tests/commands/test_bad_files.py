@@ -24,7 +24,8 @@ from moses_harness import ini_text
 from permissions import like_anybody
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.models.checkpoint import atomic_directory, load, save
+from phrase_rescore.models.checkpoint import load, save
+from phrase_rescore.models.storage import atomic_directory
 
 _draw = random.Random(1)
 TABLE = b"".join(

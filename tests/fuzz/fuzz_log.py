@@ -16,7 +16,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, OptionError
-    from phrase_rescore.models.checkpoint import CONFIG, LOG
+    from phrase_rescore.models.storage import CONFIG, LOG
     from phrase_rescore.report.curves import X_LABELS, Y_LABELS, Chart, curves
     from phrase_rescore.training.log import _seconds, read_runs, shortfall
 

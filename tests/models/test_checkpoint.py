@@ -11,9 +11,10 @@ from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.errors import ModelError, OptionError
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import atomic_directory, load, save
+from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
 from phrase_rescore.models.kinds import KINDS, Kind
+from phrase_rescore.models.storage import atomic_directory
 
 
 @pytest.fixture
