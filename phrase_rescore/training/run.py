@@ -15,22 +15,22 @@ from phrase_rescore import __version__, runtime
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.store import PairStore
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.files.atomic import atomic_output, check_replaceable, recover_directory
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files.atomic import check_replaceable
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.paths import Role, Use, check_paths
-from phrase_rescore.models.checkpoint import Checkpoint, load
-from phrase_rescore.models.checkpoint import save as save_checkpoint
+from phrase_rescore.models.checkpoint import Checkpoint, load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.models.storage import DTYPES, LOG, atomic_directory, check_target
+from phrase_rescore.models.storage import DTYPES, LOG
 from phrase_rescore.models.warm_start import check_part, freeze, in_table_terms, initialise_from
-from phrase_rescore.training.config import Data, Network, Observer, Output, Start, TrainingConfig
+from phrase_rescore.training.config import Data, Network, Observer, Start, TrainingConfig
 from phrase_rescore.training.distributed import ProcessGroup, find_processes, local_device, process_group
 from phrase_rescore.training.final_pass import learn_held_out
 from phrase_rescore.training.log import LogWriter, shortfall
-from phrase_rescore.training.loop import NotFiniteError, Trainer, make_optimizer
+from phrase_rescore.training.loop import Trainer, make_optimizer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.prepare import beside, check_inputs, find, fingerprint, prepare, scratch_dir, store_dir
+from phrase_rescore.training.publishing import can_begin, failure_explained, publish
 from phrase_rescore.training.state import TrainingState
 
 _AT_ONCE = 1 << 22  # ids
@@ -72,9 +72,9 @@ def train_model(
             _check_files(inputs, model_dir, config, processes, observer.say)
             os.makedirs(os.path.dirname(os.path.realpath(model_dir)), exist_ok=True)
             held.enter_context(locked(model_dir, "let it end, or name another directory with -m", observer.say))
-            if not _can_begin(model_dir, config.output, state, observer.say):
+            if not can_begin(model_dir, config.output, state, observer.say):
                 return False
-            prepared.append(prepare(inputs, config.data, model_dir, machine.threads, observer, state.check_pairs))
+            prepared.append(prepare(inputs, config.data, model_dir, machine.threads, observer, state.check_data))
             return True
 
         if not processes.first_alone(begin, talk.say):
@@ -82,7 +82,7 @@ def train_model(
         store = prepared[0] if prepared else find(inputs, config.data, model_dir)
         if store is None:
             raise OptionError("many processes need a --pairs directory, and inputs, that all of them see under the same names")
-        state.check_pairs(store.numbers)
+        state.check_data(store.numbers)
         resume = state.exists()
         with process_group(machine.device, processes):
             return _train(inputs, model_dir, config, processes, observer, store, state, resume)
@@ -143,28 +143,6 @@ def _check_files(
     check_inputs(inputs, data, say)
 
 
-def _can_begin(model_dir: str, output: Output, state: TrainingState, say: Callable[[str], None]) -> bool:
-    """Put right what killed runs left of the model, and check what is there. Return False if the training is over already.
-
-    Raises OptionError if there is a model or a state that this run must not touch or cannot go on from.
-    """
-    recover_directory(model_dir)
-    if state.is_published(model_dir):
-        state.remove()
-        if output.resume:
-            say(f"{model_dir} is complete; what was left of its training is removed")
-            return False
-    check_target(model_dir, output.overwrite)
-    if not state.exists():
-        if output.resume:
-            say(f"no training to go on with in {state.directory}; it begins anew")
-    elif not output.resume:
-        raise OptionError(f"{state.directory} holds an interrupted training; go on with --resume, or delete it to begin anew")
-    else:
-        state.check_run()
-    return True
-
-
 def _train(
     inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, observer: Observer,
     store: PairStore, state: TrainingState, resume: bool,
@@ -182,7 +160,11 @@ def _train(
     threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
     told = replace(observer, on_record=log.add)
     trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=told)
-    with _failure_explained(state, store, data.inverse, processes):
+
+    def in_words(batch: EncodedPairs) -> bytes:
+        return _as_learnt(batch, data.inverse).as_tsv(store.src_vocab, store.tgt_vocab)
+
+    with failure_explained(state, processes, in_words):
         outcome = fit(trainer, task, machine.precision, resume, evaluate_first=config.start.init_from is not None)
     unk_shares = store.numbers.source_unk, store.numbers.target_unk
     summary = training_summary(inputs, config, store) | outcome
@@ -191,9 +173,11 @@ def _train(
     vocabs = store.src_vocab, store.tgt_vocab
     checkpoint = Checkpoint(model.to("cpu"), *vocabs, unk_shares, summary, inverse=data.inverse, factors=data.factors)
     if processes.is_first:
-        save(checkpoint, model_dir, output, log, state)
-        if os.path.lexists(state.directory):
-            observer.say(f"warning: {state.directory} cannot be removed; the model is complete, and nothing in it is needed")
+
+        def write(directory: str) -> None:
+            save(checkpoint, directory, output.save_dtype, output.shard_size)
+
+        publish(write, model_dir, output, log, state, observer.say)
     return checkpoint
 
 
@@ -280,48 +264,3 @@ def fit(trainer: Trainer, task: PhrasePairTask, precision: str, resume: bool, ev
         "held_out_other_sources": control,
         "final_pass": final_pass,
     }
-
-
-def save(checkpoint: Checkpoint, model_dir: str, output: Output, log: LogWriter, state: TrainingState) -> None:
-    """Write the model directory with the log in it, then remove the state.
-
-    Raises RescoreError if the directory cannot be written; then nothing is left of it, and the state stays.
-    """
-    try:
-        with atomic_directory(model_dir, output.overwrite) as directory:
-            log.copy_to(os.path.join(directory, LOG))
-            save_checkpoint(checkpoint, directory, output.save_dtype, output.shard_size)
-            state.about_to_publish(directory)
-        state.remove()
-    except (RescoreError, KeyboardInterrupt) as error:
-        error.add_note(f"{state.directory} has the whole training; the same command with --resume goes on")
-        raise
-
-
-@contextlib.contextmanager
-def _failure_explained(state: TrainingState, store: PairStore, inverse: bool, processes: ProcessGroup) -> Iterator[None]:
-    """Say after a failure or an interruption how to go on; keep the minibatch whose numbers were not finite."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if state.exists():
-            error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
-        raise
-    except NotFiniteError as error:
-        told = [f"{error.found} at step {error.step:,}"]
-        if error.batch is not None and processes.is_first:
-            path = os.path.join(state.directory, f"minibatch-{error.step:09d}.tsv")
-            try:
-                os.makedirs(state.directory, exist_ok=True)
-                with atomic_output(path) as stream:
-                    stream.write(_as_learnt(error.batch, inverse).as_tsv(store.src_vocab, store.tgt_vocab))
-                told.append(f"its minibatch is in {path}")
-            except RescoreError as failure:
-                told.append(str(failure))
-            except OSError as failure:
-                told.append(cannot_write(path, failure))
-        remedy = "try a smaller --learning-rate"
-        if state.exists():
-            told.append(f"{state.directory} has the last good state")
-            remedy = f"delete it and {remedy}, or, if the machine failed, go on with --resume"
-        raise RescoreError(f"{', '.join(told)}; {remedy}") from None

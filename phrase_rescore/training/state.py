@@ -23,7 +23,6 @@ import safetensors
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from phrase_rescore.data.store import Numbers
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
 from phrase_rescore.files.atomic import remove_directory, sync
 from phrase_rescore.models.storage import utf8_name
@@ -76,8 +75,11 @@ class TrainingState:
         is damaged."""
         self._refuse(differences(self._read()["run"], self._run))
 
-    def check_pairs(self, numbers: Numbers) -> None:
-        """Take note of the pairs of this run. Raises OptionError if the interrupted run, if there is one, had others."""
+    def check_data(self, numbers: Any) -> None:
+        """Take note of this run's data by the numbers of their store, a dataclass.
+
+        Raises OptionError if the interrupted run, if there is one, had others.
+        """
         self._pairs = asdict(numbers)
         if self.exists():
             self._refuse(differences(self._read()["pairs"], self._pairs))

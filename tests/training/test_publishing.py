@@ -21,8 +21,9 @@ from small_trainings import SIZES, Stopped, Training, command, files, write_lang
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import atomic, locks
-from phrase_rescore.models import checkpoint
+from phrase_rescore.models import checkpoint, storage
 from phrase_rescore.models.checkpoint import load
+from phrase_rescore.training import publishing
 from phrase_rescore.training import run as training_run
 from phrase_rescore.training import state as training_state
 from phrase_rescore.training.config import Observer
@@ -109,11 +110,11 @@ def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_pat
     assert listing(tmp_path) == ["model.pairs", "model.training", "pairs.tsv"]
 
 
-OF_THE_END = [module.__file__ for module in (training_run, training_state, checkpoint, atomic, locks)]
+OF_THE_END = [module.__file__ for module in (training_run, publishing, training_state, checkpoint, storage, atomic, locks)]
 
 
 def train_to(event: int, training: Training, kind: str) -> int:
-    """Train in a process of its own that dies at this line event from ``run.save`` on; return how many there were."""
+    """Train in a process of its own that dies at this line event from ``publish`` on; return how many there were."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
@@ -138,7 +139,7 @@ def train_to(event: int, training: Training, kind: str) -> int:
                 raise KeyboardInterrupt
         return trace
 
-    save = training_run.save
+    publish = training_run.publish
 
     def traced(*args: Any) -> None:
         frame: FrameType | None = sys._getframe(1)
@@ -147,9 +148,9 @@ def train_to(event: int, training: Training, kind: str) -> int:
                 frame.f_trace = trace
             frame = frame.f_back
         sys.settrace(trace)
-        save(*args)
+        publish(*args)
 
-    training_run.save = traced
+    training_run.publish = traced
     try:
         training.run()
         sys.settrace(None)
