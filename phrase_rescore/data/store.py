@@ -9,36 +9,29 @@ DIR/
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.atomic import check_replaceable, replace_directory
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.files.atomic import replace_directory
 from phrase_rescore.files.streams import map_array
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
-FORMAT_VERSION = 2  # 1: the shortlists counted words of held-out pairs too
-SUMMARY, SOURCE_VOCAB, TARGET_VOCAB = "pairs.json", "source.vocab", "target.vocab"
+SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
 _PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
-_CONTENT = (
-    SOURCE_VOCAB,
-    TARGET_VOCAB,
-    *(f"{part}.{side}.{array}.npy" for part in _PARTS for side in _SIDES for array in _ARRAYS),
-)
-Fingerprint = dict[str, Any]
+_FILES = (f"{part}.{side}.{array}.npy" for part in _PARTS for side in _SIDES for array in _ARRAYS)
+# Version 1: the shortlists counted words of held-out pairs too
+LAYOUT = Layout("the prepared pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB, *_FILES), version=2)
 ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
 
 
@@ -137,33 +130,12 @@ def _word_counts(held: Mapping[bytes, Sequence[bytes]]) -> tuple[Counter[bytes],
     return src, tgt
 
 
-@contextmanager
-def _growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Give what appends values to a new one-dimensional .npy file, which is whole when the ``with`` block ends well."""
-    length = 0
-
-    def write_header() -> None:  # numpy leaves room in it for any length
-        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
-        np.lib.format.write_array_header_1_0(stream, header)
-
-    def append(values: NDArray[Any]) -> None:
-        nonlocal length
-        stream.write(values.astype(dtype, copy=False).tobytes())
-        length += len(values)
-
-    with open(path, "wb") as stream:
-        write_header()
-        yield append
-        stream.seek(0)
-        write_header()
-
-
 class _GrowingRagged:
     """The two files of a ``Ragged``, open as long as ``stack`` is."""
 
     def __init__(self, path: str, stack: ExitStack) -> None:
-        self._append_ids = stack.enter_context(_growing_array(f"{path}.ids.npy", np.int32))
-        self._append_offsets = stack.enter_context(_growing_array(f"{path}.offsets.npy", np.int64))
+        self._append_ids = stack.enter_context(growing_array(f"{path}.ids.npy", np.int32))
+        self._append_offsets = stack.enter_context(growing_array(f"{path}.offsets.npy", np.int64))
         self._append_offsets(np.zeros(1, np.int64))
         self.words = self.unknown = 0
         self._hashes = hashlib.blake2b(), hashlib.blake2b()  # of ids and lengths
@@ -183,42 +155,6 @@ class _GrowingRagged:
     @property
     def unknown_share(self) -> float:
         return self.unknown / self.words if self.words else 0.0
-
-
-def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **options: Any) -> Fingerprint | None:
-    """Return what tells whether a store still fits: path, size and time of every file that it comes from, and the options.
-
-    ``files`` are those besides the inputs (vocabularies, a corpus), None where one is not given. ``options`` are whatever
-    else changes the pairs or the vocabularies, as JSON has it. Take it before the inputs are read.
-
-    Returns None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
-    """
-
-    def stamp(path: str | None) -> str | None:
-        if path is None:
-            return None
-        status = os.stat(path)
-        seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-        return f"{os.path.abspath(path)} ({status.st_size} bytes of {when}.{nanoseconds:09d} UTC)"
-
-    if any(path == "-" or not os.path.isfile(path) for path in (*inputs, *files) if path is not None):
-        return None
-    return {"inputs": list(map(stamp, inputs)), "files": list(map(stamp, files)), "options": options}
-
-
-def check_store_target(directory: str) -> None:
-    """Raise OptionError if a store must not be written under this name: it would replace what is there."""
-    check_replaceable(directory)
-    try:
-        strangers = set(os.listdir(directory)) - {SUMMARY, *_CONTENT}
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise OptionError(f"{directory}: {error.strerror}; name another directory for the prepared pairs") from None
-    if strangers:
-        found = f"holds other files, such as {min(strangers)}"
-        raise OptionError(f"{directory} {found}; name a directory for nothing but the prepared pairs")
 
 
 def _encode(
@@ -268,7 +204,7 @@ def prepare_store(
 
     Raises OptionError if the directory holds something else, and RescoreError if the files cannot be written.
     """
-    check_store_target(directory)
+    LAYOUT.check_target(directory)
     tell = progress or (lambda pairs: None)
     choice = HeldOut(held_out)
     src_counts: Counter[bytes] = Counter()
@@ -290,13 +226,7 @@ def prepare_store(
             check(numbers)
             for name, vocabulary in zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True):
                 Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
-            summary = {
-                "format_version": FORMAT_VERSION,
-                "fingerprint": fingerprint,
-                "numbers": asdict(numbers),
-                "files": {name: os.path.getsize(os.path.join(temporary, name)) for name in _CONTENT},
-            }
-            Path(temporary, SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
+            LAYOUT.write_summary(temporary, fingerprint, asdict(numbers))
     except OSError as error:
         raise RescoreError(f"cannot write {directory}: {error.strerror}; make room there, or name another directory") from None
     return _load(directory, numbers)
@@ -327,17 +257,4 @@ def open_store(directory: str, fingerprint: Fingerprint | None) -> PairStore | N
 
     A store that another process replaces meanwhile is none: its files may be of two.
     """
-    try:
-        before = os.stat(directory)
-        with open(os.path.join(directory, SUMMARY), encoding="utf-8") as stream:
-            summary = json.load(stream)
-        if fingerprint is None or summary["format_version"] != FORMAT_VERSION:
-            return None
-        if summary["fingerprint"] != json.loads(json.dumps(fingerprint)):  # tuples are lists there
-            return None
-        if summary["files"] != {name: os.path.getsize(os.path.join(directory, name)) for name in _CONTENT}:
-            return None
-        store = _load(directory, Numbers(**summary["numbers"]))
-        return store if os.path.samestat(before, os.stat(directory)) else None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, RescoreError):
-        return None
+    return LAYOUT.open(directory, fingerprint, lambda numbers: _load(directory, Numbers(**numbers)))

@@ -12,13 +12,12 @@ from itertools import chain
 
 from phrase_rescore import __version__
 from phrase_rescore.data.coverage import FEW_KNOWN, LEAST_KNOWN, known_share
+from phrase_rescore.data.prepared import Fingerprint, fingerprint_of
 from phrase_rescore.data.sorting import check_room, is_in_scratch, remove_scratch, sorted_pairs
 from phrase_rescore.data.store import (
-    Fingerprint,
+    LAYOUT,
     Numbers,
     PairStore,
-    check_store_target,
-    fingerprint_of,
     open_store,
     prepare_store,
 )
@@ -147,7 +146,7 @@ def _make(
 ) -> PairStore:  # fmt: skip
     """Make a store, in the place of one of other pairs if there is one."""
     directory = store_dir(data, model_dir)
-    check_store_target(directory)
+    LAYOUT.check_target(directory)
     if os.path.isdir(directory) and os.listdir(directory):
         observer.say(f"{directory} has pairs of other inputs, options or versions, or that cannot be compared; prepared anew")
     fingerprints = fingerprint(inputs, data), fingerprint(inputs, replace(data, drop_bad_rows=False))

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 
 from phrase_rescore.data import sorting
+from phrase_rescore.data.prepared import fingerprint_of
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import sorted_pairs
-from phrase_rescore.data.store import HeldOut, PairStore, check_store_target, fingerprint_of, open_store, prepare_store
+from phrase_rescore.data.store import LAYOUT, HeldOut, PairStore, open_store, prepare_store
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.atomic import replace_directory
@@ -318,10 +319,10 @@ def test_nothing_else_is_replaced(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path}/home {found}; name a directory for nothing but the prepared pairs"
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OptionError, match="file: Not a directory; name another directory"):
-        check_store_target(str(tmp_path / "file"))
-    check_store_target(str(tmp_path / "none"))
+        LAYOUT.check_target(str(tmp_path / "file"))
+    LAYOUT.check_target(str(tmp_path / "none"))
     (tmp_path / "empty").mkdir()
-    check_store_target(str(tmp_path / "empty"))
+    LAYOUT.check_target(str(tmp_path / "empty"))
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:

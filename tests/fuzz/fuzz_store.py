@@ -18,9 +18,8 @@ from collections import Counter
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore.data import store as store_files
     from phrase_rescore.data.sorting import sorted_pairs
-    from phrase_rescore.data.store import SOURCE_VOCAB, SUMMARY, TARGET_VOCAB, open_store, prepare_store
+    from phrase_rescore.data.store import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, open_store, prepare_store
     from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
     from phrase_rescore.errors import RescoreError
     from phrase_rescore.moses.pair_readers import PairBlock
@@ -33,7 +32,7 @@ FINGERPRINT = {"inputs": [["/x", 1, 2]], "files": [None], "options": {"shortlist
 ARRAYS = [
     f"{part}.{side}.{array}.npy" for part in ("train", "held_out") for side in ("src", "tgt") for array in ("ids", "offsets")
 ]
-FILES = (SUMMARY, SOURCE_VOCAB, TARGET_VOCAB, *ARRAYS)
+FILES = (LAYOUT.summary, SOURCE_VOCAB, TARGET_VOCAB, *ARRAYS)
 ROOM = 256 << 20  # bytes of address space beyond those of the loaded libraries; inputs have some thousands
 HEADERS = (
     (b"<i4", b"<i8"), (b"<i8", b"<i4"), (b"<i4", b">i4"), (b"<i8", b"|O "), (b"<i4", b"<f4"), (b"False", b"True "),
@@ -89,7 +88,7 @@ def check_store(directory: str) -> None:
     assert f"{numbers.source_unk:.1%} {numbers.target_unk:.1%} {numbers.distinct:,}".isprintable()
     for vocabulary in (store.src_vocab, store.tgt_vocab):
         assert len(set(vocabulary.words)) == len(vocabulary.words)
-    store_files.check_store_target(directory)
+    LAYOUT.check_target(directory)
 
 
 def main() -> None:
