@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from phrase_rescore import __version__
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.models.kinds import Network, kind_of
+from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.models.kinds import PAIRS, kind_of
 from phrase_rescore.models.storage import (
     CONFIG,
     TWO_MODELS,
@@ -47,7 +48,7 @@ class Checkpoint:
     ``unk_shares``: UNK's share of the training words, source and target.
     """
 
-    model: Network
+    model: RNNEncoderDecoder
     src_vocab: Vocabulary
     tgt_vocab: Vocabulary
     unk_shares: tuple[float, float]
@@ -144,14 +145,14 @@ def load(directory: str) -> Checkpoint:
 
 def _load(directory: str) -> Checkpoint:
     config = _Config(directory)
-    kind = config.kind()
-    sizes = config.sizes(kind)
+    kind = config.kind(PAIRS)
+    sizes = cast(ModelConfig, config.sizes(kind))
     inverse, factors, shares = config.inverse(), config.factors(), config.unk_shares()
     src_vocab, tgt_vocab = (read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
     read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
     for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
         ids = len(src_vocab if name == SOURCE_VOCAB else tgt_vocab)
         require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {as_json(size)}", TWO_MODELS)
-    network = load_network(directory, config, kind, sizes)
+    network = cast(RNNEncoderDecoder, load_network(directory, config, kind, sizes))
     loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
     return replace(loaded, signature=_signature(loaded))

@@ -12,7 +12,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -190,11 +189,15 @@ class Config:
         found = f"{self.path}: {key} {as_json(self.entries.get(key))}"
         require(condition, f"{found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
 
-    def kind(self) -> Kind:
+    def kind(self, of: str) -> Kind:
+        """Return the kind of the model, which must be one of ``of``."""
         name: Any = self.entries.get("kind")
         self._know("kind", name in list(KINDS), f"knows {', '.join(map(json.dumps, KINDS))}")
         for key, value in KINDS[name].structure.items():
             self._know(key, self.entries.get(key) == value, f"knows {json.dumps(value)}")
+        if KINDS[name].of != of:
+            directory = os.path.dirname(self.path)
+            raise ModelError(f"{directory}: a model of {KINDS[name].of}; this takes a model of {of}")
         return KINDS[name]
 
     def sizes(self, kind: Kind) -> Sizes:
@@ -202,7 +205,7 @@ class Config:
             sizes = kind.sizes(**self.entries["sizes"])
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
-        for name, value in asdict(sizes).items():
+        for name, value in vars(sizes).items():
             require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
         possible = sizes.parameters() <= _MOST_PARAMETERS
         require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
@@ -298,4 +301,5 @@ def load_network(directory: str, config: Config, kind: Kind, sizes: Sizes) -> Ne
                 weight.copy_(shards[name].get_tensor(name))
                 finite = bool(weight.isfinite().all())
                 require(finite, f"{directory}: tensor {name} has NaN or infinite numbers", "train the model again")
-    return network.requires_grad_(False)
+    network.requires_grad_(False)
+    return network

@@ -13,7 +13,7 @@ from phrase_rescore.errors import ModelError, OptionError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
-from phrase_rescore.models.kinds import KINDS, Kind
+from phrase_rescore.models.kinds import KINDS, PAIRS, Kind
 from phrase_rescore.models.storage import atomic_directory
 
 
@@ -328,7 +328,7 @@ class Bigrams(torch.nn.Module):
 
 
 def test_a_second_kind_of_network_is_one_entry(tmp_path, model_dir, monkeypatch):
-    monkeypatch.setitem(KINDS, "bigrams", Kind("bigrams", {"order": 2}, BigramSizes, Bigrams))
+    monkeypatch.setitem(KINDS, "bigrams", Kind("bigrams", PAIRS, {"order": 2}, BigramSizes, Bigrams))
     save(replace(small_checkpoint(), model=Bigrams(BigramSizes(12, 13, 3))), str(tmp_path))
     found = load(str(tmp_path))
     assert isinstance(found.model, Bigrams)
@@ -339,5 +339,7 @@ def test_a_second_kind_of_network_is_one_entry(tmp_path, model_dir, monkeypatch)
     with pytest.raises(ModelError, match="order 3, and this version of phrase-rescore knows 2"):
         load(str(tmp_path))
     edited(tmp_path, kind="trigrams")
-    with pytest.raises(ModelError, match='"trigrams", and this .* knows "rnn-encoder-decoder", "bigrams"; take the version'):
+    with pytest.raises(
+        ModelError, match='"trigrams", and this .* knows "rnn-encoder-decoder", "feedforward-lm", "bigrams"; take the version'
+    ):
         load(str(tmp_path))
