@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from phrase_rescore.data.ngrams import ngrams_at
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.training.config import Recipe
 from phrase_rescore.training.loop import Trainer
-from phrase_rescore.training.ngrams import NgramTask, held_out_figures, ngrams_at
+from phrase_rescore.training.ngrams import NgramTask, held_out_figures
 
 SIZES = LanguageModelSizes(vocabulary=7, order=3, embedding=4, hidden=8, output=6)
 TEXT = np.array([2, 3, 4, 0, 5, 0, 2, 3, 4, 6, 0] * 20, np.int32)

@@ -1,0 +1,72 @@
+"""Log-probabilities of n-grams from a language model, exact, with everything that n-grams share computed once.
+
+Of n-grams with m distinct contexts: the first layer's part for a word at a place is one product for each distinct word there,
+both layers and the softmax's sum are computed once a context, and a word once after each context.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from phrase_rescore.data.ngrams import Ngrams
+from phrase_rescore.models.language_model import LanguageModel
+from phrase_rescore.models.softmax import LogNormaliser
+
+CONTEXTS = 4096  # at a time: the rows of the first layer that are added up should stay in cache
+
+
+def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct rows of an array and which of them each row is."""
+    as_one = np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel()
+    _, first, which = np.unique(as_one, return_index=True, return_inverse=True)
+    return rows[first], which
+
+
+class NgramScorer:
+    """Gives log p(word | context) by a language model, natural log."""
+
+    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+        self._model = lm.model.to(device)
+        self._device = device
+        self._log_z = LogNormaliser(self._model.G, self._model.b_G)
+
+    @torch.no_grad()
+    def log_probs(self, ngrams: Ngrams, normalised: bool = True) -> NDArray[np.float64]:
+        """Return log p of the words after their contexts: (m,).
+
+        Not ``normalised``: the logit, which Moses takes for it, log Z more.
+        """
+        contexts, which = _distinct(ngrams.contexts)
+        order = np.argsort(which, kind="stable")  # n-grams by context, so that a block of contexts has a block of them
+        ends = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts) + CONTEXTS, CONTEXTS))
+        found = np.empty(len(which))
+        start = 0
+        for block, end in enumerate(ends.tolist()):
+            first = block * CONTEXTS
+            rows = order[start:end]
+            h_2 = self._hidden(contexts[first : first + CONTEXTS])
+            pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
+            of, words = self._on_device(pairs[:, 0]), self._on_device(pairs[:, 1])
+            scores = (h_2[of] * self._model.G[words]).sum(1) + self._model.b_G[words]
+            if normalised:
+                scores -= self._log_z(h_2)[of]
+            found[rows] = scores.double().cpu().numpy()[place]
+            start = end
+        return found
+
+    def _hidden(self, contexts: NDArray[np.int64]) -> Tensor:
+        """Return h_2 of distinct contexts: (m, R)."""
+        model = self._model
+        E = model.config.embedding
+        h_1 = model.b_1.expand(len(contexts), -1).clone()
+        for place in range(contexts.shape[1]):
+            words, which = np.unique(contexts[:, place], return_inverse=True)
+            U = model.U[:, place * E : (place + 1) * E]
+            h_1 += (model.embedding[self._on_device(words)] @ U.T)[self._on_device(which)]  # Σ_j U_j e(w_{t-j})
+        return torch.addmm(model.b_2, h_1.relu_(), model.W.T).relu_()
+
+    def _on_device(self, ids: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(ids).to(self._device)

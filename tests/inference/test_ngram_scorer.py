@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phrase_rescore.data.ngrams import Ngrams, ngrams_at
+from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.inference import ngram_scorer
+from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSizes, initialise
+from phrase_rescore.models.language_model import LanguageModel
+
+SIZES = LanguageModelSizes(vocabulary=9, order=4, embedding=5, hidden=8, output=6)
+
+
+def small() -> LanguageModel:
+    model = FeedforwardLM(SIZES)
+    initialise(model, 3, paper=False, unigram=[-1.0] * 9)
+    return LanguageModel(
+        model.requires_grad_(False), Vocabulary(tuple(b"abcdefg"[i : i + 1] for i in range(7)), (1,) * 7), 0.0, {}
+    )
+
+
+LM = small()
+ROWS = st.tuples(*[st.integers(0, 9)] * 3, st.integers(0, 8))  # a context, in which words may be missing, and a word
+
+
+def one_by_one(ngrams: Ngrams, normalised: bool) -> list[float]:
+    found = []
+    for context, word in zip(ngrams.contexts, ngrams.words, strict=True):
+        logits = (LM.model.hidden(torch.tensor(context[None])) @ LM.model.G.T + LM.model.b_G)[0].double()
+        found.append((logits[word] - (torch.logsumexp(logits, 0) if normalised else 0.0)).item())
+    return found
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(*[st.integers(0, 9)] * 3, st.integers(0, 8)), min_size=1, max_size=40), st.integers(1, 7), st.booleans()
+)
+def test_sharing_changes_nothing(rows, contexts, normalised):
+    array = np.array(rows, np.int64)
+    ngrams = Ngrams(array[:, :3], array[:, 3])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngram_scorer, "CONTEXTS", contexts)
+        found = NgramScorer(LM).log_probs(ngrams, normalised)
+    assert found == pytest.approx(one_by_one(ngrams, normalised), abs=2e-6)
+
+
+def test_the_words_after_a_context_sum_to_one():
+    ngrams = Ngrams(np.tile(np.array([[0, 3, 9]]), (9, 1)), np.arange(9))
+    assert np.exp(NgramScorer(LM).log_probs(ngrams)).sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_what_is_shared_is_computed_once(monkeypatch):
+    seen = []
+    hidden = NgramScorer._hidden
+
+    def counted(self, contexts):
+        seen.append(len(contexts))
+        return hidden(self, contexts)
+
+    monkeypatch.setattr(NgramScorer, "_hidden", counted)
+    text = np.array([2, 3, 4, 0] * 1000, np.int32)
+    found = NgramScorer(LM).log_probs(ngrams_at(text, np.arange(len(text)), 4))
+    assert seen == [4]
+    assert len(set(found.tolist())) == 4
+
+
+def test_no_ngrams():
+    assert NgramScorer(LM).log_probs(Ngrams(np.empty((0, 3), np.int64), np.empty(0, np.int64))).tolist() == []
