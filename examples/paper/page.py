@@ -7,13 +7,17 @@ RESULTS has experiment.json and, of every run on every set, SYSTEM.RUN.SET.gz: c
 
 from __future__ import annotations
 
+import gzip
 import json
+import math
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from phrase_rescore.evaluation.statistics_files import parse_statistics
 
 SETS = ("dev", "test")
 OF_MOSES = ("φ(source|target)", "lex(source|target)", "φ(target|source)", "lex(target|source)")
@@ -28,6 +32,22 @@ def evaluation(results: Path, runs: dict[str, list[str]]) -> str:
     lines = subprocess.run(command, cwd=results, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
     noise = [line for line in lines if line.startswith(("- noise, ", "- detectable, "))]
     return "\n".join([*noise, "", *(line for line in lines if line not in noise)])
+
+
+def words_and_length(results: Path, runs: dict[str, list[str]]) -> Iterator[str]:
+    """Tell better words from longer outputs: BLEU without its penalty for short outputs, and that penalty's cause."""
+    yield "| system | test BLEU without its penalty for short outputs | words for each of the reference |"
+    yield "| :--- | ---: | ---: |"
+    for system, of_system in runs.items():
+        words, lengths = [], []
+        for run in of_system:
+            path = results / f"{system}.{run}.test.gz"
+            counts = parse_statistics(str(path), gzip.decompress(path.read_bytes()).splitlines(keepends=True)).counts["BLEU"]
+            length, reference, *ngrams = map(sum, zip(*counts, strict=True))  # matches of 1 to 4 words, then all of them
+            logs = [math.log(right / of) if right else -math.inf for right, of in zip(ngrams[:4], ngrams[4:], strict=True)]
+            words.append(100 * math.exp(statistics.fmean(logs)))
+            lengths.append(length / reference)
+        yield f"| {system} | {mean_and_deviation(words, 2)} | {mean_and_deviation(lengths)} |"
 
 
 def weights(record: dict[str, Any]) -> Iterator[str]:
@@ -49,10 +69,10 @@ def weights(record: dict[str, Any]) -> Iterator[str]:
         yield f"| {feature.replace('|', chr(92) + '|')} | {' | '.join(cells)} |"
 
 
-def mean_and_deviation(values: list[float]) -> str:
+def mean_and_deviation(values: list[float], digits: int = 3) -> str:
     if len(values) < 2:
-        return "".join(f"{value:.3f}" for value in values)
-    return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
+        return "".join(f"{value:.{digits}f}" for value in values)
+    return f"{statistics.fmean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}"
 
 
 def headroom(found: dict[str, Any]) -> Iterator[str]:
@@ -98,6 +118,8 @@ def page(results: Path) -> Iterator[str]:
         f"{record['name']}.conf`; this page, by `page.py`, from the counts beside it.\n"
     )
     yield evaluation(results, runs)
+    yield "\n## Better words, or more of them\n"
+    yield from words_and_length(results, runs)
     yield "\n## Headroom\n"
     yield from headroom(record["headroom"])
     yield "\n## Weights\n"
