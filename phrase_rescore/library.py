@@ -30,7 +30,7 @@ from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
 from phrase_rescore.ranges import JOBS, THREADS, check
 from phrase_rescore.runtime import check_precision, prepare, resolve_device, resolve_devices, usable_cores
 from phrase_rescore.training.config import PRESETS, Observer
-from phrase_rescore.training.run import train_model
+from phrase_rescore.training.train import train_model
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",

@@ -10,7 +10,7 @@ import numpy as np
 
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.training.config import PRESETS, Observer, TrainingConfig
-from phrase_rescore.training.run import train_model
+from phrase_rescore.training.train import train_model
 
 SMALL = PRESETS["default"].override(hidden=32, embedding=16, maxout=16, rank=16, batch_size=32, device="cpu", threads=1)
 SIZES = ["--hidden", "32", "--embedding", "16", "--maxout", "16", "--rank", "16", "--batch-size", "32"]

@@ -1,37 +1,32 @@
-"""From files of phrase pairs to a model directory, the whole of ``phrase-rescore train``: prepare, build, fit, save."""
+"""Learning a model of phrase pairs, the whole of ``phrase-rescore train``; ``job`` has the frame."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from phrase_rescore import __version__, runtime
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.data.store import PairStore
+from phrase_rescore.data.store import Numbers, PairStore
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import check_replaceable
-from phrase_rescore.files.locks import locked
 from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.models.checkpoint import Checkpoint, load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.models.storage import DTYPES, LOG
 from phrase_rescore.models.warm_start import check_part, freeze, in_table_terms, initialise_from
-from phrase_rescore.training.config import Data, Network, Observer, Start, TrainingConfig
-from phrase_rescore.training.distributed import ProcessGroup, find_processes, local_device, process_group
+from phrase_rescore.training.config import Data, Network, Observer, Recipe, Start, TrainingConfig
+from phrase_rescore.training.distributed import ProcessGroup
 from phrase_rescore.training.final_pass import learn_held_out
-from phrase_rescore.training.log import LogWriter, shortfall
+from phrase_rescore.training.job import on_this_machine, train
+from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import Trainer, make_optimizer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.prepare import beside, check_inputs, find, fingerprint, prepare, scratch_dir, store_dir
-from phrase_rescore.training.publishing import can_begin, failure_explained, publish
-from phrase_rescore.training.state import TrainingState
 
 _AT_ONCE = 1 << 22  # ids
 # What the training summary of config.json takes from the settings, in its order
@@ -39,70 +34,6 @@ _SUMMARIZED = (
     "min_count", "max_length", "preset", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up",
     "paper_initialisation", "shortlist", "batch_size", "group", "precision", "seed", "max_steps",
 )  # fmt: skip
-
-
-def train_model(
-    inputs: Sequence[str], model_dir: str, config: TrainingConfig | None = None, observer: Observer | None = None
-) -> Checkpoint:
-    """Learn log p(target | source) from the distinct pairs of all inputs, write the model directory and return the model.
-
-    The same inputs, settings and torch build give the same files, byte for byte, on a CPU if the run ends by ``max_steps``
-    (the log aside), however often it was killed and resumed. Raises OptionError, InputError or RescoreError. Then no model
-    directory is left, only, once training had begun, the state from which ``resume`` goes on.
-
-    Every process that torchrun started calls this; the first one prepares the pairs, talks and writes. It holds the lock of
-    the model directory (``files.locks``) from before its first write until the model has its name.
-    """
-    config = config or TrainingConfig()
-    machine = replace(config.machine, device=local_device(runtime.resolve_device(config.machine.device)))
-    config = replace(config, machine=machine)
-    slow = _check_settings(config)
-    runtime.prepare(machine.threads)
-    runtime.set_tf32(machine.precision, machine.device)
-    processes, talk = find_processes(), observer or Observer()
-    observer = talk if processes.is_first else Observer()
-    if slow:
-        observer.say(f"warning: {slow}")
-    state = TrainingState(beside(model_dir, "training"), run_identity(inputs, config, processes))
-    with contextlib.ExitStack() as held:
-        prepared: list[PairStore] = []
-
-        def begin() -> bool:
-            """Prepare the pairs, with the lock that is held to the end; return whether anything is left to do."""
-            _check_files(inputs, model_dir, config, processes, observer.say)
-            os.makedirs(os.path.dirname(os.path.realpath(model_dir)), exist_ok=True)
-            held.enter_context(locked(model_dir, "let it end, or name another directory with -m", observer.say))
-            if not can_begin(model_dir, config.output, state, observer.say):
-                return False
-            prepared.append(prepare(inputs, config.data, model_dir, machine.threads, observer, state.check_data))
-            return True
-
-        if not processes.first_alone(begin, talk.say):
-            return load(model_dir)
-        store = prepared[0] if prepared else find(inputs, config.data, model_dir)
-        if store is None:
-            raise OptionError("many processes need a --pairs directory, and inputs, that all of them see under the same names")
-        state.check_data(store.numbers)
-        resume = state.exists()
-        with process_group(machine.device, processes):
-            return _train(inputs, model_dir, config, processes, observer, store, state, resume)
-
-
-def _check_settings(config: TrainingConfig) -> str:
-    """Raise OptionError for settings that cannot be, before hours of preparing pairs; return a warning or nothing."""
-    start, machine = config.start, config.machine
-    if machine.precision not in runtime.PRECISIONS:
-        raise OptionError(f"precision {machine.precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
-    if config.output.save_dtype not in DTYPES:
-        raise OptionError(f"--save-dtype {config.output.save_dtype}; known are {', '.join(DTYPES)}")
-    if start.freeze and not start.init_from:
-        raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
-    with torch.device("meta"):
-        trial = RNNEncoderDecoder(ModelConfig(3, 3, **asdict(config.network)))
-    freeze(trial, [in_table_terms(part, config.data.inverse) for part in start.freeze])
-    make_optimizer(config.recipe, trial)
-    config.recipe.check_held_out(config.data.held_out)
-    return runtime.check_precision(machine.precision, machine.device)
 
 
 def _uses(inputs: Sequence[str], model_dir: str, data: Data, start: Start) -> Iterator[Use]:
@@ -125,82 +56,6 @@ def _uses(inputs: Sequence[str], model_dir: str, data: Data, start: Start) -> It
     yield Use("--scratch" if data.scratch else "--scratch's default", scratch_dir(data), Role.SCRATCH)
 
 
-def _check_files(
-    inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, say: Callable[[str], None]
-) -> None:
-    """Raise OptionError, InputError or ModelError for paths and files that will not do, before hours of preparing pairs."""
-    data, start = config.data, config.start
-    check_paths(_uses(inputs, model_dir, data, start))
-    check_replaceable(model_dir)
-    if start.init_from:
-        donor = load(start.init_from)
-        if donor.inverse != data.inverse:
-            what = "is of the other direction" + ("" if data.inverse else ", that of --inverse")
-            raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
-        check_part(config.network, donor.model.config, start.init)
-    if processes.size > 1 and fingerprint(inputs, data) is None:
-        raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
-    check_inputs(inputs, data, say)
-
-
-def _train(
-    inputs: Sequence[str], model_dir: str, config: TrainingConfig, processes: ProcessGroup, observer: Observer,
-    store: PairStore, state: TrainingState, resume: bool,
-) -> Checkpoint:  # fmt: skip
-    data, machine, output = config.data, config.machine, config.output
-    config.recipe.check_held_out(store.numbers.held_out)
-    recipe = config.recipe.limited(store.numbers.training)
-    config = replace(config, recipe=recipe)
-    model = build(store, config.network, config.start, recipe.seed, data.inverse, observer.say).to(machine.device)
-    together = f", {processes.size} processes" if processes.size > 1 else ""
-    observer.say(f"{model.config.parameters():,} parameters, {machine.threads} threads{together}, {machine.device}")
-    training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
-    task = PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, machine.device, recipe.group)
-    log = LogWriter(os.path.join(state.directory, LOG), observer)
-    threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
-    told = replace(observer, on_record=log.add)
-    trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=told)
-
-    def in_words(batch: EncodedPairs) -> bytes:
-        return _as_learnt(batch, data.inverse).as_tsv(store.src_vocab, store.tgt_vocab)
-
-    with failure_explained(state, processes, in_words):
-        outcome = fit(trainer, task, machine.precision, resume, evaluate_first=config.start.init_from is not None)
-    unk_shares = store.numbers.source_unk, store.numbers.target_unk
-    summary = training_summary(inputs, config, store) | outcome
-    if found := shortfall(summary):
-        observer.say(f"warning: {found}; train longer")
-    vocabs = store.src_vocab, store.tgt_vocab
-    checkpoint = Checkpoint(model.to("cpu"), *vocabs, unk_shares, summary, inverse=data.inverse, factors=data.factors)
-    if processes.is_first:
-
-        def write(directory: str) -> None:
-            save(checkpoint, directory, output.save_dtype, output.shard_size)
-
-        publish(write, model_dir, output, log, state, observer.say)
-    return checkpoint
-
-
-def run_identity(inputs: Sequence[str], config: TrainingConfig, processes: ProcessGroup) -> dict[str, Any]:
-    """Return what a training must share with an interrupted one to go on with it: all that may change the weights.
-
-    A part's new setting ends up here and keeps older states from being resumed, unless it is left out as patience is. The
-    state compares the pairs themselves: whether bad rows are dropped may change, if it does not change the pairs.
-    """
-    parts = config.network, config.start, config.recipe, config.machine
-    run = {name: value for part in parts for name, value in asdict(part).items()}
-    del run["patience"]
-    return run | {
-        "version": __version__,
-        "torch": torch.__version__,
-        "data": fingerprint(inputs, replace(config.data, drop_bad_rows=False)),
-        "shortlist": config.data.shortlist,
-        "inverse": config.data.inverse,
-        "processes": processes.size,
-        "device": torch.device(config.machine.device).type,
-    }
-
-
 def training_summary(inputs: Sequence[str], config: TrainingConfig, store: PairStore) -> dict[str, Any]:
     """Return what config.json says of the settings. Nothing in it differs between two runs of the same training."""
     settings = {**config.settings(), "preset": config.preset}
@@ -214,6 +69,131 @@ def training_summary(inputs: Sequence[str], config: TrainingConfig, store: PairS
         "init": config.start.init if init_from else None,
         "frozen": list(config.start.freeze),
     }
+
+
+@dataclass
+class PhrasePairs:
+    """The job of learning log p(target | source) from the distinct pairs of all inputs."""
+
+    inputs: Sequence[str]
+    model_dir: str
+    config: TrainingConfig
+
+    def check_settings(self) -> None:
+        """Raise OptionError for settings that cannot be."""
+        start = self.config.start
+        if start.freeze and not start.init_from:
+            raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
+        with torch.device("meta"):
+            trial = RNNEncoderDecoder(ModelConfig(3, 3, **asdict(self.config.network)))
+        freeze(trial, [in_table_terms(part, self.config.data.inverse) for part in start.freeze])
+        make_optimizer(self.config.recipe, trial)
+        self.config.recipe.check_held_out(self.config.data.held_out)
+
+    def identity(self) -> dict[str, Any]:
+        """Return all settings that may change the weights.
+
+        A part's new setting ends up here and keeps older states from being resumed, unless it is left out as patience is.
+        Whether bad rows are dropped may change, if it does not change the pairs, which the state compares themselves.
+        """
+        parts = self.config.network, self.config.start, self.config.recipe
+        run = {name: value for part in parts for name, value in asdict(part).items()}
+        del run["patience"]
+        data = self.config.data
+        pairs = fingerprint(self.inputs, replace(data, drop_bad_rows=False))
+        return run | {"data": pairs, "shortlist": data.shortlist, "inverse": data.inverse}
+
+    def check_files(self, processes: ProcessGroup, say: Callable[[str], None]) -> None:
+        """Raise OptionError, InputError or ModelError for paths and files that will not do."""
+        data, start = self.config.data, self.config.start
+        check_paths(_uses(self.inputs, self.model_dir, data, start))
+        check_replaceable(self.model_dir)
+        if start.init_from:
+            donor = load(start.init_from)
+            if donor.inverse != data.inverse:
+                what = "is of the other direction" + ("" if data.inverse else ", that of --inverse")
+                raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
+            check_part(self.config.network, donor.model.config, start.init)
+        if processes.size > 1 and fingerprint(self.inputs, data) is None:
+            raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
+        check_inputs(self.inputs, data, say)
+
+    def prepare(self, observer: Observer, check: Callable[[Numbers], None]) -> PairStore:
+        """Return the distinct pairs, prepared on disk."""
+        return prepare(self.inputs, self.config.data, self.model_dir, self.config.machine.threads, observer, check)
+
+    def find(self) -> PairStore | None:
+        """Return the pairs if they are prepared already."""
+        return find(self.inputs, self.config.data, self.model_dir)
+
+    def numbers(self, store: PairStore) -> Numbers:
+        """Return what the pairs are known by."""
+        return store.numbers
+
+    def recipe(self, store: PairStore) -> Recipe:
+        """Return how the pairs are learnt, with an end."""
+        self.config.recipe.check_held_out(store.numbers.held_out)
+        return self.config.recipe.limited(store.numbers.training)
+
+    def task(self, store: PairStore, recipe: Recipe, say: Callable[[str], None]) -> PhrasePairTask:
+        """Return the model before its first step, with the pairs that it learns."""
+        data, device = self.config.data, self.config.machine.device
+        model = build(store, self.config.network, self.config.start, recipe.seed, data.inverse, say).to(device)
+        training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
+        return PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, device, recipe.group)
+
+    def fit(self, trainer: Trainer, resume: bool) -> dict[str, Any]:
+        """Train, with the final pass if the recipe has one; return what config.json says of the outcome."""
+        task = cast(PhrasePairTask, trainer.task)
+        task.module.loss_dtype = torch.bfloat16 if self.config.machine.precision == "bf16" else None
+        outcome = trainer.fit(resume, evaluate_first=self.config.start.init_from is not None)
+        task.module.loss_dtype = None  # what follows is measured in float32
+        control = task.control() if outcome.best and trainer.processes.is_first else None
+        final_pass = learn_held_out(task, trainer) if trainer.recipe.final_pass and len(task.held_out) else None
+        return {
+            "steps": outcome.steps,
+            "passes": round(task.passes(outcome.steps), 4),
+            "best_step": outcome.best_step,
+            "held_out": outcome.best,
+            "held_out_other_sources": control,
+            "final_pass": final_pass,
+        }
+
+    def made(
+        self, store: PairStore, trainer: Trainer, outcome: dict[str, Any], say: Callable[[str], None]
+    ) -> Checkpoint:  # fmt: skip
+        """Return the trained model."""
+        data = self.config.data
+        summary = training_summary(self.inputs, replace(self.config, recipe=trainer.recipe), store) | outcome
+        if found := shortfall(summary):
+            say(f"warning: {found}; train longer")
+        vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
+        model = cast(RNNEncoderDecoder, trainer.module).to("cpu")
+        return Checkpoint(model, *vocabs, shares, summary, inverse=data.inverse, factors=data.factors)
+
+    def in_words(self, store: PairStore, batch: EncodedPairs) -> bytes:
+        """Return the pairs of a minibatch as TSV."""
+        return _as_learnt(batch, self.config.data.inverse).as_tsv(store.src_vocab, store.tgt_vocab)
+
+    def save(self, made: Checkpoint, directory: str) -> None:
+        """Write the files of the model into a directory."""
+        save(made, directory, self.config.output.save_dtype, self.config.output.shard_size)
+
+    def load(self) -> Checkpoint:
+        """Return the model that is in the model directory."""
+        return load(self.model_dir)
+
+
+def train_model(
+    inputs: Sequence[str], model_dir: str, config: TrainingConfig | None = None, observer: Observer | None = None
+) -> Checkpoint:
+    """Learn log p(target | source) from the distinct pairs of all inputs, write the model directory and return the model.
+
+    Raises as ``training.job.train`` does.
+    """
+    config = config or TrainingConfig()
+    config = replace(config, machine=on_this_machine(config.machine))
+    return train(PhrasePairs(inputs, model_dir, config), observer)
 
 
 def build(
@@ -247,20 +227,3 @@ def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
 def _as_learnt(pairs: EncodedPairs, inverse: bool) -> EncodedPairs:
     """Turn pairs from the table's terms to the network's, or back."""
     return pairs.turned_round if inverse else pairs
-
-
-def fit(trainer: Trainer, task: PhrasePairTask, precision: str, resume: bool, evaluate_first: bool) -> dict[str, Any]:
-    """Train the task's model, with the final pass if the recipe has one; return what config.json says of the outcome."""
-    task.module.loss_dtype = torch.bfloat16 if precision == "bf16" else None
-    outcome = trainer.fit(resume, evaluate_first)
-    task.module.loss_dtype = None  # what follows is measured in float32
-    control = task.control() if outcome.best and trainer.processes.is_first else None
-    final_pass = learn_held_out(task, trainer) if trainer.recipe.final_pass and len(task.held_out) else None
-    return {
-        "steps": outcome.steps,
-        "passes": round(task.passes(outcome.steps), 4),
-        "best_step": outcome.best_step,
-        "held_out": outcome.best,
-        "held_out_other_sources": control,
-        "final_pass": final_pass,
-    }

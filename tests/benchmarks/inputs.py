@@ -17,7 +17,7 @@ from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.moses.phrase_table import parse_row
 from phrase_rescore.training.config import PRESETS, TrainingConfig
-from phrase_rescore.training.run import build
+from phrase_rescore.training.train import build
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"

@@ -23,8 +23,7 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.files import atomic, locks
 from phrase_rescore.models import checkpoint, storage
 from phrase_rescore.models.checkpoint import load
-from phrase_rescore.training import publishing
-from phrase_rescore.training import run as training_run
+from phrase_rescore.training import job, publishing
 from phrase_rescore.training import state as training_state
 from phrase_rescore.training.config import Observer
 
@@ -110,7 +109,7 @@ def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_pat
     assert listing(tmp_path) == ["model.pairs", "model.training", "pairs.tsv"]
 
 
-OF_THE_END = [module.__file__ for module in (training_run, publishing, training_state, checkpoint, storage, atomic, locks)]
+OF_THE_END = [module.__file__ for module in (job, publishing, training_state, checkpoint, storage, atomic, locks)]
 
 
 def train_to(event: int, training: Training, kind: str) -> int:
@@ -139,7 +138,7 @@ def train_to(event: int, training: Training, kind: str) -> int:
                 raise KeyboardInterrupt
         return trace
 
-    publish = training_run.publish
+    publish = job.publish
 
     def traced(*args: Any) -> None:
         frame: FrameType | None = sys._getframe(1)
@@ -150,7 +149,7 @@ def train_to(event: int, training: Training, kind: str) -> int:
         sys.settrace(trace)
         publish(*args)
 
-    training_run.publish = traced
+    job.publish = traced
     try:
         training.run()
         sys.settrace(None)
