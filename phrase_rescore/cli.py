@@ -33,6 +33,10 @@ COMMANDS = {
     "info": "info",
     "report": "report",
     "curves": "curves",
+    "train-lm": "train_lm",
+    "score-lm": "score_lm",
+    "export-lm": "export_lm",
+    "rescore": "rescore",
 }  # name -> module of phrase_rescore.commands
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it, in a RuntimeError

@@ -30,11 +30,13 @@ from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
 from phrase_rescore.ranges import JOBS, THREADS, check
 from phrase_rescore.runtime import check_precision, prepare, resolve_device, resolve_devices, usable_cores
 from phrase_rescore.training.config import PRESETS, Observer
+from phrase_rescore.training.lm_config import PRESETS as LM_PRESETS
 from phrase_rescore.training.train import train_model
+from phrase_rescore.training.train_lm import train_language_model
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "annotate", "load", "train",
+    "annotate", "load", "train", "train_lm",
 ]  # fmt: skip
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
@@ -124,6 +126,23 @@ def train(
     """
     config = PRESETS[preset].override(**settings)
     return train_model(_paths(inputs), os.fspath(model_dir), config, observer).training
+
+
+def train_lm(
+    inputs: Path | Sequence[Path],
+    model_dir: Path,
+    *,
+    preset: str = "default",
+    observer: Observer | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Learn a language model from tokenized text, a sentence a line, as ``phrase-rescore train-lm`` does.
+
+    ``settings`` are those of ``LanguageModelConfig``, by the names of the command's options; a duration is in seconds.
+    Returns the training summary that the model's config.json has. Raises as ``train`` does.
+    """
+    config = LM_PRESETS[preset].override(**settings)
+    return train_language_model(_paths(inputs), os.fspath(model_dir), config, observer).training
 
 
 def annotate(

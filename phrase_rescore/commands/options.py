@@ -7,7 +7,7 @@ Subset), or any TEXT. Types of click that take any string or number are not used
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from phrase_rescore.errors import OptionError, shown
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Decimal, Range
 
-DEFAULT_MODEL = "phrase-rescore-model"
+DEFAULT_MODEL, DEFAULT_LM = "phrase-rescore-model", "phrase-rescore-lm"
 
 SCORES = Decimal(1.2e-38, 3.4e38)  # between them 32-bit floats, as Moses has them, are normal numbers
 
@@ -179,6 +179,9 @@ def device_option(default: str) -> Any:
 model_option = directory_option(
     "-m", "--model", "model_dir", metavar="MODEL_DIR", default=DEFAULT_MODEL, show_default=True, help="The model directory."
 )
+lm_option = directory_option(
+    "-m", "--model", "lm", metavar="LM", default=DEFAULT_LM, show_default=True, help="The directory of the language model."
+)
 out_option = file_option(
     "-o", "--out", default="-", metavar="OUT", help="The file to write, gzip if it ends in .gz.  [default: standard output]"
 )
@@ -197,3 +200,14 @@ lowercase_option = click.option("--lowercase", is_flag=True, help="Lower-case th
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Show no progress on standard error. Warnings and errors remain."
 )
+
+
+def setting_option(
+    name: str, presets: Mapping[str, Any], metavar: str | None, text: str, kind: click.ParamType | None = None
+) -> Any:
+    """Declare an option, by default a number, that overrides a setting of a preset; its help shows the presets' values."""
+    values = {f"{preset.settings()[name]}": None for preset in presets.values()}
+    default, *others = values
+    shown = f"[default: {default}" + (f"; paper: {others[0]}" if others else "") + "]"
+    kind = kind or Number(presets["default"].ranges()[name])
+    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  {shown}")

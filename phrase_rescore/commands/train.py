@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -13,7 +13,6 @@ from phrase_rescore.commands.options import (
     FILE,
     ByteSize,
     Duration,
-    Number,
     device_option,
     directory_option,
     file_argument,
@@ -22,6 +21,7 @@ from phrase_rescore.commands.options import (
     number_option,
     on_bad_row_option,
     quiet_option,
+    setting_option,
 )
 from phrase_rescore.ranges import FACTORS
 from phrase_rescore.runtime import PRECISIONS
@@ -33,13 +33,7 @@ def _number(name: str, **attributes: Any) -> Any:
     return number_option(f"--{name.replace('_', '-')}", range=RANGES[name], **attributes)
 
 
-def _setting(name: str, metavar: str | None, text: str, kind: click.ParamType | None = None) -> Any:
-    """Declare an option, by default a number, that overrides a setting of the preset; its help shows the presets' values."""
-    values = {f"{preset.settings()[name]}": None for preset in PRESETS.values()}
-    default, *others = values
-    shown = f"[default: {default}" + (f"; paper: {others[0]}" if others else "") + "]"
-    kind = kind or Number(RANGES[name])
-    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  {shown}")
+_setting = partial(setting_option, presets=PRESETS)
 
 
 @grouped_command(short_help="Learn a model from the distinct pairs of phrase tables.")
@@ -88,7 +82,7 @@ def _setting(name: str, metavar: str | None, text: str, kind: click.ParamType | 
 )  # fmt: skip
 @option_group(
     "Words",
-    _setting("shortlist", "N", "The network knows N words a side. All others are UNK."),
+    _setting("shortlist", metavar="N", text="The network knows N words a side. All others are UNK."),
     file_option("--source-vocab", metavar="FILE", help="Take the source shortlist from FILE: word, tab, count a line."),
     file_option("--target-vocab", metavar="FILE", help="Take the target shortlist from FILE."),
     click.option(
@@ -112,17 +106,17 @@ def _setting(name: str, metavar: str | None, text: str, kind: click.ParamType | 
         "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
         help="The settings to start from: of words, network, optimization and epochs.",
     ),
-    _setting("hidden", "N", "Hidden units of encoder and decoder."),
-    _setting("embedding", "N", "Dimensions of a word's embedding."),
-    _setting("maxout", "N", "Maxout units, each pooling 2."),
-    _setting("rank", "N", "Rank of the output matrix."),
+    _setting("hidden", metavar="N", text="Hidden units of encoder and decoder."),
+    _setting("embedding", metavar="N", text="Dimensions of a word's embedding."),
+    _setting("maxout", metavar="N", text="Maxout units, each pooling 2."),
+    _setting("rank", metavar="N", text="Rank of the output matrix."),
 )  # fmt: skip
 @option_group(
     "Optimization",
-    _setting("optimizer", None, "How weights are updated.", click.Choice(["adam", "adadelta"])),
-    _setting("learning_rate", "RATE", "The highest learning rate."),
-    _setting("batch_size", "N", "Pairs of a minibatch."),
-    _setting("group", "N", "Draw N neighbours of the sorted pairs together. N divides the batch size."),
+    _setting("optimizer", metavar=None, text="How weights are updated.", kind=click.Choice(["adam", "adadelta"])),
+    _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
+    _setting("batch_size", metavar="N", text="Pairs of a minibatch."),
+    _setting("group", metavar="N", text="Draw N neighbours of the sorted pairs together. N divides the batch size."),
     _number(
         "seed", default=1, show_default=True, metavar="N",
         help="The seed of initial weights and order of pairs.",
@@ -130,7 +124,7 @@ def _setting(name: str, metavar: str | None, text: str, kind: click.ParamType | 
 )  # fmt: skip
 @option_group(
     "When to stop",
-    _setting("epochs", "N", "Passes over the pairs, unless time or steps are given."),
+    _setting("epochs", metavar="N", text="Passes over the pairs, unless time or steps are given."),
     _number("max_steps", metavar="N", help="Stop after N minibatches."),
     _number("patience", metavar="N", help="Stop after N measurements without a better one."),
     _number(
@@ -194,49 +188,18 @@ def command(
     Every distinct pair counts once, whatever its scores or counts. Training ends with the held-out negative log-likelihood
     per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
     """
-    from phrase_rescore.commands.progress import TrainingBar, byte_bar, count_bar, say
+    from phrase_rescore.commands.progress import TrainingTalk, say
     from phrase_rescore.library import train
-    from phrase_rescore.training.config import Observer
 
     settings = {name: value for name, value in chosen.items() if value is not None}
-    reading, preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", "pairs", quiet)
-    bar: TrainingBar | None = None
-
-    def on_step(step: int, done: float, loss: float, pairs: int) -> None:
-        nonlocal bar
-        bar = bar or TrainingBar(quiet)
-        bar.step(step, done, loss, pairs)
-
-    def on_record(record: dict[str, Any]) -> None:
-        if not quiet:
-            say(_record_line(record))
-
-    def talk(message: str) -> None:
-        if not quiet or message.startswith("warning"):
-            say(message)
-
-    try:
+    with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
         summary = train(
-            inputs, model_dir, preset=preset, observer=Observer(talk, reading.update, preparing.update, on_step, on_record),
-            factors=(source_factor, target_factor), drop_bad_rows=on_bad_row == "drop", **settings,
+            inputs, model_dir, preset=preset, observer=observer, factors=(source_factor, target_factor),
+            drop_bad_rows=on_bad_row == "drop", **settings,
         )  # fmt: skip
-    finally:
-        reading.close()
-        preparing.close()
-        if bar:
-            bar.close()
     if not quiet:
         for line in _report(summary, model_dir):
             say(line)
-
-
-def _record_line(record: dict[str, Any]) -> str:
-    parts = [f"step {record['step']:,}", str(timedelta(seconds=round(record["seconds"])))]
-    if "train_loss" in record:
-        parts.append(f"training {record['train_loss']:.3f}")
-    if "held_out" in record:
-        parts.append(f"held-out {record['held_out']['loss']:.3f} nats/pair, perplexity {record['held_out']['perplexity']:.2f}")
-    return ", ".join(parts)
 
 
 def _report(training: dict[str, Any], model_dir: str) -> list[str]:

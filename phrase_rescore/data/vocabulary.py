@@ -97,3 +97,11 @@ def read_vocabulary(path: str) -> Vocabulary:
                 raise InputError(path, f"count {shown(count)}", hint, line_number)
             found[word] = int(count)
     return Vocabulary(tuple(found), tuple(found.values()))
+
+
+def read_shortlist(path: str) -> Vocabulary:
+    """Read the words that a network is to know, as ``read_vocabulary`` does. Raises InputError if there are none, too."""
+    vocabulary = read_vocabulary(path)
+    if not vocabulary.words:
+        raise InputError(path, "is empty", "name the words of the shortlist, one a line")
+    return vocabulary

@@ -6,12 +6,17 @@ both layers and the softmax's sum are computed once a context, and a word once a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.data.ngrams import Ngrams
+from phrase_rescore.data.ngrams import Ngrams, ngrams_at
+from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.models.language_model import LanguageModel
 from phrase_rescore.models.softmax import LogNormaliser
 
@@ -25,10 +30,25 @@ def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
     return rows[first], which
 
 
+@dataclass(frozen=True)
+class SentenceScores:
+    """What sentences of n words together, each sentence's EOS counted, have got."""
+
+    log_probs: NDArray[np.float64]  # (n,) natural log
+    starts: NDArray[np.int64]  # (sentences,) where each begins
+    unknown: NDArray[np.bool_]  # (n,) words that the model does not know
+
+    def sums(self) -> NDArray[np.float64]:
+        """Return log p of every sentence: (sentences,)."""
+        return np.add.reduceat(self.log_probs, self.starts) if len(self.starts) else np.empty(0)
+
+
 class NgramScorer:
     """Gives log p(word | context) by a language model, natural log."""
 
     def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+        self.lm = lm
+        self.computed = 0  # words after a context, each once in a call
         self._model = lm.model.to(device)
         self._device = device
         self._log_z = LogNormaliser(self._model.G, self._model.b_G)
@@ -49,6 +69,7 @@ class NgramScorer:
             rows = order[start:end]
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
+            self.computed += len(pairs)
             of, words = self._on_device(pairs[:, 0]), self._on_device(pairs[:, 1])
             scores = (h_2[of] * self._model.G[words]).sum(1) + self._model.b_G[words]
             if normalised:
@@ -56,6 +77,18 @@ class NgramScorer:
             found[rows] = scores.double().cpu().numpy()[place]
             start = end
         return found
+
+    def sentences(self, sentences: Sequence[Sequence[bytes]], normalised: bool = True) -> SentenceScores:
+        """Score sentences, lists of words; every one ends with EOS, whose log p is its last."""
+        vocab = self.lm.vocab
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences)) + 1
+        ends = np.cumsum(lengths)
+        ids = np.full(int(ends[-1]) if len(ends) else 0, EOS, np.int32)
+        inside = np.ones(len(ids), np.bool_)
+        inside[ends - 1] = False
+        ids[inside] = vocab.encode(list(chain.from_iterable(sentences)))
+        ngrams = ngrams_at(ids, np.arange(len(ids)), self._model.config.order)
+        return SentenceScores(self.log_probs(ngrams, normalised), ends - lengths, ids == UNK)
 
     def _hidden(self, contexts: NDArray[np.int64]) -> Tensor:
         """Return h_2 of distinct contexts: (m, R)."""

@@ -189,16 +189,20 @@ class Config:
         found = f"{self.path}: {key} {as_json(self.entries.get(key))}"
         require(condition, f"{found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
 
-    def kind(self, of: str) -> Kind:
-        """Return the kind of the model, which must be one of ``of``."""
+    def known_kind(self) -> Kind:
+        """Return the kind of the model."""
         name: Any = self.entries.get("kind")
         self._know("kind", name in list(KINDS), f"knows {', '.join(map(json.dumps, KINDS))}")
         for key, value in KINDS[name].structure.items():
             self._know(key, self.entries.get(key) == value, f"knows {json.dumps(value)}")
-        if KINDS[name].of != of:
-            directory = os.path.dirname(self.path)
-            raise ModelError(f"{directory}: a model of {KINDS[name].of}; this takes a model of {of}")
         return KINDS[name]
+
+    def kind(self, of: str) -> Kind:
+        """Return the kind of the model, which must be one of ``of``."""
+        kind = self.known_kind()
+        if kind.of != of:
+            raise ModelError(f"{os.path.dirname(self.path)}: a model of {kind.of}; this takes a model of {of}")
+        return kind
 
     def sizes(self, kind: Kind) -> Sizes:
         try:

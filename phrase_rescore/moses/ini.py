@@ -170,6 +170,29 @@ def _weights(feature: Feature, where: str, lines: Sequence[_Line]) -> _Line:
     return line
 
 
+def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float]]:
+    """Return the weights of all features by name, as ``[weight]`` has them.
+
+    Raises InputError, with the line, for a line that is not ``NAME= w w …``, and for an ini without any.
+    """
+    found = dict[bytes, list[float]]()
+    for line in _lines(ini):
+        if line.section != b"weight":
+            continue
+        name, *numbers = (word.text for word in line.words)
+        try:
+            if not name.endswith(b"="):
+                raise ValueError
+            found[name[:-1]] = list(map(float, numbers))
+        except ValueError:
+            raise InputError(
+                where, f"{shown(line.text)} in [weight]", "Moses wants NAME= and numbers there", line.number
+            ) from None
+    if not found:
+        raise InputError(where, "no weights in it", "pass an ini with a section [weight]")
+    return found
+
+
 def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
     """Find the phrase table of that name, or the only one, with ``weights_end``.
 

@@ -35,6 +35,11 @@ class UsedPhrase(NamedTuple):
 Derivation = tuple[UsedPhrase, ...]  # in target order
 
 
+def has_spans(text: bytes) -> bool:
+    """Tell whether a text has the spans of ``moses -t``."""
+    return _SPAN.search(text) is not None
+
+
 def parse_surface(text: bytes) -> Derivation:
     """Read what ``-t`` or ``-tt`` writes of a segment. Raises RowError for words without a span.
 

@@ -1,4 +1,4 @@
-"""Settings of a training in small parts, one for each of its steps, and the presets, which are values of them.
+"""Settings of a training on phrase pairs in small parts, one for each of its steps, and the presets, which are values of them.
 
 No torch here: ``--help`` shows the presets.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.moses.factors import WHOLE, Factors
@@ -21,6 +21,7 @@ from phrase_rescore.ranges import (
     THREADS,
     Checked,
     Decimal,
+    Range,
     Whole,
     check,
     ranged,
@@ -95,13 +96,39 @@ class Recipe(Checked):
     decay: bool = True
     warm_up: float = ranged(0.02, Decimal(0, 1))
     batch_size: int = ranged(256, Whole(1, 10_000_000))
-    group: int = ranged(1, Whole(1, 10_000_000))  # neighbours in the sorted pairs that are drawn together
-    seed: int = ranged(1, SEEDS)  # of the initial weights and the order of pairs
-    epochs: float = ranged(5.0, Decimal(0, 1e6, above=True))  # passes over the pairs, unless steps or time are given
+    seed: int = ranged(1, SEEDS)  # of the initial weights and the order of the data
+    epochs: float = ranged(5.0, Decimal(0, 1e6, above=True))  # passes over the data, unless steps or time are given
     max_steps: int | None = ranged(None, _STEPS)
     max_time: float | None = ranged(None, SECONDS)
     eval_every: int = ranged(500, _STEPS)
     patience: int | None = ranged(None, _TIMES)  # evaluations without a better one before training ends
+
+    def rate(self, done: float) -> float:
+        """Return the learning rate after the share ``done`` (0 to 1) of the run."""
+        rising = min(1.0, done / self.warm_up + 0.01) if self.warm_up else 1.0
+        return self.learning_rate * rising * (1.0 - done if self.decay else 1.0)
+
+    def needs_held_out(self) -> str:
+        """Return the option that needs held-out data, or nothing."""
+        return "" if self.patience is None else f"--patience {self.patience}"
+
+    def check_held_out(self, items: int) -> None:
+        """Raise OptionError if the recipe needs a held-out loss and nothing is held out."""
+        if not items and (needs := self.needs_held_out()):
+            raise OptionError(f"{needs} needs held-out data, and there are none; hold out more (--held-out), or leave it out")
+
+    def limited(self, items: int) -> Self:
+        """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already."""
+        if self.max_steps is not None or self.max_time is not None:
+            return self
+        return replace(self, max_steps=max(1, math.ceil(self.epochs * items / self.batch_size)))
+
+
+@dataclass(frozen=True)
+class PairRecipe(Recipe):
+    """How the weights are learnt of phrase pairs. Raises OptionError if groups do not fill a minibatch."""
+
+    group: int = ranged(1, Whole(1, 10_000_000))  # neighbours in the sorted pairs that are drawn together
     final_pass: bool = False  # learn the held-out pairs at the end
 
     def __post_init__(self) -> None:
@@ -110,23 +137,9 @@ class Recipe(Checked):
             what = f"--group {self.group} does not divide --batch-size {self.batch_size}"
             raise OptionError(f"{what}; choose a group that does")
 
-    def rate(self, done: float) -> float:
-        """Return the learning rate after the share ``done`` (0 to 1) of the run."""
-        rising = min(1.0, done / self.warm_up + 0.01) if self.warm_up else 1.0
-        return self.learning_rate * rising * (1.0 - done if self.decay else 1.0)
-
-    def check_held_out(self, pairs: int) -> None:
-        """Raise OptionError if the recipe needs a held-out loss and no pair is held out."""
-        needs = [f"--patience {self.patience}"] * (self.patience is not None) + ["--final-pass"] * self.final_pass
-        if needs and not pairs:
-            remedy = "hold out more (--held-out; at most 0.5 % of the sources), or leave it out"
-            raise OptionError(f"{needs[0]} needs held-out pairs, and there are none; {remedy}")
-
-    def limited(self, items: int) -> Recipe:
-        """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already."""
-        if self.max_steps is not None or self.max_time is not None:
-            return self
-        return replace(self, max_steps=max(1, math.ceil(self.epochs * items / self.batch_size)))
+    def needs_held_out(self) -> str:
+        """Return the option that needs held-out data, or nothing."""
+        return super().needs_held_out() or ("--final-pass" if self.final_pass else "")
 
 
 @dataclass(frozen=True)
@@ -148,26 +161,27 @@ class Output(Checked):
     shard_size: int | None = ranged(None, BYTES)  # bytes of the largest file of weights
 
 
-@dataclass(frozen=True)
-class TrainingConfig:
-    """All settings of a training. No two parts have a setting of the same name."""
+class Settings:
+    """Settings in parts, each a dataclass, and ``preset``, the name that the model's config.json records.
 
-    preset: str = "default"  # the name that the model's config.json records
-    data: Data = field(default_factory=Data)
-    network: Network = field(default_factory=Network)
-    start: Start = field(default_factory=Start)
-    recipe: Recipe = field(default_factory=Recipe)
-    machine: Machine = field(default_factory=Machine)
-    output: Output = field(default_factory=Output)
+    No two parts have a setting of the same name.
+    """
 
-    def _parts(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "preset"}
+    preset: str
+
+    def parts(self) -> dict[str, Any]:
+        """Return the parts by name."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "preset"}  # type: ignore[arg-type]
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of all parts by name."""
-        return {name: value for part in self._parts().values() for name, value in vars(part).items()}
+        return {name: value for part in self.parts().values() for name, value in vars(part).items()}
 
-    def override(self, **settings: Any) -> TrainingConfig:
+    def ranges(self) -> dict[str, Range]:
+        """Return the ranges of the settings that are numbers."""
+        return {name: wanted for part in self.parts().values() for name, wanted in ranges_of(part).items()}
+
+    def override(self, **settings: Any) -> Self:
         """Return the configuration with these settings in place of its own, each in the part that has it.
 
         Raises TypeError for a setting that no part has, OptionError as the parts do.
@@ -179,9 +193,22 @@ class TrainingConfig:
             raise TypeError(f"a training has no setting {min(unknown)!r}")
         changed = {
             name: replace(part, **{key: settings[key] for key in vars(part) if key in settings})
-            for name, part in self._parts().items()
+            for name, part in self.parts().items()
         }
-        return replace(self, **changed)
+        return replace(self, **changed)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Settings):
+    """All settings of a training on phrase pairs."""
+
+    preset: str = "default"
+    data: Data = field(default_factory=Data)
+    network: Network = field(default_factory=Network)
+    start: Start = field(default_factory=Start)
+    recipe: PairRecipe = field(default_factory=PairRecipe)
+    machine: Machine = field(default_factory=Machine)
+    output: Output = field(default_factory=Output)
 
 
 PRESETS = {
@@ -191,11 +218,11 @@ PRESETS = {
         "paper",
         network=Network(hidden=1000, maxout=500),
         start=Start(paper_initialisation=True),
-        recipe=Recipe(optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64),
+        recipe=PairRecipe(optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64),
     ),
 }
 
-RANGES = {name: wanted for part in TrainingConfig()._parts().values() for name, wanted in ranges_of(part).items()}
+RANGES = TrainingConfig().ranges()
 
 
 @dataclass

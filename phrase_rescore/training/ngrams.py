@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from phrase_rescore.data.ngrams import Ngrams, ngrams_at
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.feedforward_lm import FeedforwardLM
+from phrase_rescore.models.softmax import LogNormaliser
 from phrase_rescore.training.permutation import Permutation
 
 _EVALUATED = 1024  # n-grams at a time
+_MEASURED = 8192  # contexts whose log Z is measured
 
 
 @torch.no_grad()
@@ -100,3 +102,20 @@ class NgramTask:
     def evaluate(self) -> dict[str, float] | None:
         """Return the held-out figures, None if no words are held out."""
         return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
+
+
+@torch.no_grad()
+def centre(task: NgramTask) -> dict[str, float]:
+    """Shift the biases of a trained model so that the mean log Z is 0, and return log Z's ``mean`` before and ``deviation``.
+
+    It is measured on the held-out text, or without one on the text itself. No probability changes; logits, which Moses takes
+    for log-probabilities, come as near to them as one number brings them.
+    """
+    model, ids = task.module, task.held_out if len(task.held_out) else task.ids
+    places = np.unique(np.linspace(0, len(ids) - 1, min(_MEASURED, len(ids))).astype(np.int64))
+    contexts = ngrams_at(ids, places, model.config.order).contexts
+    h_2 = model.hidden(torch.from_numpy(contexts).to(task.device))
+    log_z = LogNormaliser(model.G.detach(), model.b_G.detach())(h_2).double()
+    mean = float(log_z.mean())
+    model.b_G.sub_(mean)
+    return {"mean": mean, "deviation": float(log_z.std(correction=0))}

@@ -21,7 +21,7 @@ from phrase_rescore.data.store import (
     open_store,
     prepare_store,
 )
-from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_vocabulary
+from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.atomic import recover_directory
 from phrase_rescore.files.blocks import read_rows
@@ -80,7 +80,7 @@ def check_inputs(inputs: Sequence[str], data: Data, say: Callable[[str], None]) 
             next(pairs, None)
     for given in (data.source_vocab, data.target_vocab):
         if given and os.path.isfile(given):
-            _read_shortlist(given)
+            read_shortlist(given)
     room = check_room(scratch_dir(data))
     if room < sum(map(os.path.getsize, files)):
         found = f"{scratch_dir(data)} has room for {room / 2**30:.1f} GB, and sorting takes up to twice the text of all pairs"
@@ -188,17 +188,10 @@ def _blocks(inputs: Sequence[str], data: Data, dropped: SideFile, observer: Obse
     return chain.from_iterable(map(blocks_of, inputs))
 
 
-def _read_shortlist(path: str) -> Vocabulary:
-    vocabulary = read_vocabulary(path)
-    if not vocabulary.words:
-        raise InputError(path, "is empty", "name the words of the shortlist, one a line")
-    return vocabulary
-
-
 def _vocabulary(data: Data, side: int, counts: Counter[bytes], say: Callable[[str], None]) -> Vocabulary:
     """Return the shortlist of a side (0: source, 1: target), from a file or of words counted over a corpus or the pairs."""
     if path := (data.source_vocab, data.target_vocab)[side]:
-        return _read_shortlist(path)
+        return read_shortlist(path)
     if data.vocab_corpus:
         corpus = data.vocab_corpus[side]
         with open_input(corpus) as stream:

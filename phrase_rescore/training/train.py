@@ -140,7 +140,7 @@ class PhrasePairs:
         data, device = self.config.data, self.config.machine.device
         model = build(store, self.config.network, self.config.start, recipe.seed, data.inverse, say).to(device)
         training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
-        return PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, device, recipe.group)
+        return PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, device, self.config.recipe.group)
 
     def fit(self, trainer: Trainer, resume: bool) -> dict[str, Any]:
         """Train, with the final pass if the recipe has one; return what config.json says of the outcome."""
@@ -149,7 +149,7 @@ class PhrasePairs:
         outcome = trainer.fit(resume, evaluate_first=self.config.start.init_from is not None)
         task.module.loss_dtype = None  # what follows is measured in float32
         control = task.control() if outcome.best and trainer.processes.is_first else None
-        final_pass = learn_held_out(task, trainer) if trainer.recipe.final_pass and len(task.held_out) else None
+        final_pass = learn_held_out(task, trainer) if self.config.recipe.final_pass and len(task.held_out) else None
         return {
             "steps": outcome.steps,
             "passes": round(task.passes(outcome.steps), 4),
@@ -164,7 +164,7 @@ class PhrasePairs:
     ) -> Checkpoint:  # fmt: skip
         """Return the trained model."""
         data = self.config.data
-        summary = training_summary(self.inputs, replace(self.config, recipe=trainer.recipe), store) | outcome
+        summary = training_summary(self.inputs, self.config.override(max_steps=trainer.recipe.max_steps), store) | outcome
         if found := shortfall(summary):
             say(f"warning: {found}; train longer")
         vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)

@@ -1,0 +1,175 @@
+"""From an n-best list to the same list with more features, the whole of ``phrase-rescore rescore``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files.atomic import atomic_output, gzip_member
+from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.paths import Role, Use, check_paths
+from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.models import checkpoint, language_model
+from phrase_rescore.models.kinds import TEXT
+from phrase_rescore.models.storage import Config
+from phrase_rescore.moses.ini import read_weights
+from phrase_rescore.moses.nbest import Entry, check_label, of_each, read_entries, weighted_total
+from phrase_rescore.moses.phrase_table import words
+from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeature
+
+AT_ONCE = 4096  # entries, and what is left of the last one's segment
+GZIP_LEVEL = "fast"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for. Without ``models`` nothing is added to the list."""
+
+    nbest: str
+    out: str
+    models: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # of the models, in their order; those that are missing are CSLM0, …, RNN0, …
+    source: str | None = None
+    weights: str | None = None  # recompute the totals by this ini
+    replace: bool = False
+    sort: bool = False  # by total, the best entry of a segment first
+    best: bool = False  # write the words of the best entry, a line for every segment, in place of the list
+    device: str = "cpu"
+
+
+@dataclass
+class Summary:
+    """What was done."""
+
+    segments: int = 0
+    entries: int = 0
+    labels: list[str] = field(default_factory=list)
+    shared: dict[str, float] = field(default_factory=dict)  # scores asked for, for each that was computed, by label
+
+
+def rescore(options: Options, on_read: Callable[[int], object] | None = None) -> Summary:
+    """Add the features of models to every entry of an n-best list, and recompute totals or choose, as asked.
+
+    Entries keep their order unless they are to be sorted. ``out`` appears under its name only when it is complete. Raises
+    InputError, with the line, for a bad list, ModelError for a bad model, OptionError for options that do not fit.
+    """
+    _check_options(options)
+    name = display_name(options.nbest)
+    weights = _weights(options.weights)
+    scorers = list(_scorers(options))
+    summary = Summary(labels=[scorer.label.decode() for scorer in scorers])
+    compress = options.out.endswith(".gz")
+    with (
+        open_input(options.nbest, on_read) as stream,
+        atomic_output(options.out) as output,
+        contextlib.closing(_blocks(read_entries(read_rows(stream), name))) as blocks,
+    ):
+        written = 0  # segments of which the best is written
+        for block in blocks:
+            entries = _with_features(block, scorers, options.replace, weights, name)
+            summary.entries += len(entries)
+            lines = list[bytes]()
+            for segment, group in groupby(entries, key=lambda entry: entry.segment):
+                summary.segments += 1
+                of_segment = list(group)
+                if options.sort or options.best:
+                    of_segment = _ranked(of_segment, name)
+                if options.best:
+                    lines += [b"\n"] * (segment - written)  # an empty line of the source has no entry
+                    lines.append(b" ".join(of_each(of_segment[:1], name, Entry.words)[0]) + b"\n")
+                    written = segment + 1
+                else:
+                    lines += [entry.line() for entry in of_segment]
+            data = b"".join(lines)
+            output.write(gzip_member(data, GZIP_LEVEL) if compress else data)
+        if compress and not summary.entries:
+            output.write(gzip_member(b"", GZIP_LEVEL))
+    summary.shared = {scorer.label.decode(): scorer.asked / max(1, scorer.computed) for scorer in scorers}
+    return summary
+
+
+def _check_options(options: Options) -> None:
+    uses = [Use("NBEST", options.nbest, Role.READ), Use("-o", options.out, Role.WRITE)]
+    uses += [Use("-m", model, Role.READ_DIRECTORY) for model in options.models]
+    given = {"--source": options.source, "--weights": options.weights}
+    uses += [Use(option, path, Role.READ) for option, path in given.items() if path is not None]
+    check_paths(uses)
+    if not (options.models or options.weights or options.sort or options.best):
+        raise OptionError("nothing to do; name a model with -m, or ask for --weights, --sort or --best")
+    if options.sort and options.best:
+        raise OptionError("--sort writes the list, --best one hypothesis a segment; choose one of them")
+    if len(options.labels) > len(options.models):
+        raise OptionError(f"{len(options.labels)} labels for {len(options.models)} models; --label names those of -m, in order")
+    for label in options.labels:
+        check_label(label.encode())
+
+
+def _weights(path: str | None) -> Mapping[bytes, Sequence[float]] | None:
+    if path is None:
+        return None
+    with open_input(path) as stream:
+        return read_weights(stream.read(), display_name(path))
+
+
+def _scorers(options: Options) -> Iterator[EntryScorer]:
+    """Load the models, each as the feature that it adds. Raises OptionError for a label that stands twice."""
+    taken: dict[str, str] = {}
+    numbers = {"CSLM": 0, "RNN": 0}
+    sources: list[list[bytes]] | None = None
+    for i, directory in enumerate(options.models):
+        of_text = Config(directory).known_kind().of == TEXT
+        base = "CSLM" if of_text else "RNN"
+        label = options.labels[i] if i < len(options.labels) else f"{base}{numbers[base]}"
+        numbers[base] += 1
+        if label in taken:
+            raise OptionError(f"-m {taken[label]} and -m {directory} have the label {label}; name others with --label")
+        taken[label] = directory
+        if of_text:
+            yield TextFeature(label.encode(), NgramScorer(language_model.load(directory), options.device))
+            continue
+        if options.source is None:
+            raise OptionError(f"-m {directory} scores phrase pairs; give the text that was decoded with --source")
+        if sources is None:
+            with open_input(options.source) as stream:
+                sources = [words(line.rstrip(b"\r\n")) for line in read_rows(stream)]
+        yield PairFeature(label.encode(), Scorer(checkpoint.load(directory), options.device), sources)
+
+
+def _blocks(entries: Iterator[Entry]) -> Generator[list[Entry]]:
+    """Cut the entries into blocks of whole segments."""
+    block: list[Entry] = []
+    for entry in entries:
+        if len(block) >= AT_ONCE and entry.segment != block[-1].segment:
+            yield block
+            block = []
+        block.append(entry)
+    if block:
+        yield block
+
+
+def _with_feature(entries: list[Entry], scorer: EntryScorer, replace: bool, name: str) -> list[Entry]:
+    values = iter(scorer.values(entries, name).tolist())
+    return of_each(entries, name, lambda entry: entry.with_feature(scorer.label, next(values), replace))
+
+
+def _with_features(
+    entries: list[Entry], scorers: Sequence[EntryScorer], replace: bool,
+    weights: Mapping[bytes, Sequence[float]] | None, name: str,
+) -> list[Entry]:  # fmt: skip
+    """Return the entries with all features added and totals recomputed. Raises InputError, with the line, for a bad one."""
+    for scorer in scorers:
+        entries = _with_feature(entries, scorer, replace, name)
+    if weights is not None:
+        entries = of_each(entries, name, lambda entry: entry.with_total(weighted_total(entry.features(), weights)))
+    return entries
+
+
+def _ranked(entries: Sequence[Entry], name: str) -> list[Entry]:
+    """Return the entries of a segment by total, the best first, equal ones as they stood. Raises InputError for a bad total."""
+    totals = of_each(entries, name, Entry.total)
+    return [entry for _, entry in sorted(zip(totals, entries, strict=True), key=lambda item: -item[0])]

@@ -1,0 +1,78 @@
+"""What a model adds to the entries of an n-best list: the values of its feature, natural logs and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.data.vocabulary import UNK
+from phrase_rescore.errors import RowError
+from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.moses.nbest import Entry, of_each
+from phrase_rescore.moses.score_columns import MIN_LOG_P
+from phrase_rescore.moses.segmentation import check_cover
+
+Pair = tuple[bytes, bytes]
+
+
+class EntryScorer(Protocol):
+    """Scores the entries of a list."""
+
+    label: bytes
+    asked: int  # so many scores of n-grams or phrase pairs were needed,
+    computed: int  # and so many were computed
+
+    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
+        """Return the values of entries of the list ``name``: (entries, values). Raises InputError for a bad one."""
+
+
+class TextFeature:
+    """log p of the hypothesis by a language model."""
+
+    def __init__(self, label: bytes, scorer: NgramScorer) -> None:
+        self.label, self._scorer = label, scorer
+        self.asked = self.computed = 0
+
+    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
+        """Return log p of the hypotheses: (entries, 1)."""
+        found = self._scorer.sentences(of_each(entries, name, Entry.words))
+        self.asked += len(found.log_probs)
+        self.computed = self._scorer.computed
+        return found.sums()[:, None]
+
+
+class PairFeature:
+    """log p and the number of unknown words, summed over the phrase pairs of the hypothesis.
+
+    As in an annotated table log p of a pair is at least -87.3. A word that the decoder passed through is a pair with itself.
+    """
+
+    def __init__(self, label: bytes, scorer: Scorer, sources: Sequence[Sequence[bytes]]) -> None:
+        self.label, self._scorer, self._sources = label, scorer, sources
+        self.asked = self.computed = 0
+
+    def _pairs(self, entry: Entry) -> list[Pair]:
+        """Return the phrase pairs of the hypothesis, those without a target left out."""
+        if entry.segment >= len(self._sources):
+            found = f"segment {entry.segment}, and the source has {len(self._sources):,}"
+            raise RowError(found, "give the text that was decoded with --source")
+        source, derivation = self._sources[entry.segment], entry.derivation()
+        check_cover(derivation, source)
+        return [(b" ".join(source[first : last + 1]), tgt) for first, last, tgt in derivation if tgt]
+
+    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
+        """Return the sums of log p and of unknown words: (entries, 2)."""
+        places: dict[Pair, int] = {}
+        which = [[places.setdefault(pair, len(places)) for pair in pairs] for pairs in of_each(entries, name, self._pairs)]
+        of_pair = np.zeros((len(places), 2))
+        if places:
+            encoded = self._scorer.encode_phrases([src for src, _ in places], [tgt for _, tgt in places])
+            of_pair[:, 0] = np.maximum(self._scorer.log_probs(encoded), MIN_LOG_P)
+            of_pair[:, 1] = self._scorer.checkpoint.for_model(encoded).tgt.counts_of(UNK)
+        self.asked += sum(map(len, which))
+        self.computed += len(places)
+        return np.stack([of_pair[pairs].sum(0) for pairs in which])

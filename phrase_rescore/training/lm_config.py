@@ -1,0 +1,73 @@
+"""Settings of the training of a language model, and their presets. No torch here: ``--help`` shows the presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from phrase_rescore.ranges import Checked, Decimal, Whole, ranged
+from phrase_rescore.training.config import Machine, Output, Recipe, Settings
+
+_SIZES = Whole(1, 100_000)  # of layers
+_SHARES = Decimal(0, 0.95)
+
+
+@dataclass(frozen=True)
+class Text(Checked):
+    """Which text is learnt, and how its words become ids."""
+
+    vocab: str | None = None  # file of the words that the network knows
+    shortlist: int = ranged(15_000, Whole(1, 10**9))  # words
+    min_count: int = ranged(1, Whole(1, 10**9))  # of a word
+    held_out: int = ranged(2_000, Whole(0, 10**9))  # sentences at most
+    held_out_share: float = ranged(0.01, Decimal(0, 0.5))  # of the sentences at most
+    text_dir: str | None = None  # None: LM.text
+
+
+@dataclass(frozen=True)
+class LanguageModelNetwork(Checked):
+    """The sizes of the network."""
+
+    order: int = ranged(7, Whole(2, 100))  # words of an n-gram
+    embedding: int = ranged(128, _SIZES)
+    hidden: int = ranged(512, _SIZES)  # first layer
+    output: int = ranged(128, _SIZES)  # second layer, of the size of an output embedding
+    paper_initialisation: bool = False
+
+
+@dataclass(frozen=True)
+class Regularization(Checked):
+    """What keeps the network from learning the text by heart, and its scores from needing a division."""
+
+    dropout: float = ranged(0.2, _SHARES)  # of embeddings and hidden units
+    shorten: float = ranged(0.1, Decimal(0, 1))  # share of the contexts that lose their oldest words
+    self_normalize: float = ranged(0.1, Decimal(0, 1000))  # α of α log² Z (Devlin et al. 2014, section 2.2)
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(Settings):
+    """All settings of the training of a language model."""
+
+    preset: str = "default"
+    text: Text = field(default_factory=Text)
+    network: LanguageModelNetwork = field(default_factory=LanguageModelNetwork)
+    regularization: Regularization = field(default_factory=Regularization)
+    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=2e-3, batch_size=1024, epochs=15.0))
+    machine: Machine = field(default_factory=Machine)
+    output: Output = field(default_factory=Output)
+
+
+PRESETS = {
+    "default": LanguageModelConfig(),
+    # Cho et al. (2014), section 4.1.1. Its optimizer is not told; the one of the paper's phrase model stands for it
+    "paper": LanguageModelConfig(
+        "paper",
+        text=Text(held_out_share=0.001),
+        network=LanguageModelNetwork(embedding=512, hidden=1536, output=1024, paper_initialisation=True),
+        regularization=Regularization(dropout=0.0, shorten=0.0),
+        recipe=Recipe(
+            optimizer="adadelta", learning_rate=1.0, decay=False, warm_up=0.0, batch_size=128, epochs=100.0, patience=10
+        ),
+    ),
+}
+
+RANGES = LanguageModelConfig().ranges()
