@@ -34,10 +34,10 @@ class Totals:
     def lines(self) -> list[str]:
         """Return the totals in the words of KenLM's ``query``."""
         return [
-            f"Perplexity including OOVs:\t{self.perplexity():.6g}",
-            f"Perplexity excluding OOVs:\t{self.perplexity_known():.6g}",
-            f"OOVs:\t{self.unknown}",
-            f"Tokens:\t{self.tokens}",
+            f"Perplexity including OOVs: {self.perplexity():.6g}",
+            f"Perplexity excluding OOVs: {self.perplexity_known():.6g}",
+            f"OOVs: {self.unknown}",
+            f"Tokens: {self.tokens}",
         ]
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 SECONDS = 12  # that a command line may take
 BEFORE = b"written before\n"  # to standard output, which is appended to
 TINY = {"hidden": ["4"], "embedding": ["3"], "maxout": ["2"], "rank": ["2"], "max_steps": ["2"], "threads": ["1"]}
+TINY_LM = {"order": ["3"], "embedding": ["3"], "hidden": ["4"], "output": ["2"], "max_steps": ["2"], "threads": ["1"]}
 Tokens = Mapping[str, Sequence[str]]  # by the name of the parameter
 BASES: dict[str, Tokens] = {
     "train": {"inputs": ["table"], "model_dir": ["new"], "pairs_dir": ["pairs"], **TINY},
@@ -39,6 +40,10 @@ BASES: dict[str, Tokens] = {
     "info": {"path": ["table"]},
     "report": {"table": ["annotated"], "model_dir": ["model"], "out": ["out.html"]},
     "curves": {"runs": ["log"], "out": ["out.png"]},
+    "train-lm": {"inputs": ["table"], "lm": ["new"], "text_dir": ["pairs"], **TINY_LM},
+    "score-lm": {"text": ["ref"], "lm": ["lm"]},
+    "export-lm": {"lm": ["lm"], "out": ["out"]},
+    "rescore": {"nbest": ["nbest"], "models": ["lm"], "out": ["out"]},
 }
 NO_TABLE: Tokens = {"table": [], "out": []}
 BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and what it excludes: no tokens
@@ -56,6 +61,9 @@ BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and
     ("generate", "fill"): {"form": ["moses"], "like": ["table"]},
     ("score", "tokenize"): {},
     ("train", "group"): {"batch_size": ["6"]},
+    ("train-lm", "patience"): {"held_out_share": ["0.3"]},
+    ("rescore", "source"): {"models": ["model"]},
+    ("rescore", "weights"): {"models": []},
     ("train", "init_from"): {"hidden": ["7"], "embedding": ["6"], "maxout": ["5"], "rank": ["4"]},
 }  # fmt: skip
 GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a table
@@ -64,6 +72,9 @@ GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a 
     ("train", "source_vocab"): "words", ("train", "target_vocab"): "words", ("train", "vocab_corpus"): "corpus",
     ("report", "table"): "annotated", ("curves", "runs"): "log", ("generate", "like"): "annotated",
     ("why", "systems"): "seg", ("why", "source"): "ref", ("why", "reference"): "ref", ("why", "table"): "annotated",
+    ("score-lm", "text"): "ref", ("score-lm", "lm"): "lm", ("export-lm", "lm"): "lm", ("rescore", "models"): "lm",
+    ("rescore", "nbest"): "nbest", ("rescore", "source"): "ref", ("rescore", "weights"): "weights",
+    ("train-lm", "vocab"): "words",
     ("train", "scratch"): "scratch", ("embed", "scratch"): "scratch",
 }  # fmt: skip
 SPELT: dict[tuple[str, str], list[tuple[str, ...]]] = {  # options whose value has more than the name of a file
@@ -178,7 +189,7 @@ def _serve() -> None:
         importlib.import_module(f"phrase_rescore.commands.{module}")
     for module in ("library", "embedding.run", "evaluation.run", "comparison.text", "comparison.page",
                    "generation.run", "info.table", "report.run", "report.curves",
-                   "scoring", "annotation.strip", "commands.progress"):  # fmt: skip
+                   "scoring", "text_scoring", "rescoring.run", "annotation.strip", "commands.progress"):  # fmt: skip
         importlib.import_module(f"phrase_rescore.{module}")
     importlib.import_module("sacremoses")
     import torch
@@ -263,7 +274,12 @@ def make_folder(folder: Path, model: str, run: Any) -> None:
     shutil.copytree(model, folder / "model")
     for name in ("scratch", "folder"):
         (folder / name).mkdir()
+    (folder / "nbest").write_text("0 ||| a b . ||| LM0= -3 ||| -3 ||| 0-1=0-1 2=2\n")
+    (folder / "weights").write_text("[weight]\nLM0= 1\n")
     from moses_harness import ini_text
+    from small_models import small_lm
+
+    small_lm(folder / "lm")
 
     (folder / "moses.ini").write_text(ini_text("table", 4))
     assert run("annotate", folder / "table", "-m", model, "-o", folder / "annotated", "-q").status == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import oracle
 import torch
@@ -10,6 +12,10 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSizes
+from phrase_rescore.models.feedforward_lm import initialise as initialise_lm
+from phrase_rescore.models.language_model import LanguageModel
+from phrase_rescore.models.language_model import save as save_lm
 
 
 def vocabulary(words: int, letter: str = "w") -> Vocabulary:
@@ -56,3 +62,22 @@ def phrases_of(donor: Checkpoint, n: int = 40) -> list[tuple[bytes, bytes]]:
 def by_the_oracle(checkpoint: Checkpoint, phrases: list[bytes]) -> np.ndarray:
     encoded = [checkpoint.vocabs[0].encode(phrase.split()) for phrase in phrases]
     return np.array([oracle.summary(weights(checkpoint), ids) for ids in encoded])
+
+
+def language_model(words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house"), order: int = 4) -> LanguageModel:
+    """A language model far from its initial weights, every bias included."""
+    model = FeedforwardLM(LanguageModelSizes(len(words) + 2, order, 3, 5, 4))
+    initialise_lm(model, 2, paper=False)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for _, weight in model.named_weights():
+            weight.add_(torch.randn(weight.shape, generator=generator) * 0.5)
+    vocab = Vocabulary(words, tuple(range(len(words), 0, -1)))
+    return LanguageModel(model.requires_grad_(False), vocab, 0.1, {"steps": 3})
+
+
+def small_lm(directory: Path) -> Path:
+    """Write that model into a new directory."""
+    directory.mkdir()
+    save_lm(language_model(), str(directory))
+    return directory

@@ -15,13 +15,14 @@ from typing import Any
 
 from phrase_rescore import __version__
 from phrase_rescore.annotation.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Model, ModelStatistics, Statistics
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, TableWriter, gzip_level_of, in_order, table_output
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.atomic import PartialFile, atomic_output
 from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows, read_blocks
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
+from phrase_rescore.files.row_output import RowWriter, row_output
 from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.factors import select_factor
@@ -212,7 +213,7 @@ class _Run:
         for found in self._misfits or ():
             self._judge(found)
 
-    def rest(self, blocks: Iterator[Block], out: ResumableOutput | TableWriter) -> Iterator[Block]:
+    def rest(self, blocks: Iterator[Block], out: ResumableOutput | RowWriter) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
         crc = 0
         for block in islice(blocks, self._done):
@@ -281,13 +282,13 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | TableWriter]:
+def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | RowWriter]:
     """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
     files = run.files
     if is_stream(files.out):
         if resume:
             raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {files.out}")
-        with table_output(files.out) as writer, run.dropped.opened():
+        with row_output(files.out) as writer, run.dropped.opened():
             yield writer
         _write_sidecar(files.columns_path, columns)
         return

@@ -7,11 +7,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
 
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order, table_output
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order
 from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.atomic import PartialFile, gzip_member
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
+from phrase_rescore.files.row_output import row_output
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.phrase_table import parse_row, with_scores
 from phrase_rescore.runtime import no_cycle_collection
@@ -54,7 +55,7 @@ def strip(
     if not is_stream(out):
         check_paths([*uses, Use("the partial of -o", PartialFile(out).path, Role.WRITE)])
     name, gzip_level = display_name(table), gzip_level_of(out)
-    with no_cycle_collection(), open_input(table, on_read) as stream, table_output(out) as output:
+    with no_cycle_collection(), open_input(table, on_read) as stream, row_output(out) as output:
         blocks = read_blocks(stream, BLOCK_ROWS)
         first = next(blocks, None)
         if first is None:

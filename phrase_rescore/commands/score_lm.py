@@ -21,7 +21,7 @@ def command(text: str, lm: str, per_word: bool, flush: bool, digits: int, device
 
     \b
     phrase-rescore score-lm dev.fr -m lm > dev.scores
-    echo 'bonjour à tous' | phrase-rescore score-lm -m lm --per-word
+    set -o pipefail; echo 'bonjour à tous' | phrase-rescore score-lm -m lm --per-word
 
     At the end, the perplexity of the text is shown on standard error in the words of KenLM's query: with unknown words (OOVs),
     scored as the unknown word, and without.

@@ -37,6 +37,13 @@ _setting = partial(setting_option, presets=PRESETS)
     "Most used",
     lm_option,
     click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d."),
+    click.option(
+        "--preset",
+        type=click.Choice(list(PRESETS)),
+        default="default",
+        show_default=True,
+        help="The settings to start from: of the network, regularization, optimization and epochs.",
+    ),
 )
 @option_group(
     "Input and output",
@@ -61,10 +68,6 @@ _setting = partial(setting_option, presets=PRESETS)
 )  # fmt: skip
 @option_group(
     "Network",
-    click.option(
-        "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
-        help="The settings to start from: of the network, regularization, optimization and epochs.",
-    ),
     _setting("order", metavar="N", text="Words of an n-gram."),
     _setting("embedding", metavar="N", text="Dimensions of a word's embedding."),
     _setting("hidden", metavar="N", text="Units of the first hidden layer."),
@@ -113,7 +116,7 @@ def command(inputs: tuple[str, ...], lm: str, preset: str, quiet: bool, **chosen
 
     \b
     phrase-rescore train-lm train.fr -m lm --max-time 30m
-    zcat mono.fr.gz | phrase-rescore train-lm train.fr - -m lm
+    set -o pipefail; zcat mono.fr.gz | phrase-rescore train-lm train.fr - -m lm
 
     The network is that of NPLM: n-grams, two rectified layers, a softmax over the words. export-lm writes it for the feature
     NeuralLM of Moses. Training ends with the held-out negative log-likelihood per word (nats) and perplexity, </s> counted.

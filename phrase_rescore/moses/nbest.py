@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError, counted, printable, shown
+from phrase_rescore.moses.phrase_table import SEPARATOR, split_fields
 from phrase_rescore.moses.segmentation import Derivation, has_spans, parse_entry, parse_surface
 
 T = TypeVar("T")
 LABEL = re.compile(rb"[A-Za-z][0-9A-Za-z]*")
-_SEPARATOR = b"|||"
 _BLANKS = b" \t"
 _ID = re.compile(rb"\d{1,9}")
 _HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
     def line(self) -> bytes:
         """Return the line that it was read from."""
-        return _SEPARATOR.join(self.fields) + self.end
+        return SEPARATOR.join(self.fields) + self.end
 
     def words(self) -> list[bytes]:
         """Return the words of the hypothesis. Raises RowError as ``segmentation.parse_surface`` does."""
@@ -79,7 +79,7 @@ class Entry(NamedTuple):
             features = features[: there.start()] + text + features[there.end() :]
         else:
             bare = features.rstrip(_BLANKS)
-            features = bare + (b"" if bare[-1:] in (b"", b" ") else b" ") + text + (features[len(bare) :] or b" ")
+            features = bare + b" " + text + (features[len(bare) :] or b" ")
         return self._replace(fields=(*self.fields[:2], features, *self.fields[3:]))
 
     def with_total(self, total: float) -> Entry:
@@ -106,7 +106,7 @@ def _number(word: bytes) -> float:
 def parse_line(row: bytes, line: int = 1) -> Entry:
     """Read a line of a list, the ``line``-th. Raises RowError for one that is not an entry."""
     bare = row.rstrip(b"\r\n")
-    fields = tuple(bare.split(_SEPARATOR))
+    fields = tuple(split_fields(bare))
     number = fields[0].strip(_BLANKS)
     if not _ID.fullmatch(number):
         raise RowError(f"{shown(number)} is not the number of a segment", _HINT)

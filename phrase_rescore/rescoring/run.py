@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.atomic import atomic_output, gzip_member
+from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.paths import Role, Use, check_paths
+from phrase_rescore.files.row_output import row_output
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.inference.scorer import Scorer
@@ -66,7 +67,7 @@ def rescore(options: Options, on_read: Callable[[int], object] | None = None) ->
     compress = options.out.endswith(".gz")
     with (
         open_input(options.nbest, on_read) as stream,
-        atomic_output(options.out) as output,
+        row_output(options.out) as output,
         contextlib.closing(_blocks(read_entries(read_rows(stream), name))) as blocks,
     ):
         written = 0  # segments of which the best is written
@@ -86,9 +87,9 @@ def rescore(options: Options, on_read: Callable[[int], object] | None = None) ->
                 else:
                     lines += [entry.line() for entry in of_segment]
             data = b"".join(lines)
-            output.write(gzip_member(data, GZIP_LEVEL) if compress else data)
+            output.write(gzip_member(data, GZIP_LEVEL) if compress else data, len(lines))
         if compress and not summary.entries:
-            output.write(gzip_member(b"", GZIP_LEVEL))
+            output.write(gzip_member(b"", GZIP_LEVEL), 0)
     summary.shared = {scorer.label.decode(): scorer.asked / max(1, scorer.computed) for scorer in scorers}
     return summary
 

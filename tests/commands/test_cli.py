@@ -69,6 +69,10 @@ GROUPS = {
         "Most used", "Input and output", "Which pairs", "Words", "Network", "Optimization", "When to stop",
         "Resuming and fine-tuning", "Machine", "Other options",
     ],
+    "train-lm": [
+        "Most used", "Input and output", "Text and words", "Network", "Regularization", "Optimization", "When to stop",
+        "Machine", "Other options",
+    ],
     "annotate": ["Most used", "New columns", "Checks", "Machine", "Other options"],
     "generate": ["Most used", "Sources", "Search", "Output", "Machine", "Other options"],
 }  # fmt: skip
@@ -155,7 +159,7 @@ def test_output_that_cannot_be_written(run: Run, model_dir: str, tmp_path: Path,
         assert result == (2, b"", f"phrase-rescore: error: {text}\n")
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "score"])  # which reads standard input alone
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("score", "export-lm")])  # which read no file
 def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -> None:
     missing, model = tmp_path / "none", tmp_path / "model"
     args = {
@@ -163,6 +167,9 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "annotate": ["-m", model_dir, "-o", tmp_path / "out"],
         "strip": ["--columns", 1, "-o", tmp_path / "out"],
         "curves": ["-o", tmp_path / "out.png"],
+        "train-lm": ["-m", model],
+        "score-lm": ["-m", model_dir],
+        "rescore": ["-m", model_dir, "-o", tmp_path / "out"],
         "moses-ini": ["--table", missing, "-o", tmp_path / "out"],
         "evaluate": [],
         "why": ["--source", missing, "--reference", missing, "--table", missing],
@@ -180,6 +187,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
         "train": "INPUT", "annotate": "TABLE", "strip": "TABLE", "info": "TABLE|MODEL_DIR", "moses-ini": "INI",
         "evaluate": "--set", "why": "--source",
         "curves": "RUN", "embed": "TABLE", "generate": "--from-table", "report": "ANNOTATED_TABLE",
+        "train-lm": "CORPUS", "score-lm": "TEXT", "rescore": "NBEST",
     }[command]  # fmt: skip
     text = f"phrase-rescore: error: {option} {missing}: No such file or directory; check the path\n"
     assert run(command, *named, *args[command]) == (2, b"", text)

@@ -133,13 +133,15 @@ def test_every_number(server: Server, folder: Path, tmp_path: Path, parameter: P
 def checked_dataclasses() -> list[type]:
     for module in ("library", "comparison.run", "evaluation.run", "generation.run"):
         importlib.import_module(f"phrase_rescore.{module}")
-    return sorted(Checked.__subclasses__(), key=lambda kind: kind.__name__)
+    direct = Checked.__subclasses__()
+    return sorted({*direct, *(kind for of in direct for kind in of.__subclasses__())}, key=lambda kind: kind.__name__)
 
 
 def test_every_number_of_the_settings_has_a_range() -> None:
     kinds = checked_dataclasses()
     assert {kind.__name__ for kind in kinds} == {
-        "ColumnFormat", "Data", "Machine", "Network", "Options", "Output", "Recipe", "Search", "Settings",
+        "ColumnFormat", "Data", "LanguageModelNetwork", "Machine", "Network", "Options", "Output", "PairRecipe", "Recipe",
+        "Regularization", "Search", "Settings", "Text",
     }  # fmt: skip
     for kind in kinds:
         for field in dataclasses.fields(kind):

@@ -30,6 +30,7 @@ import torch
 from moses_harness import ini_text
 from moses_options import OPTIONS
 from moses_readers import ALL_READERS
+from small_models import language_model, small_lm
 
 from phrase_rescore.cli import COMMANDS, cli
 from phrase_rescore.errors import RescoreError
@@ -42,9 +43,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "phrase_rescore"
 DOCS = ROOT / "docs"
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
+TINY_LM = "--max-steps 5 --embedding 8 --hidden 8 --output 8 --threads 1"
 PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")))
 PAIRS = 300
 MODELS = ("phrase-rescore-model", "model-500", "model-1000", "forward", "inverse")
+LANGUAGE_MODELS = ("phrase-rescore-lm", "lm")
 SETS = {
     "dev.fr": ("dev.out", "dev.rnn.out"),
     "test.fr": ("test.out", "test.rnn.out", *(f"{system}.{run}.out" for system in ("base", "rnn") for run in (1, 2, 3))),
@@ -84,6 +87,13 @@ def inputs(tmp_path_factory) -> Path:
     for name in ("test.baseline.seg", "test.rnn.seg"):
         used = [" ".join(f"{word.replace('s', rng.choice('tu'))} |{i}-{i}|" for i, word in enumerate(line)) for line in source]
         (folder / name).write_text("".join(f"{line}\n" for line in used))
+    (folder / "train.fr").write_text("".join(f"{tgt}\n" for _, tgt in pairs))
+    (folder / "mono.fr.gz").write_bytes(gzip.compress((folder / "train.fr").read_bytes()))
+    entries = [
+        f"{i} ||| t{k} t1 ||| LM0= -{k} TranslationModel0= -1 -2 ||| -{k} ||| 0-7=0-1\n" for i in range(20) for k in (1, 2)
+    ]
+    (folder / "test.nbest.gz").write_bytes(gzip.compress("".join(entries).encode()))
+    (folder / "rescore.ini").write_text("[weight]\nLM0= 0.5\nTranslationModel0= 0.1 0.1\nCSLM0= 0.4\n")
     return folder
 
 
@@ -143,7 +153,7 @@ def test_options_named_in_the_pages_exist():
     known = {option for command in [cli, *commands_of(cli).values()] for p in command.params for option in p.opts}
     known |= {"--help", "--check", "--steps"}  # click's own; make_cli_reference.py, compare_recipes.py
     known |= {f"--{option}" for options in OPTIONS.values() for option in options}  # of Moses' programs
-    known |= {"--editable", "--constraint"}  # pip
+    known |= {"--editable", "--constraint", "--with-nplm"}  # pip, bjam
     known |= {
         "--standalone",
         "--nproc-per-node",
@@ -175,7 +185,9 @@ def help_examples() -> list[str]:
 
 def shell(script: str, folder: Path) -> None:
     """Runs a script up to the first command that fails, with our ``phrase-rescore`` and ``python``."""
-    script = re.sub(r"(\bphrase-rescore train\b[^|;&>\n]*)", rf"\1 {TINY} ", script.replace("\\\n", " "))
+    script = script.replace("\\\n", " ")
+    for command, tiny in (("train(?!-)", TINY), ("train-lm", TINY_LM)):
+        script = re.sub(rf"(\bphrase-rescore {command}\b[^|;&>\n]*)", rf"\1 {tiny} ", script)
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
     for name, arguments in (("phrase-rescore", "-m phrase_rescore"), ("python", "")):
@@ -195,11 +207,14 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
             shutil.copy(path, folder)
     trained = {
         named[1] if (named := re.search(r" (?:-m|--model) (\S+)", command)) else MODELS[0]
-        for command in re.findall(r"phrase-rescore train [^|;&\n]*", script)
+        for command in re.findall(r"phrase-rescore train(?:-lm)? [^|;&\n]*", script)
     }
     for name in MODELS:
         if name not in trained:
             shutil.copytree(inputs / "phrase-rescore-model", folder / name)
+    for name in LANGUAGE_MODELS:
+        if name not in trained:
+            small_lm(folder / name)
     (folder / "docs").symlink_to(DOCS)
     return folder
 
@@ -344,6 +359,16 @@ def test_every_tensor_is_documented_with_its_shape():
     rows = re.findall(r"^\| `([\w.]+)` \| ([\w ×]+) \|", section, re.MULTILINE)
     documented = {name: tuple(sizes[size] for size in shape.split(" × ")) for name, shape in rows}
     assert documented == {name: tuple(weight.shape) for name, weight in model.named_weights()}
+
+
+def test_every_tensor_of_a_language_model_is_documented_with_its_shape():
+    lm = language_model()
+    K, n, E, H, R = vars(lm.model.config).values()
+    shapes = {"K + 1": K + 1, "(n − 1) E": (n - 1) * E, "K": K, "E": E, "H": H, "R": R}
+    section = (DOCS / "lm.md").read_text(encoding="utf-8").split("\n## Tensors\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
+    documented = {name: tuple(shapes[size] for size in shape.strip().split(" × ")) for name, shape in rows}
+    assert documented == {name: tuple(weight.shape) for name, weight in lm.model.named_weights()}
 
 
 def test_every_field_of_config_is_documented(trained):

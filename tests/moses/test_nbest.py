@@ -1,0 +1,121 @@
+"""N-best lists: what is read of an entry, and that all but what is asked for stays, byte for byte."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.errors import InputError, OptionError, RowError
+from phrase_rescore.moses.nbest import as_value, check_label, parse_line, read_entries, weighted_total
+
+LINE = b"7 ||| la maison  ||| Distortion0= 0 LM0= -60.2745 TranslationModel0= -0.298612 -11.4589 ||| -6.57365 ||| 0-1=0-1\r\n"
+
+
+def test_an_entry_is_read() -> None:
+    entry = parse_line(LINE)
+    assert (entry.segment, entry.words(), entry.total(), entry.line()) == (7, [b"la", b"maison"], -6.57365, LINE)
+    assert entry.features() == {b"Distortion0": [0.0], b"LM0": [-60.2745], b"TranslationModel0": [-0.298612, -11.4589]}
+    assert entry.derivation() == ((0, 1, b"la maison"),)
+
+
+def test_words_of_a_surface_with_spans() -> None:
+    entry = parse_line(b"0 ||| la maison |1-2| bleue |0-0| ||| LM0= -1 ||| -1\n")
+    assert entry.words() == [b"la", b"maison", b"bleue"]
+    assert [phrase.tgt for phrase in entry.derivation()] == [b"la maison", b"bleue"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b" LM0= -1 TM0= -2 -3 ", b" LM0= -1 TM0= -2 -3 X= -31.4 1 "),
+        (b" LM0= -1", b" LM0= -1 X= -31.4 1 "),
+        (b"LM0= -1 \t ", b"LM0= -1 X= -31.4 1 \t "),
+        (b" ", b" X= -31.4 1 "),
+        (b" XX= -1 Y_X= 3 ", b" XX= -1 Y_X= 3 X= -31.4 1 "),
+    ],
+)
+def test_a_feature_is_added_at_the_end(before: bytes, after: bytes) -> None:
+    found = parse_line(b"0 ||| a |||" + before + b"||| -1\n").with_feature(b"X", [-31.4, 1], False)
+    assert found.line() == b"0 ||| a |||" + after + b"||| -1\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b" X= 1 LM0= -1 ", b" X= 5 LM0= -1 "),
+        (b" LM0= -1 X= 1 2  3 ", b" LM0= -1 X= 5 "),
+        (b" LM0= -1 X=  TM0= -2 ", b" LM0= -1 X= 5  TM0= -2 "),
+        (b" XX= 1 X= 2 YX= 3 ", b" XX= 1 X= 5 YX= 3 "),
+    ],
+)
+def test_a_feature_is_renewed_where_it_stands(before: bytes, after: bytes) -> None:
+    entry = parse_line(b"0 ||| a |||" + before + b"||| -1\n")
+    assert entry.with_feature(b"X", [5], True).line() == b"0 ||| a |||" + after + b"||| -1\n"
+    with pytest.raises(RowError, match="has a feature X already; renew it with --replace"):
+        entry.with_feature(b"X", [5], False)
+
+
+def test_a_total_is_replaced() -> None:
+    assert parse_line(LINE).with_total(-7.25).line() == LINE.replace(b"-6.57365", b"-7.25")
+    assert parse_line(b"0|||a|||X= 1|||-1").with_total(2).line() == b"0|||a|||X= 1|||2"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b"\n", "'' is not the number of a segment"),
+        (b"a ||| b ||| X= 1 ||| 1\n", "'a' is not the number of a segment"),
+        (b"-1 ||| b ||| X= 1 ||| 1\n", "'-1' is not the number"),
+        (b"0 ||| b ||| X= 1\n", "3 fields, and an entry has four at least"),
+        (b"0 ||| b ||| X= 1 ||", "3 fields"),
+    ],
+)
+def test_what_is_no_entry(line: bytes, found: str) -> None:
+    with pytest.raises(InputError, match=f"list.*5.*{re.escape(found)}"):
+        list(read_entries([LINE] * 4 + [line], "list"))
+
+
+@pytest.mark.parametrize(
+    ("features", "found"),
+    [
+        (b"-1 LM0= -1", "the value '-1' has no label; run moses without -labeled-n-best-list false"),
+        (b"LM0= x", "'x' is not a number"),
+        (b"LM0= 1 LM0= 1", "the label 'LM0=' stands twice"),
+    ],
+)
+def test_features_that_cannot_be_weighted(features: bytes, found: str) -> None:
+    with pytest.raises(RowError, match=re.escape(found)):
+        parse_line(b"0 ||| a ||| " + features + b" ||| 1").features()
+
+
+def test_segments_come_in_order() -> None:
+    with pytest.raises(InputError, match="segment 6 after segment 7; sort the list"):
+        list(read_entries([LINE, LINE.replace(b"7", b"6", 1)], "list"))
+
+
+def test_a_total_is_the_weighted_sum() -> None:
+    features = {b"LM0": [-2.0], b"TM0": [1.0, 3.0], b"TM0_sparse": [9.0]}
+    assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"other": [7]}) == -2.0
+    assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"TM0_sparse": [0.1]}) == pytest.approx(-1.1)
+    with pytest.raises(RowError, match="no weight of the feature TM0"):
+        weighted_total(features, {b"LM0": [0.5]})
+    with pytest.raises(RowError, match="2 values of TM0 and 1 weight"):
+        weighted_total(features, {b"LM0": [0.5], b"TM0": [2]})
+
+
+@given(st.floats(-999_999, 999_999))
+def test_values_are_those_that_the_tuner_takes(value: float) -> None:
+    """scripts/training/mert-moses.pl, sanity check of n-best lists."""
+    written = as_value(value)
+    assert re.fullmatch(rb"-?[-0-9.\-e]+", written)
+    assert float(written) == pytest.approx(value, rel=1e-5, abs=1e-300)
+
+
+def test_labels() -> None:
+    check_label(b"CSLM0")
+    for label in (b"", b"0LM", b"LM_0", b"a b", b"X=", "é".encode()):
+        with pytest.raises(OptionError, match="--label"):
+            check_label(label)

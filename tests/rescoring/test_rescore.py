@@ -1,0 +1,191 @@
+"""rescore: values against loops over single n-grams and pairs, everything else as it was."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import Run
+from small_models import language_model, small_lm
+
+from phrase_rescore.data.vocabulary import EOS
+from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.models.checkpoint import load
+from phrase_rescore.rescoring import run as rescoring
+
+WORDS = (b"a", b"b", b".", b"the", b"house", b"zebra")
+
+
+def hypothesis_log_prob(words: list[bytes]) -> float:
+    """The sum over n-grams, one at a time, straight from the module."""
+    lm = language_model()
+    order, total = lm.model.config.order, 0.0
+    ids = [*lm.vocab.encode(words).tolist(), EOS]
+    for i, word in enumerate(ids):
+        context = ([EOS] * (order - 1) + ids[:i])[-(order - 1) :]
+        total -= lm.model(torch.tensor([context]), torch.tensor([word])).item()
+    return total
+
+
+def a_list(segments: int = 30, entries: int = 7, seed: int = 1) -> bytes:
+    """A list with segmentation: every source word is a phrase of one target word or of two."""
+    rng, lines = np.random.default_rng(seed), []
+    for segment in range(segments):
+        for _ in range(entries):
+            phrases = [rng.choice(WORDS, rng.integers(1, 3)).tolist() for _ in range(3)]
+            spans, place = [], 0
+            for i, phrase in enumerate(phrases):
+                spans.append(b"%d=%d-%d" % (i, place, place + len(phrase) - 1))
+                place += len(phrase)
+            text = b" ".join(word for phrase in phrases for word in phrase)
+            total = round(float(rng.normal()), 4)
+            lines.append(b"%d ||| %b  ||| LM0= -3 TM0= -1 -2 ||| %g ||| %b\n" % (segment, text, total, b" ".join(spans)))
+    return b"".join(lines)
+
+
+@pytest.fixture
+def lm(tmp_path: Path) -> Path:
+    return small_lm(tmp_path / "lm")
+
+
+def values(data: bytes, label: bytes) -> list[list[float]]:
+    found = [re.search(rb" " + label + rb"= ((?:[-\d.e]+ )+)\|\|\|", line) for line in data.splitlines()]
+    return [[float(x) for x in match[1].split()] for match in found if match]
+
+
+def test_a_language_model_scores_hypotheses(run: Run, lm: Path) -> None:
+    data = a_list()
+    result = run("rescore", "-", "-m", lm, stdin=data)
+    assert result.status == 0, result.err
+    assert re.sub(rb"CSLM0= [^ ]+ ", b"", result.out) == data
+    texts = [line.split(b" ||| ")[1].split() for line in data.splitlines()]
+    assert [v[0] for v in values(result.out, b"CSLM0")] == pytest.approx([hypothesis_log_prob(t) for t in texts], rel=1e-5)
+    assert "210 entries of 30 segments" in result.err
+
+
+def test_blocks_and_compression_change_nothing(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = a_list()
+    whole = run("rescore", "-", "-m", lm, stdin=data).out
+    monkeypatch.setattr(rescoring, "AT_ONCE", 10)
+    (tmp_path / "list.gz").write_bytes(gzip.compress(data))
+    assert run("rescore", tmp_path / "list.gz", "-m", lm, "-o", tmp_path / "out.gz", "-q") == (0, b"", "")
+    found = gzip.decompress((tmp_path / "out.gz").read_bytes())
+    assert re.sub(rb"CSLM0= [^ ]+ ", b"", found) == data
+    for a, b in zip(values(found, b"CSLM0"), values(whole, b"CSLM0"), strict=True):
+        assert a == pytest.approx(b, abs=1e-4)
+
+
+def test_a_model_of_phrase_pairs_sums_over_the_segmentation(run: Run, model_dir: str, tmp_path: Path) -> None:
+    source = [[b"the", b"house", b"is"], [b"old", b"zebra", b"the"]] * 15
+    (tmp_path / "source").write_bytes(b"".join(b" ".join(words) + b"\n" for words in source))
+    data = a_list()
+    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=data)
+    assert result.status == 0, result.err
+    checkpoint = load(model_dir)
+    scorer = Scorer(checkpoint)
+    for line, (log_p, unknown) in zip(data.splitlines(), values(result.out, b"RNN0"), strict=True):
+        segment, text, _, _, spans = line.split(b" ||| ")
+        words, expected = text.split(), 0.0
+        for span in spans.split():
+            at, first, last = map(int, re.split(rb"[=-]", span))
+            pair = source[int(segment)][at], b" ".join(words[first : last + 1])
+            expected += float(scorer.score([pair])[0])
+        assert log_p == pytest.approx(expected, rel=1e-4)
+        assert unknown == sum(word not in checkpoint.tgt_vocab.words for word in words)
+
+
+def test_several_models_each_with_its_label(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"a b c\n" * 30)
+    more = ("-m", lm, "-m", model_dir, "-m", lm, "--source", tmp_path / "source")
+    result = run("rescore", "-", *more, stdin=a_list())
+    assert re.findall(rb"[A-Z]+\d=", result.out.splitlines()[0]) == [b"LM0=", b"TM0=", b"CSLM0=", b"RNN0=", b"CSLM1="]
+    named = run("rescore", "-", *more, "--label", "X", stdin=a_list())
+    assert re.findall(rb"[A-Z]+\d*=", named.out.splitlines()[0]) == [b"LM0=", b"TM0=", b"X=", b"RNN0=", b"CSLM1="]
+    twice = run("rescore", "-", *more, "--label", "RNN0", stdin=a_list())
+    assert twice.status == 2
+    assert "have the label RNN0" in twice.err
+
+
+def test_renewing_a_feature(run: Run, lm: Path) -> None:
+    once = run("rescore", "-", "-m", lm, stdin=a_list()).out
+    refused = run("rescore", "-", "-m", lm, stdin=once)
+    assert refused.status == 1
+    assert "<stdin>:1: the list has a feature CSLM0 already; renew it with --replace, or choose another" in refused.err
+    assert refused.last_line == "phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows"
+    assert run("rescore", "-", "-m", lm, "--replace", stdin=once).out == once
+
+
+def test_totals_ranks_and_the_best(run: Run, lm: Path, tmp_path: Path) -> None:
+    (tmp_path / "w").write_text("[weight]\nLM0= 0.5\nTM0= 0.1 0.2\nCSLM0= 0.25\n")
+    data = a_list()
+    scored = run("rescore", "-", "-m", lm, "--weights", tmp_path / "w", stdin=data).out
+    of = values(scored, b"CSLM0")
+    expected = [-1.5 - 0.5 + 0.25 * v for (v,) in of]
+    totals = [float(line.split(b" ||| ")[3]) for line in scored.splitlines()]
+    assert totals == pytest.approx(expected, rel=1e-5)
+    ranked = run("rescore", "-", "--sort", stdin=scored).out.splitlines()
+    lines = scored.splitlines()
+    for segment in range(30):
+        rows = slice(7 * segment, 7 * segment + 7)
+        assert ranked[rows] == sorted(lines[rows], key=lambda line: -float(line.split(b" ||| ")[3]))
+    best = run("rescore", "-", "--best", stdin=scored).out.splitlines()
+    assert best == [b" ".join(line.split(b" ||| ")[1].split()) for line in ranked[::7]]
+    at_once = run("rescore", "-", "-m", lm, "--weights", tmp_path / "w", "--best", stdin=data)
+    assert at_once.out.splitlines() == best
+
+
+def test_a_segment_without_entries_is_an_empty_line(run: Run) -> None:
+    data = b"1 ||| a ||| X= 1 ||| 1\n3 ||| b ||| X= 1 ||| 1\n"
+    assert run("rescore", "-", "--best", stdin=data).out == b"\na\n\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "said"),
+    [
+        ((), 2, "nothing to do; name a model with -m, or ask for --weights, --sort or --best"),
+        (("--best", "--sort"), 2, "choose one of them"),
+        (("--best", "--label", "X"), 2, "1 labels for 0 models"),
+        (("-m", "LM", "--label", "a_b"), 2, "--label 'a_b': letters and digits only"),
+        (("-m", "MODEL"), 2, "scores phrase pairs; give the text that was decoded with --source"),
+    ],
+)
+def test_options_that_do_not_fit(run: Run, lm: Path, model_dir: str, more: tuple[str, ...], status: int, said: str) -> None:
+    args = [{"LM": str(lm), "MODEL": model_dir}.get(arg, arg) for arg in more]
+    result = run("rescore", "-", *args, stdin=a_list())
+    assert (result.status, result.out) == (status, b"")
+    assert said in result.last_line
+
+
+@pytest.mark.parametrize("at", [1, 100, 210])
+def test_a_list_cut_in_the_middle_of_a_line(run: Run, lm: Path, tmp_path: Path, at: int) -> None:
+    lines = a_list().splitlines(keepends=True)
+    data = b"".join(lines[: at - 1]) + lines[at - 1][:9]
+    result = run("rescore", "-", "-m", lm, "-o", tmp_path / "out", stdin=data)
+    assert result.status == 1
+    assert f"<stdin>:{at}: 2 fields, and an entry has four at least" in result.last_line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_of_other_segments(run: Run, model_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"a b c\n" * 29)
+    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=a_list())
+    assert "<stdin>:204: segment 29, and the source has 29; give the text that was decoded" in result.err
+    (tmp_path / "source").write_bytes(b"a b\n" * 30)
+    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=a_list())
+    assert "<stdin>:1: phrase |2-2| of a source of 2 words" in result.err
+    plain = re.sub(rb" \|\|\| [^|]*\n", b"\n", a_list())
+    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=plain)
+    assert "<stdin>:1: no phrase segmentation in an n-best list" in result.err
+
+
+def test_empty_and_odd_hypotheses(run: Run, lm: Path) -> None:
+    data = b"0 |||  ||| X= 1 ||| 1\n0 ||| a\xff \x00 ||| X= 1 ||| 1\n"
+    result = run("rescore", "-", "-m", lm, stdin=data)
+    assert [v[0] for v in values(result.out, b"CSLM0")] == pytest.approx(
+        [hypothesis_log_prob([]), hypothesis_log_prob([b"a\xff", b"\x00"])], rel=1e-5
+    )
+    assert run("rescore", "-", "-m", lm, stdin=b"")[:2] == (0, b"")

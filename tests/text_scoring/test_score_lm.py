@@ -1,0 +1,68 @@
+"""score-lm: every line against a loop over its words, and the totals as KenLM's query counts them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Run
+from small_models import language_model, small_lm
+
+from phrase_rescore.data.vocabulary import EOS, UNK
+
+TEXT = b"the house .\n\na zebra b\n  the\t house  \r\n\xff \x00 UNK </s>\nhouse"
+
+
+@pytest.fixture
+def lm(tmp_path: Path) -> Path:
+    return small_lm(tmp_path / "lm")
+
+
+def steps(words: list[bytes]) -> list[float]:
+    model, vocab = language_model().model, language_model().vocab
+    ids = [*vocab.encode(words).tolist(), EOS]
+    places = model.config.order - 1
+    found = []
+    for i, word in enumerate(ids):
+        context = ([EOS] * places + ids[:i])[-places:]
+        found.append(-model(torch.tensor([context]), torch.tensor([word])).item())
+    return found
+
+
+def test_lines_in_lines_out(run: Run, lm: Path) -> None:
+    result = run("score-lm", "-", "-m", lm, "--per-word", "--digits", 12, stdin=TEXT)
+    assert result.status == 0, result.err
+    lines = result.out.split(b"\n")
+    assert lines.pop() == b""
+    assert len(lines) == 6
+    total, tokens, unknown, known = 0.0, 0, 0, 0.0
+    for line, sentence in zip(lines, TEXT.split(b"\n"), strict=True):
+        words = [word for word in sentence.rstrip(b"\r").replace(b"\t", b" ").split(b" ") if word]
+        expected = steps(words)
+        log_p, n, per_word = line.split(b"\t")
+        pairs = per_word.split(b" ")
+        assert pairs[::2] == [*words, b"</s>"]
+        assert [float(x) for x in pairs[1::2]] == pytest.approx(expected, abs=1e-5)
+        assert float(log_p) == pytest.approx(sum(expected), abs=1e-5)
+        ids = language_model().vocab.encode(words).tolist()
+        assert int(n) == ids.count(UNK)
+        total, tokens, unknown = total + sum(expected), tokens + len(expected), unknown + ids.count(UNK)
+        known += sum(p for p, i in zip(expected, [*ids, EOS], strict=True) if i != UNK)
+    told = dict(line.removeprefix("phrase-rescore: ").split(": ") for line in result.err.splitlines())
+    assert (int(told["Tokens"]), int(told["OOVs"])) == (tokens, unknown)
+    assert float(told["Perplexity including OOVs"]) == pytest.approx(math.exp(-total / tokens), rel=1e-5)
+    assert float(told["Perplexity excluding OOVs"]) == pytest.approx(math.exp(-known / (tokens - unknown)), rel=1e-5)
+
+
+def test_a_file_is_as_standard_input(run: Run, lm: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(TEXT)
+    assert run("score-lm", tmp_path / "text", "-m", lm) == run("score-lm", "-m", lm, stdin=TEXT)
+    assert run("score-lm", "-m", lm, "--flush", "-q", stdin=TEXT).out == run("score-lm", "-m", lm, "-q", stdin=TEXT).out
+
+
+def test_no_text(run: Run, lm: Path) -> None:
+    result = run("score-lm", "-m", lm)
+    assert (result.status, result.out) == (0, b"")
+    assert "Tokens: 0" in result.err

@@ -1,0 +1,216 @@
+"""train-lm, from text to a model directory: the same bytes whatever happens on the way, and a model that has learnt."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, Run
+from small_trainings import files
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.models.language_model import load
+from phrase_rescore.training.config import Observer
+from phrase_rescore.training.lm_config import PRESETS
+from phrase_rescore.training.train_lm import train_language_model
+
+pytestmark = pytest.mark.slow
+
+SIZES = ["--order", "4", "--embedding", "8", "--hidden", "16", "--output", "12", "--batch-size", "64", "--threads", "1"]
+NEXT = {b"a": (b"b", b"c"), b"b": (b"a", b"c"), b"c": (b"a", b"b")}  # never the same word twice
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A language of three letters in which every word but the first is one of two, and a sentence is five words long."""
+    rng, lines = np.random.default_rng(1), []
+    for _ in range(1500):
+        words = [rng.choice(list(NEXT))]
+        while len(words) < 5:
+            words.append(rng.choice(NEXT[bytes(words[-1])]))
+        lines.append(b" ".join(map(bytes, words)) + b"\n")
+    (tmp_path / "text").write_bytes(b"".join(lines) + b"\n  \nx a\n")
+    return tmp_path / "text"
+
+
+def command(text: Path, model: Path, *more: str) -> list[str]:
+    arguments = ["train-lm", str(text), "-m", str(model), *SIZES, "--max-steps", "300", "--eval-every", "20"]
+    return [*arguments, "--held-out-share", "0.1", *more]
+
+
+def test_it_learns_a_language(run: Run, text: Path, tmp_path: Path) -> None:
+    """The best possible perplexity: 1,500 sentences of 6 tokens, of which the first has log 3 nats and four have log 2."""
+    result = run(*command(text, tmp_path / "lm", "--dropout", "0", "--learning-rate", "0.01", "--order", "6", "--shorten", "0"), "--max-steps", "900")
+    assert result.status == 0, result.err
+    best = math.exp((math.log(3) + 4 * math.log(2)) / 6)
+    config = json.loads((tmp_path / "lm" / "config.json").read_bytes())
+    training = config["training"]
+    assert training["held_out"]["perplexity"] == pytest.approx(best, rel=0.06)
+    assert training["sentences"]["training"] + training["sentences"]["held_out"] == 1501
+    assert "2 lines without a word left out" in result.err
+    assert re.search(r"held-out: [\d.]+ nats per word, perplexity", result.err)
+    # log Z: small, and centred on the held-out text
+    lm = load(str(tmp_path / "lm"))
+    scorer = NgramScorer(lm)
+    sentences = [line.split() for line in text.read_bytes().splitlines() if line.strip()]
+    log_z = scorer.sentences(sentences, normalised=False).log_probs - scorer.sentences(sentences).log_probs
+    assert abs(log_z.mean()) < 0.1
+    assert log_z.std() < 0.3
+    assert training["log_z"]["deviation"] == pytest.approx(log_z.std(), abs=0.1)
+
+
+def test_the_same_command_gives_the_same_bytes(run: Run, text: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert run(*command(text, tmp_path / name, "-q")).status == 0
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    other = run(*command(text, tmp_path / "three", "-q", "--seed", "2"))
+    assert other.status == 0
+    assert files(tmp_path / "three") != files(tmp_path / "one")
+
+
+def test_killed_and_resumed_it_gives_the_same_bytes(run: Run, text: Path, tmp_path: Path) -> None:
+    assert run(*command(text, tmp_path / "whole", "-q")).status == 0
+    killed = tmp_path / "killed"
+    for step in (40, 160):
+        line = [sys.executable, "-m", "phrase_rescore", *command(text, killed), *["--resume"] * (step > 40)]
+        process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        assert process.stderr
+        for said in process.stderr:
+            if said.startswith(f"phrase-rescore: step {step},"):
+                process.send_signal(signal.SIGKILL)
+                break
+        process.communicate()
+        assert not killed.exists()
+    refused = run(*command(text, killed, "-q", "--resume", "--dropout", "0.5"))
+    assert refused.status == 2
+    assert "dropout 0.2 → 0.5" in refused.last_line
+    assert run(*command(text, killed, "-q", "--resume")).status == 0
+    assert files(killed) == files(tmp_path / "whole")
+    assert not Path(f"{killed}.training").exists()
+
+
+def test_pipe_compression_and_parts_are_the_same_text(run: Run, text: Path, tmp_path: Path) -> None:
+    import gzip
+
+    assert run(*command(text, tmp_path / "one", "-q")).status == 0
+    data = text.read_bytes()
+    middle = data.index(b"\n", len(data) // 2) + 1
+    (tmp_path / "part.gz").write_bytes(gzip.compress(data[:middle]))
+    line = command(tmp_path / "part.gz", tmp_path / "two", "-q")
+    line.insert(2, "-")
+    assert run(*line, stdin=data[middle:]).status == 0
+    wanted = files(tmp_path / "one")
+    found = files(tmp_path / "two")
+    for config in (wanted, found):
+        read = json.loads(config["config.json"])
+        del read["training"]["inputs"]
+        config["config.json"] = json.dumps(read).encode()
+    assert found == wanted
+
+
+def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) -> None:
+    line = command(text, tmp_path / "lm", "--text", str(tmp_path / "encoded"), "--max-steps", "2")
+    assert run(*line).status == 0
+    again = run(*line, "--overwrite")
+    assert f"text as prepared before in {tmp_path}/encoded" in again.err
+    other = run(*line, "--overwrite", "--shortlist", "2")
+    assert "prepared anew" in other.err
+    with open(text, "a") as stream:
+        stream.write("one more\n")
+    assert "prepared anew" in run(*line, "--overwrite").err
+
+
+def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
+    def known(name: str, *more: str) -> set[bytes]:
+        assert run(*command(text, tmp_path / name, "-q", "--max-steps", "2", *more)).status == 0
+        return set(load(str(tmp_path / name)).vocab.words)
+
+    assert known("all") == {b"a", b"b", b"c"}  # of four words the rarest teaches UNK
+    assert known("often", "--min-count", "2") == {b"a", b"b", b"c"}
+    assert len(known("few", "--shortlist", "2")) == 2
+    (tmp_path / "words").write_text("a\t1\nq\t1\n")
+    assert known("given", "--vocab", str(tmp_path / "words")) == {b"a", b"q"}
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "status", "said"),
+    [
+        (b"", (), 2, "there are no sentences to train on"),
+        (b"\n \n", (), 2, "there are no sentences to train on"),
+        (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
+        (b"a b\n" * 50, ("--min-count", "99"), 2, "no word stands 99 times or more; lower --min-count"),
+        (b"a b\n" * 50, ("--vocab", "EMPTY"), 1, "is empty; name the words of the shortlist"),
+        (b"a" * (1 << 24) + b"a\n", (), 1, "a row of more than 16 MiB; is this text with a row a line?"),
+    ],
+)
+def test_what_cannot_be_learnt(run: Run, tmp_path: Path, data: bytes, more: tuple[str, ...], status: int, said: str) -> None:
+    (tmp_path / "text").write_bytes(data)
+    (tmp_path / "EMPTY").write_bytes(b"")
+    given = [str(tmp_path / arg) if arg == "EMPTY" else arg for arg in more]
+    result = run(*command(tmp_path / "text", tmp_path / "lm", *given))
+    assert (result.status, result.out) == (status, b""), result.err
+    assert said in result.last_line
+    assert not (tmp_path / "lm").exists()
+
+
+def test_odd_text_is_learnt(run: Run, tmp_path: Path) -> None:
+    """Few sentences, NUL, bytes that are not UTF-8, CR LF, words spelt like the marks, and no newline at the end."""
+    (tmp_path / "text").write_bytes(b"a\x00b \xff\xfe c\r\n</s> <s> c\n\n\xe2\x80\xa8 c c")
+    result = run(*command(tmp_path / "text", tmp_path / "lm", "--max-steps", "3"))
+    assert result.status == 0, result.err
+    vocab = load(str(tmp_path / "lm")).vocab.words
+    assert not {b"</s>", b"<s>", b"\r"} & set(vocab)
+    assert "warning: too few sentences to hold any out" in result.err
+
+
+def test_the_other_kind_of_model_is_named(run: Run, model_dir: str, text: Path, tmp_path: Path) -> None:
+    assert run(*command(text, tmp_path / "lm", "-q", "--max-steps", "2")).status == 0
+    for line in (
+        ["annotate", "-", "-m", tmp_path / "lm"],
+        ["score", "-m", tmp_path / "lm"],
+        ["generate", "-m", tmp_path / "lm"],
+    ):
+        result = run(*line, stdin=b"a ||| b ||| 1\n")
+        assert result.status == 1
+        assert f"{tmp_path}/lm: a model of text, made by train-lm; this takes a model of phrase pairs" in result.err
+    for line in (["score-lm", "-m", model_dir], ["export-lm", "-m", model_dir]):
+        result = run(*line, stdin=b"a\n")
+        assert result.status == 1
+        assert f"{model_dir}: a model of phrase pairs, made by train; this takes a model of text" in result.err
+
+
+def test_numbers_that_are_not_finite_end_it(run: Run, text: Path, tmp_path: Path) -> None:
+    result = run(*command(text, tmp_path / "lm", "--learning-rate", "900", "--dropout", "0", "--self-normalize", "900"))
+    if result.status:
+        assert "try a smaller --learning-rate" in result.err
+        assert not (tmp_path / "lm").exists()
+    else:  # it may be that nothing overflows
+        assert math.isfinite(json.loads((tmp_path / "lm" / "config.json").read_bytes())["training"]["held_out"]["loss"])
+
+
+def test_the_paper_preset_is_the_papers() -> None:
+    network, recipe = PRESETS["paper"].network, PRESETS["paper"].recipe
+    assert (network.order, network.embedding, network.hidden, network.output) == (7, 512, 1536, 1024)
+    assert (recipe.patience, PRESETS["paper"].text.held_out_share, PRESETS["paper"].regularization.dropout) == (10, 0.001, 0.0)
+
+
+def test_bf16_is_refused(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="--precision bf16: a language model learns in float32"):
+        train_language_model([str(text)], str(tmp_path / "lm"), PRESETS["default"].override(precision="bf16", device="cpu"))
+
+
+def test_shown_steps_count_words(text: Path, tmp_path: Path) -> None:
+    seen: list[int] = []
+    config = PRESETS["default"].override(
+        order=3, embedding=4, hidden=4, output=4, batch_size=50, max_steps=3, threads=1, device="cpu"
+    )
+    train_language_model([str(text)], str(tmp_path / "lm"), config, Observer(on_step=lambda s, d, loss, n: seen.append(n)))
+    assert seen == [50, 50, 50]
