@@ -189,7 +189,7 @@ def _serve() -> None:
         importlib.import_module(f"phrase_rescore.commands.{module}")
     for module in ("library", "embedding.run", "evaluation.run", "comparison.text", "comparison.page",
                    "generation.run", "info.table", "report.run", "report.curves",
-                   "scoring", "text_scoring", "rescoring.run", "annotation.strip", "commands.progress"):  # fmt: skip
+                   "scoring", "text_scoring.mixture", "rescoring.run", "annotation.strip", "commands.progress"):  # fmt: skip
         importlib.import_module(f"phrase_rescore.{module}")
     importlib.import_module("sacremoses")
     import torch

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import click
 
-from phrase_rescore.commands.options import file_option, lm_option, quiet_option
+from phrase_rescore.commands.options import device_option, file_argument, file_option, lm_option, quiet_option
+from phrase_rescore.errors import OptionError
 
 
 @click.command(short_help="Write a language model for the decoder.")
+@file_argument("arpa", required=False)
 @lm_option
-@click.option(
-    "--format", "form", type=click.Choice(["nplm"]), default="nplm", show_default=True,
-    help="nplm: the text format that Moses' feature NeuralLM loads.",
-)  # fmt: skip
 @file_option("-o", "--out", default="-", metavar="OUT", help="The file to write.  [default: standard output]")
+@device_option("cpu")
 @quiet_option
-def command(lm: str, form: str, out: str, quiet: bool) -> None:
-    """Write a language model in a format that decoders read.
+def command(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> None:
+    """Write a language model in a format that decoders read: without ARPA, the text format of NPLM.
 
     \b
     phrase-rescore export-lm -m lm -o lm.nplm
+    phrase-rescore export-lm lm.arpa -m lm -o cslm.arpa
 
-    Moses must be built --with-nplm. These lines of moses.ini then load the model:
+    Moses must be built --with-nplm to read the first. These lines of moses.ini then load it:
 
     \b
     [feature]
     NeuralLM factor=0 name=CSLM0 order=7 path=/abs/lm.nplm
     [weight]
     CSLM0= 0.1
+
+    With ARPA, an n-gram model of the same text, its n-grams stay and get the probabilities of the network; back-off weights are
+    made anew so that every context sums to one, and words that the network does not know keep what ARPA gives them. KenLM and
+    every decoder read the result.
     """
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.atomic import atomic_output
@@ -35,10 +39,28 @@ def command(lm: str, form: str, out: str, quiet: bool) -> None:
     from phrase_rescore.models.language_model import as_nplm, load
     from phrase_rescore.moses.nplm import write_nplm
 
-    check_paths([Use("-m", lm, Role.READ_DIRECTORY), Use("-o", out, Role.WRITE)])
+    uses = [Use("-m", lm, Role.READ_DIRECTORY), Use("-o", out, Role.WRITE)]
+    check_paths([*uses, *([Use("ARPA", arpa, Role.READ)] if arpa else [])])
+    if out.endswith(".gz"):
+        raise OptionError(f"-o {out}: NPLM and KenLM's query read plain text; name a file without .gz")
     model = load(lm)
-    with atomic_output(out) as stream:
-        write_nplm(stream, as_nplm(model))
+    if arpa:
+        from phrase_rescore.files.blocks import read_rows
+        from phrase_rescore.files.streams import display_name, open_input
+        from phrase_rescore.inference.arpa import NetworkArpa
+        from phrase_rescore.inference.ngram_scorer import NgramScorer
+        from phrase_rescore.moses.arpa import ArpaReader, write_arpa
+        from phrase_rescore.runtime import prepare, resolve_device, usable_cores
+
+        prepare(usable_cores())
+        name = display_name(arpa)
+        with open_input(arpa) as stream, atomic_output(out) as output:
+            found = NetworkArpa(ArpaReader(read_rows(stream), name), NgramScorer(model, resolve_device(device)), name)
+            write_arpa(output, found.header.counts, found.ngrams())
+        if not quiet:
+            say(f"{out}: {sum(found.header.counts):,} n-grams")
+        return
+    with atomic_output(out) as output:
+        write_nplm(output, as_nplm(model))
     if not quiet:
-        sizes = model.model.config
-        say(f"{out}: NeuralLM factor=0 name=CSLM0 order={sizes.order} path={out}")
+        say(f"{out}: NeuralLM factor=0 name=CSLM0 order={model.model.config.order} path={out}")

@@ -48,7 +48,11 @@ def command(text: Path, model: Path, *more: str) -> list[str]:
 
 def test_it_learns_a_language(run: Run, text: Path, tmp_path: Path) -> None:
     """The best possible perplexity: 1,500 sentences of 6 tokens, of which the first has log 3 nats and four have log 2."""
-    result = run(*command(text, tmp_path / "lm", "--dropout", "0", "--learning-rate", "0.01", "--order", "6", "--shorten", "0"), "--max-steps", "900")
+    result = run(
+        *command(text, tmp_path / "lm", "--dropout", "0", "--learning-rate", "0.01", "--order", "6", "--shorten", "0"),
+        "--max-steps",
+        "900",
+    )
     assert result.status == 0, result.err
     best = math.exp((math.log(3) + 4 * math.log(2)) / 6)
     config = json.loads((tmp_path / "lm" / "config.json").read_bytes())

@@ -1,0 +1,219 @@
+"""An n-gram model with the probabilities of a network: the n-grams of an ARPA file stay (Wang et al. 2013), every p is new.
+
+For an n-gram (h, w) of the file, with O the words that the network does not know, p_n the network's and p_o the old model's
+probabilities, and S(h) = Σ_{v in O} p_o(v | h):
+
+    p(w | h) = p_n(w | h) (1 - S(h)) / (1 - p_n(UNK | h))     w known to the network
+    p(w | h) = p_o(w | h)                                     w in O
+    bo(h)    = (1 - Σ p(w | h)) / (1 - Σ p(w | h'))           both over the n-grams (h, w) of the file
+
+so that every context sums to one. A context of fewer words than the network's is one whose older words are missing; one that
+begins with ``<s>`` is whole. All sums are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.data.ngrams import Ngrams
+from phrase_rescore.data.vocabulary import EOS, UNK
+from phrase_rescore.errors import InputError, shown
+from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.moses.arpa import END, NEVER, START, ArpaReader, Ngram
+
+_AT_ONCE = 1 << 18  # n-grams
+_LEAST = 10.0**NEVER
+
+
+@dataclass
+class _Order:
+    """The n-grams of one order, by word numbers, sorted; probabilities are natural, not logarithms."""
+
+    words: NDArray[np.int32]  # (m, n)
+    p_old: NDArray[np.float64]  # (m,)
+    bo_old: NDArray[np.float64]
+    place: NDArray[np.int64]  # (m,) in the file
+    keys: NDArray[np.void]
+    p: NDArray[np.float64]
+    bo: NDArray[np.float64]
+
+    def find(self, words: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return where n-grams (m, n) are, -1 for those that are not there: (m,)."""
+        keys = _keys(words)
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, at, -1)
+
+
+def _keys(words: NDArray[np.int32]) -> NDArray[np.void]:
+    """Return n-grams as values that sort as their word numbers do."""
+    big = np.ascontiguousarray(words.astype(">u4"))
+    return big.view(f"V{4 * words.shape[1]}").ravel()
+
+
+class NetworkArpa:
+    """Reads an ARPA file whole (some 40 bytes an n-gram), and gives its n-grams with the probabilities of a network.
+
+    Raises InputError as the reader does, and for a file that lacks ``</s>``.
+    """
+
+    def __init__(self, reader: ArpaReader, scorer: NgramScorer, name: str) -> None:
+        self.header, self._scorer, self._name = reader.header, scorer, name
+        self._numbers: dict[bytes, int] = {}
+        self._orders = list(self._read(reader))
+        self._names = list(self._numbers)
+        if END not in self._numbers:
+            raise InputError(name, "no </s> among its unigrams", "make it of sentences, as lmplz does")
+        ids = scorer.lm.vocab.encode(self._names)
+        self._ids = np.where(np.array([word in (START, END) for word in self._names]), EOS, ids)
+        self._outside = self._ids == UNK
+        self._start = self._numbers.get(START, -1)
+        shares: list[NDArray[np.float64]] = []  # S of the contexts of each order
+        for n in range(1, self.header.order + 1):
+            shares.append(self._shares_after(n, shares))
+            self._compute(n, shares)
+
+    def _read(self, reader: ArpaReader) -> Iterator[_Order]:
+        """Yield the orders, each sorted by word numbers."""
+        ngrams = reader.ngrams()
+        for n, count in enumerate(reader.header.counts, 1):
+            words = np.empty((count, n), np.int32)
+            p, bo = np.empty(count), np.empty(count)
+            for row in range(count):
+                ngram = next(ngrams)
+                if n == 1:
+                    self._numbers.setdefault(ngram.words[0], len(self._numbers))
+                try:
+                    words[row] = [self._numbers[word] for word in ngram.words]
+                except KeyError as word:
+                    found = f"{shown(b' '.join(ngram.words))} has the word {shown(word.args[0])}, which is no unigram"
+                    raise InputError(self._name, found, "is the file whole?") from None
+                p[row], bo[row] = ngram.log10_p, ngram.log10_backoff
+            keys = _keys(words) if count else np.empty(0, f"V{4 * n}")
+            order = np.lexsort(words.T[::-1])
+            yield _Order(words[order], 10.0 ** p[order], 10.0 ** bo[order], order, keys[order], np.empty(count), np.ones(count))
+        next(ngrams, None)  # the end of the file is looked at
+        if len(self._numbers) < reader.header.counts[0]:
+            raise InputError(self._name, "a unigram stands twice", "make the file again")
+
+    def _old(self, words: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the old model's p of the last words after the others: (m,)."""
+        return self._backed_off(words, new=False)
+
+    def _backed_off(self, words: NDArray[np.int32], new: bool) -> NDArray[np.float64]:
+        n = words.shape[1]
+        of = self._orders[n - 1]
+        at, found = of.find(words), np.full(len(words), _LEAST)
+        found[at >= 0] = (of.p if new else of.p_old)[at[at >= 0]]
+        rest = np.flatnonzero(at < 0)
+        if n > 1 and len(rest):
+            found[rest] = self._backed_off(words[rest, 1:], new) * self._backoff(words[rest, :-1], new)
+        return found
+
+    def _backoff(self, contexts: NDArray[np.int32], new: bool) -> NDArray[np.float64]:
+        """Return the back-off weights of contexts, 1 where the file does not have them."""
+        of = self._orders[contexts.shape[1] - 1]
+        at = of.find(contexts)
+        found = np.ones(len(at))
+        found[at >= 0] = (of.bo if new else of.bo_old)[at[at >= 0]]
+        return found
+
+    def _contexts(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where each context of order n's n-grams begins, and the context of each n-gram. They are sorted by it."""
+        words = self._orders[n - 1].words
+        if n == 1:
+            return np.zeros(1, np.int64), np.zeros(len(words), np.int64)
+        new = np.ones(len(words), np.bool_)
+        new[1:] = (words[1:, :-1] != words[:-1, :-1]).any(1)
+        return np.flatnonzero(new), np.cumsum(new) - 1
+
+    def _shares_after(self, n: int, lower: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return S(h) of the contexts of order n's n-grams: what the old model gives to words outside of the network."""
+        of = self._orders[n - 1]
+        starts, which = self._contexts(n)
+        outside = self._outside[of.words[:, -1]]
+        explicit = np.asarray(np.bincount(which[outside], of.p_old[outside], len(starts)), np.float64)
+        if n == 1:
+            return explicit
+        contexts = of.words[starts, :-1]
+        shorter = np.zeros(len(starts))
+        rows = np.flatnonzero(outside)
+        np.add.at(shorter, which[rows], self._old(of.words[rows, 1:]))
+        below = self._share_of(contexts[:, 1:], lower)
+        return explicit + self._backoff(contexts, new=False) * np.maximum(below - shorter, 0.0)
+
+    def _share_of(self, contexts: NDArray[np.int32], lower: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return S of any contexts (m, k), which may have no n-grams of their own."""
+        k = contexts.shape[1]
+        if k == 0:
+            return np.full(len(contexts), lower[0][0])
+        starts, _ = self._contexts(k + 1)
+        known = self._orders[k].words[starts, :-1]
+        keys, wanted = _keys(known), _keys(contexts)
+        at = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+        there = keys[at] == wanted if len(keys) else np.zeros(len(contexts), np.bool_)
+        found = np.zeros(len(contexts))
+        if len(keys):
+            found[there] = lower[k][at[there]]
+        rest = np.flatnonzero(~there)
+        if len(rest):
+            found[rest] = self._backoff(contexts[rest], new=False) * self._share_of(contexts[rest, 1:], lower)
+        return found
+
+    def _compute(self, n: int, shares: list[NDArray[np.float64]]) -> None:
+        """Give order n its probabilities, and the order below it its back-off weights."""
+        of = self._orders[n - 1]
+        starts, which = self._contexts(n)
+        last = of.words[:, -1]
+        network = self._network(of.words)
+        unknown = self._network(of.words[starts], np.full(len(starts), UNK))
+        scale = (1.0 - shares[n - 1]) / (1.0 - unknown)
+        of.p = np.where(self._outside[last], of.p_old, network * scale[which])
+        if n == 1:
+            if self._start >= 0:
+                of.p[last == self._start] = _LEAST
+            of.p /= of.p.sum()  # nothing to back off to: rounding, and a file that lacks words of the network
+            return
+        explicit = np.bincount(which, of.p, len(starts))
+        lower = np.bincount(which, self._backed_off(of.words[:, 1:], new=True), len(starts))
+        contexts = self._orders[n - 2]
+        at = contexts.find(of.words[starts, :-1])
+        if (at < 0).any():
+            lacking = b" ".join(self._names[word] for word in of.words[starts[at < 0][0], :-1])
+            raise InputError(self._name, f"n-grams after {shown(lacking)}, which is no n-gram itself", "is the file whole?")
+        left, below = np.maximum(1.0 - explicit, 0.0), np.maximum(1.0 - lower, 1e-12)
+        contexts.bo[at] = left / below
+
+    def _network(self, words: NDArray[np.int32], predicted: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """Return the network's p of the last words, or of ``predicted`` ids, after the words before them: (m,)."""
+        sizes = self._scorer.lm.model.config
+        found = np.empty(len(words))
+        for begin in range(0, len(words), _AT_ONCE):
+            some = words[begin : begin + _AT_ONCE]
+            before = some[:, :-1][:, -(sizes.order - 1) :]
+            contexts = np.full((len(some), sizes.order - 1), sizes.missing, np.int64)
+            if before.shape[1]:
+                contexts[:, -before.shape[1] :] = self._ids[before]
+                from_start = (before == self._start).any(1)
+                contexts[from_start] = np.where(contexts[from_start] == sizes.missing, EOS, contexts[from_start])
+            ids = self._ids[some[:, -1]] if predicted is None else predicted[begin : begin + _AT_ONCE]
+            found[begin : begin + _AT_ONCE] = np.exp(self._scorer.log_probs(Ngrams(contexts, ids.astype(np.int64))))
+        return found
+
+    def ngrams(self) -> Iterator[Ngram]:
+        """Yield the n-grams in the order of the file."""
+        for of in self._orders:
+            back = np.argsort(of.place)
+            log_p = np.log10(np.maximum(of.p, _LEAST))
+            if of.words.shape[1] == 1 and self._start >= 0:  # never predicted; KenLM writes 0 there
+                is_start = of.words[:, 0] == self._start
+                log_p[is_start] = np.log10(np.maximum(of.p_old[is_start], _LEAST))
+            log_bo = np.log10(np.maximum(of.bo, _LEAST))
+            for row in back.tolist():
+                words = tuple(self._names[number] for number in of.words[row].tolist())
+                yield Ngram(words, float(log_p[row]), float(log_bo[row]))
