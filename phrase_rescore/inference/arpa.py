@@ -25,7 +25,7 @@ from phrase_rescore.errors import InputError, shown
 from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.moses.arpa import END, NEVER, START, ArpaReader, Ngram
 
-_AT_ONCE = 1 << 18  # n-grams
+_AT_ONCE = 1 << 16  # contexts
 _LEAST = 10.0**NEVER
 
 
@@ -170,8 +170,7 @@ class NetworkArpa:
         of = self._orders[n - 1]
         starts, which = self._contexts(n)
         last = of.words[:, -1]
-        network = self._network(of.words)
-        unknown = self._network(of.words[starts], np.full(len(starts), UNK))
+        network, unknown = self._network(of.words, starts)
         scale = (1.0 - shares[n - 1]) / (1.0 - unknown)
         of.p = np.where(self._outside[last], of.p_old, network * scale[which])
         if n == 1:
@@ -189,21 +188,29 @@ class NetworkArpa:
         left, below = np.maximum(1.0 - explicit, 0.0), np.maximum(1.0 - lower, 1e-12)
         contexts.bo[at] = left / below
 
-    def _network(self, words: NDArray[np.int32], predicted: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """Return the network's p of the last words, or of ``predicted`` ids, after the words before them: (m,)."""
+    def _network(self, words: NDArray[np.int32], starts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the network's p of the last words after those before them, and p(UNK) after each context."""
+        network, unknown = np.empty(len(words)), np.empty(len(starts))
+        ends = np.append(starts[1:], len(words))
+        for first in range(0, len(starts), _AT_ONCE):
+            last = min(first + _AT_ONCE, len(starts))
+            rows = slice(starts[first], ends[last - 1])
+            contexts = np.concatenate((self._context_ids(words[rows]), self._context_ids(words[starts[first:last]])))
+            ids = np.concatenate((self._ids[words[rows, -1]], np.full(last - first, UNK)))
+            p = np.exp(self._scorer.log_probs(Ngrams(contexts, ids.astype(np.int64))))
+            network[rows], unknown[first:last] = p[: first - last], p[first - last :]
+        return network, unknown
+
+    def _context_ids(self, words: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the network's contexts of n-grams: what stands before the last words."""
         sizes = self._scorer.lm.model.config
-        found = np.empty(len(words))
-        for begin in range(0, len(words), _AT_ONCE):
-            some = words[begin : begin + _AT_ONCE]
-            before = some[:, :-1][:, -(sizes.order - 1) :]
-            contexts = np.full((len(some), sizes.order - 1), sizes.missing, np.int64)
-            if before.shape[1]:
-                contexts[:, -before.shape[1] :] = self._ids[before]
-                from_start = (before == self._start).any(1)
-                contexts[from_start] = np.where(contexts[from_start] == sizes.missing, EOS, contexts[from_start])
-            ids = self._ids[some[:, -1]] if predicted is None else predicted[begin : begin + _AT_ONCE]
-            found[begin : begin + _AT_ONCE] = np.exp(self._scorer.log_probs(Ngrams(contexts, ids.astype(np.int64))))
-        return found
+        before = words[:, :-1][:, -(sizes.order - 1) :]
+        contexts = np.full((len(words), sizes.order - 1), sizes.missing, np.int64)
+        if before.shape[1]:
+            contexts[:, -before.shape[1] :] = self._ids[before]
+            from_start = (before == self._start).any(1)
+            contexts[from_start] = np.where(contexts[from_start] == sizes.missing, EOS, contexts[from_start])
+        return contexts
 
     def ngrams(self) -> Iterator[Ngram]:
         """Yield the n-grams in the order of the file."""
