@@ -68,6 +68,7 @@ BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and
 }  # fmt: skip
 GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a table
     ("moses-ini", "ini"): "moses.ini", ("moses-ini", "table"): "annotated", ("moses-ini", "path"): "annotated",
+    ("moses-ini", "lm"): "lm.nplm", ("score-lm", "interpolate"): "arpa", ("export-lm", "arpa"): "arpa",
     ("evaluate", "sets"): "ref", ("embed", "among"): "vectors.npy", ("generate", "from_vectors"): "vectors.npy",
     ("train", "source_vocab"): "words", ("train", "target_vocab"): "words", ("train", "vocab_corpus"): "corpus",
     ("report", "table"): "annotated", ("curves", "runs"): "log", ("generate", "like"): "annotated",
@@ -272,14 +273,17 @@ def make_folder(folder: Path, model: str, run: Any) -> None:
     (folder / "seg").write_text("a b |0-1| . |2-2|\n")
     (folder / "log").write_text("".join(json.dumps({"step": i, "seconds": i, "train_loss": 3.0}) + "\n" for i in (1, 2)))
     shutil.copytree(model, folder / "model")
-    for name in ("scratch", "folder"):
-        (folder / name).mkdir()
-    (folder / "nbest").write_text("0 ||| a b . ||| LM0= -3 ||| -3 ||| 0-1=0-1 2=2\n")
-    (folder / "weights").write_text("[weight]\nLM0= 1\n")
-    from moses_harness import ini_text
     from small_models import small_lm
 
     small_lm(folder / "lm")
+    assert run("export-lm", "-m", folder / "lm", "-o", folder / "lm.nplm", "-q").status == 0
+    for name in ("scratch", "folder"):
+        (folder / name).mkdir()
+    (folder / "nbest").write_text("0 ||| a b . ||| LM0= -3 ||| -3 ||| 0-1=0-1 2=2\n")
+    ngrams = "-0.5\ta\n-0.5\t</s>\n-1\t<unk>\n-99\t<s>\n"
+    (folder / "arpa").write_text(f"\\data\\\nngram 1=4\n\n\\1-grams:\n{ngrams}\n\\end\\\n")
+    (folder / "weights").write_text("[weight]\nLM0= 1\n")
+    from moses_harness import ini_text
 
     (folder / "moses.ini").write_text(ini_text("table", 4))
     assert run("annotate", folder / "table", "-m", model, "-o", folder / "annotated", "-q").status == 0

@@ -24,9 +24,10 @@ class WeightsType(NumberType):
         return text
 
 
-@click.command(short_help="Make a moses.ini for an annotated table.")
+@click.command(short_help="Make a moses.ini for an annotated table or an LM.")
 @file_argument("ini")
-@file_option("--table", required=True, metavar="TABLE", help="The table with its new columns, as text or .gz.")
+@file_option("--table", metavar="TABLE", help="The table with its new columns, as text or .gz.")
+@file_option("--lm", metavar="NPLM", help="A language model that export-lm wrote: it becomes a feature NeuralLM.")
 @file_option("-o", "--out", default="-", metavar="OUT", help="The file to write; may be INI.  [default: standard output]")
 @click.option("--feature", type=TEXT, metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
 @file_option(
@@ -34,18 +35,20 @@ class WeightsType(NumberType):
 )
 @click.option(
     "--weights", type=WeightsType(), default="small", show_default=True, metavar="small|zero|W,W,…",
-    help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words.",
+    help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words, 0.1 for --lm.",
 )  # fmt: skip
 @quiet_option
 def command(
-    ini: str, table: str, feature: str | None, path: str | None, weights: str, out: str, quiet: bool
+    ini: str, table: str | None, lm: str | None, feature: str | None, path: str | None, weights: str, out: str, quiet: bool
 ) -> None:  # fmt: skip
     """Write INI for TABLE, which has more score columns than the table in INI. Path and num-features of that feature
-    change, and weights are added; every other byte stays.
+    change, and weights are added; every other byte stays. With --lm a feature NeuralLM and its weight are added.
 
     \b
     phrase-rescore moses-ini moses.ini --table phrase-table.rnn.gz -o moses.rnn.ini
     phrase-rescore moses-ini moses.ini --table phrase-table.rnn.gz --weights zero -o moses.zero.ini
+
+    phrase-rescore moses-ini moses.ini --lm lm.nplm -o moses.cslm.ini
 
     INI may be tuned already: tuning then starts from its weights and small new ones. With --weights zero the decoder's
     output must be exactly the old one; try that first. The ini and the table of filter-model-given-input.pl work too.
@@ -60,21 +63,52 @@ def command(
     from phrase_rescore.files.atomic import atomic_output
     from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.files.streams import display_name, open_input
-    from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
-    from phrase_rescore.moses.score_columns import check_loadable, read_columns
+    from phrase_rescore.moses.ini import with_neural_lm
+    from phrase_rescore.moses.nplm import read_order
 
+    if table is None and lm is None:
+        raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
+    if table is None and (feature or path):
+        raise OptionError(f"{'--feature' if feature else '--path'} is of the phrase table; name it with --table")
     if table == "-" and path is None:
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
         raise OptionError("ini and table cannot both be standard input; name one of them")
-    uses = Use("INI", ini, Role.READ), Use("--table", table, Role.READ), Use("-o", out, Role.WRITE)
-    check_paths(uses[:2])
-    check_paths(uses[1:])  # OUT may be INI
+    read = [Use(option, name, Role.READ) for option, name in (("--table", table), ("--lm", lm)) if name is not None]
+    check_paths([Use("INI", ini, Role.READ), *read])
+    check_paths([*read, Use("-o", out, Role.WRITE)])  # OUT may be INI
     where = display_name(ini)
     with open_input(ini) as stream:
         before = stream.read(_LARGEST + 1)
     if len(before) > _LARGEST:
         raise InputError(where, f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
+    after, told = before, list[str]()
+    if table is not None:
+        after, told = _with_table(before, where, table, feature, path, weights)
+    if lm is not None:
+        if table is None and weights not in ("small", "zero") and "," in weights:
+            raise OptionError(f"--weights {weights}: a language model has one weight")
+        weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
+        after, name = with_neural_lm(after, os.fsencode(lm), read_order(lm), weight, where)
+        told.append(f"{name.decode()}: a feature NeuralLM of {lm}, weight {weight.decode()}; Moses must be built --with-nplm")
+    if out == "-":
+        click.echo(after, nl=False)
+    else:
+        with atomic_output(out) as output:
+            output.write(after)
+    for line in told:
+        if not quiet or line.startswith("warning: "):
+            say(line)
+
+
+def _with_table(
+    before: bytes, where: str, table: str, feature: str | None, path: str | None, weights: str
+) -> tuple[bytes, list[str]]:
+    """Return the ini for the table, and what is to be said of it."""
+    from phrase_rescore.files.streams import display_name
+    from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
+    from phrase_rescore.moses.score_columns import check_loadable, read_columns
+
     old = find_table(before, None if feature is None else os.fsencode(feature), where)
     if path is None:
         if old.is_binarized:
@@ -91,20 +125,10 @@ def command(
     values = new_weights(weights, added)
     new_path = os.fsencode(table if path is None else path)
     after = with_table(before, old, new_path, len(columns), values)
-    if out == "-":
-        click.echo(after, nl=False)
-    else:
-        with atomic_output(out) as output:
-            output.write(after)
-    for warning in warnings(before, old, new_path):
-        say(f"warning: {where}: {warning}")
-    if quiet:
-        return
+    told = [f"warning: {where}: {warning}" for warning in warnings(before, old, new_path)]
     if after == before:
-        say(f"nothing to do: {old} has {len(columns)} columns and this path already")
-        return
+        return after, [*told, f"nothing to do: {old} has {len(columns)} columns and this path already"]
     changes = [f"num-features {old.n_columns} -> {len(columns)}, new weights {b' '.join(values).decode()}"] if added else []
     if new_path != old.path:
         changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
-    for line in (f"{old}: {', '.join(changes)}", *hints(old, columns)):
-        say(line)
+    return after, [*told, f"{old}: {', '.join(changes)}", *hints(old, columns)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
@@ -241,6 +242,11 @@ def new_weights(how: str, added: Sequence[Column]) -> list[bytes]:
     return [number.encode() for number in numbers]
 
 
+def _check_path(option: str, path: bytes) -> None:
+    if not path or re.search(rb"[\s#]", path):
+        raise OptionError(f"{option} {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
+
+
 def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
     """Write the ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
 
@@ -248,8 +254,7 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
 
     Raises OptionError for a path that cannot stand in an ini.
     """
-    if not path or re.search(rb"[\s#]", path):
-        raise OptionError(f"--table or --path {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
+    _check_path("--table or --path", path)
     line_end, added, edits = feature.line.words[-1].end, b"", list[tuple[int, int, bytes]]()
 
     def put(key: bytes, value: bytes) -> None:
@@ -270,6 +275,32 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
     for start, end, value in sorted(edits, key=lambda edit: edit[0], reverse=True):
         ini = ini[:start] + value + ini[end:]
     return ini
+
+
+def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: str = "moses.ini") -> tuple[bytes, bytes]:
+    """Return the ini with a feature NeuralLM more, which loads a model in NPLM's format, and the name of the feature.
+
+    Its line follows the last feature, its weight the last weight. Raises InputError for an ini without either, OptionError
+    for a path that cannot stand in an ini.
+    """
+    _check_path("--lm", path)
+    lines = list(_lines(ini))
+    taken = {feature.name for feature in _features(lines, where)}
+    name = next(name for n in count() if (name := b"CSLM%d" % n) not in taken)
+    added = {
+        b"feature": b"NeuralLM factor=0 name=%b order=%d path=%b" % (name, order, path),
+        b"weight": b"%b= %b" % (name, weight),
+    }
+    for section, text in added.items():
+        last = next((line for line in reversed(list(_lines(ini))) if line.section == section), None)
+        if last is None:
+            raise InputError(
+                where, f"no [{printable(section)}] in it", "pass the moses.ini of train-model.perl or mert-moses.pl"
+            )
+        end = ini.find(b"\n", last.words[-1].end)
+        row_end = b"\r\n" if end > 0 and ini[end - 1 : end] == b"\r" else b"\n"
+        ini = ini + row_end + text + row_end if end < 0 else ini[: end + 1] + text + row_end + ini[end + 1 :]
+    return ini, name
 
 
 def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:

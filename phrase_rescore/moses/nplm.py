@@ -13,12 +13,15 @@ scores as they are, without dividing by their sum (moses/LM/NeuralLMWrapper.cpp)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.errors import RescoreError, shown
+from phrase_rescore.errors import InputError, RescoreError, shown
 from phrase_rescore.files.atomic import Writable
+from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.streams import open_plain
 
 START, END, UNKNOWN, NULL = b"<s>", b"</s>", b"<unk>", b"<null>"
 _SIZES = (
@@ -78,3 +81,14 @@ def write_nplm(stream: Writable, model: Nplm) -> None:
             stream.write(b" ".join([b"%.9g" % x for x in row.tolist()]) + b"\n")  # all digits of a float32
         stream.write(b"\n")
     stream.write(b"\\end\n")
+
+
+def read_order(path: str) -> int:
+    """Return the order of the model in a file of NPLM. Raises InputError for another file."""
+    with open_plain(path) as stream:
+        rows = [row.rstrip(b"\n") for row in islice(read_rows(stream), 9)]
+        for row in rows[1:]:
+            name, _, value = row.partition(b" ")
+            if rows[0] == b"\\config" and name == b"ngram_size" and value.isdigit():
+                return int(value)
+    raise InputError(path, "not a model of NPLM", "pass the file that export-lm wrote")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.paths import Role, Use, check_paths
@@ -88,8 +88,8 @@ def rescore(options: Options, on_read: Callable[[int], object] | None = None) ->
                     lines += [entry.line() for entry in of_segment]
             data = b"".join(lines)
             output.write(gzip_member(data, GZIP_LEVEL) if compress else data, len(lines))
-        if compress and not summary.entries:
-            output.write(gzip_member(b"", GZIP_LEVEL), 0)
+        if not summary.entries:
+            raise InputError(name, "is empty", "pass an n-best list")
     summary.shared = {scorer.label.decode(): scorer.asked / max(1, scorer.computed) for scorer in scorers}
     return summary
 

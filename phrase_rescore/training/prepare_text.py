@@ -11,11 +11,11 @@ from phrase_rescore import __version__
 from phrase_rescore.data.prepared import Fingerprint, fingerprint_of
 from phrase_rescore.data.text_store import LAYOUT, Numbers, TextStore, open_text, prepare_text
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent, read_shortlist
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.atomic import recover_directory
 from phrase_rescore.files.blocks import batches, read_rows
 from phrase_rescore.files.locks import locked
-from phrase_rescore.files.streams import open_input
+from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.lm_config import Text
 from phrase_rescore.training.prepare import beside
@@ -94,7 +94,12 @@ def _make(inputs: Sequence[str], text: Text, directory: str, observer: Observer,
 
 
 def _lines(inputs: Sequence[str], observer: Observer) -> Generator[list[bytes]]:
-    """Read the lines of all inputs, some at a time."""
+    """Read the lines of all inputs, some at a time. Raises InputError for a file without any."""
     for path in inputs:
         with open_input(path, observer.on_read) as stream:
-            yield from batches(read_rows(stream), _AT_ONCE)
+            empty = True
+            for lines in batches(read_rows(stream), _AT_ONCE):
+                empty = False
+                yield lines
+        if empty:
+            raise InputError(display_name(path), "is empty", "pass tokenized text, a sentence a line")

@@ -16,6 +16,7 @@ import pytest
 import system_calls
 from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel
 from moses_harness import ini_text
+from small_models import small_lm
 from warm_process import Done, WarmProcess
 
 from phrase_rescore.cli import COMMANDS
@@ -33,14 +34,17 @@ TEXT = b"the house is small .\nis the old house small ?\nold\n"
 SEGMENTED = b"x |0-0| y |1-4|\nx y |0-2| z |3-5|\nx |0-0|\n"
 LOG = "".join(json.dumps({"step": n, "seconds": n, "train_loss": 9 / n}) + "\n" for n in range(1, 9)).encode()
 TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 3 --threads 1 --device cpu"
-VARIES = {"report", "train"}  # with the time that it takes, or with the name of the folder
+TINY_LM = "--order 3 --embedding 3 --hidden 4 --output 2 --max-steps 3 --threads 1 --device cpu"
+NBEST = b"0 ||| the house ||| LM0= -3 ||| -3\n0 ||| house ||| LM0= -4 ||| -4\n2 ||| a b . ||| LM0= -1 ||| -1\n"
+ARPA = b"\\data\\\nngram 1=4\n\n\\1-grams:\n-0.5\ta\n-0.5\t</s>\n-1\t<unk>\n-99\t<s>\n\n\\end\\\n"
+VARIES = {"report", "train", "train-lm"}  # with the time that it takes, or with the name of the folder
 
 
 @dataclass(frozen=True)
 class Line:
-    """A valid command line: {m} is a model, {o} a folder to write in; ``input``, of ``content``, is what is read.
+    """A valid command line: {m} is a model, {l} a language model, {o} a folder to write in.
 
-    ``out`` is the file that it writes, nothing if it writes to standard output.
+    ``input``, of ``content``, is what is read. ``out`` is the file that it writes, nothing if it writes to standard output.
     """
 
     args: str
@@ -76,6 +80,12 @@ LINES = {
     "report": Line("report {i} -m {m} -o {o}/out.html --phi-column 1", "table", ROWS, "out.html"),
     "curves": Line("curves {i} --table", "log", LOG),
     "curves -o": Line("curves {i} -o {o}/out.svg", "log", LOG, "out.svg"),
+    "train-lm": Line(f"train-lm {{i}} -m {{o}}/out {TINY_LM}", "text", TEXT, "out/config.json"),
+    "score-lm": Line("score-lm -m {l}", "-", TEXT),
+    "export-lm": Line("export-lm -m {l} -o {o}/out.nplm", "", b"", "out.nplm"),
+    "export-lm ARPA": Line("export-lm {i} -m {l} -o {o}/out.arpa", "arpa", ARPA, "out.arpa"),
+    "rescore": Line("rescore {i} -m {l} -o {o}/out", "nbest", NBEST, "out"),
+    "rescore -o -": Line("rescore {i} -m {l} --best", "nbest", NBEST),
 }  # fmt: skip
 
 
@@ -87,6 +97,7 @@ class Place:
         self.data.mkdir()
         self.out.mkdir()
         shutil.copytree(model, self.model)
+        self.lm = small_lm(folder / "lm")
         (self.data / "table").write_bytes(ROWS)
         (self.data / "ini").write_bytes(ini_text("table", 2).encode())
         (self.data / "text").write_bytes(TEXT)
@@ -97,7 +108,7 @@ class Place:
         given = self.data / (line.input if line.input not in ("", "-") else "none")
         if line.input != "-":
             given.write_bytes(content)
-        args = [part.format(i=given, d=self.data, m=self.model, o=self.out) for part in line.args.split()]
+        args = [part.format(i=given, d=self.data, m=self.model, l=self.lm, o=self.out) for part in line.args.split()]
         stdin = content if line.input == "-" else b""
         return (warm or self._warm).run(*args, stdin=stdin, cwd=self.out, **circumstances)  # type: ignore[arg-type]
 
@@ -189,10 +200,11 @@ def test_no_last_newline(place: Place, name: str) -> None:
 
 
 EMPTY = {  # commands that have nothing to complain of: no question, no answer
-    "score", "generate", "embed < phrases", "embed --nearest", "info MODEL_DIR",
+    "score", "generate", "embed < phrases", "embed --nearest", "info MODEL_DIR", "score-lm", "export-lm",
 }  # fmt: skip
 BLANK_LINE = {  # where it is a line like others, or none
-    "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "embed --nearest",
+    "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "embed --nearest", "train-lm", "score-lm",
+    "export-lm",
 }  # fmt: skip
 
 
@@ -226,7 +238,7 @@ def test_an_empty_line(place: Place, name: str) -> None:
 @every_line
 def test_one_row(place: Place, name: str) -> None:
     line = LINES[name]
-    if name == "moses-ini INI":
+    if name in ("moses-ini INI", "export-lm ARPA"):
         return
     done = place.run(line, line.content.partition(b"\n")[0] + b"\n")
     assert done.status == 0, done

@@ -87,6 +87,11 @@ def inputs(tmp_path_factory) -> Path:
     for name in ("test.baseline.seg", "test.rnn.seg"):
         used = [" ".join(f"{word.replace('s', rng.choice('tu'))} |{i}-{i}|" for i, word in enumerate(line)) for line in source]
         (folder / name).write_text("".join(f"{line}\n" for line in used))
+    small_lm(folder / "exported")
+    command = [sys.executable, "-m", "phrase_rescore", "export-lm", "-m", "exported", "-o", "lm.nplm", "-q"]
+    subprocess.run(command, cwd=folder, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    ngrams = "-0.5\tt1\n-0.5\t</s>\n-1\t<unk>\n-99\t<s>\n"
+    (folder / "lm.arpa").write_text(f"\\data\\\nngram 1=4\n\n\\1-grams:\n{ngrams}\n\\end\\\n")
     (folder / "train.fr").write_text("".join(f"{tgt}\n" for _, tgt in pairs))
     (folder / "mono.fr.gz").write_bytes(gzip.compress((folder / "train.fr").read_bytes()))
     entries = [

@@ -12,9 +12,11 @@ import pytest
 from conftest import Run
 from hypothesis import given
 from hypothesis import strategies as st
+from small_models import small_lm
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.streams import open_input
+from phrase_rescore.moses import ini as ini_module
 from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
 from phrase_rescore.moses.phrase_table import parse_row, with_scores
 from phrase_rescore.moses.score_columns import Column, read_columns
@@ -375,7 +377,9 @@ def test_usage(run: Run, table: Path) -> None:
     assert refused("--table", table, ini=INI.replace("PhraseDictionaryMemory", "ProbingPT")) == (
         f"TranslationModel0 is ProbingPT, a binarized table: give the one made of {table} with --path"
     )
-    assert "Missing option '--table'" in refused()
+    assert refused() == "nothing to do; name a table with --table, or a language model with --lm"
+    assert refused("--lm", table, "--path", "x") == "--path is of the phrase table; name it with --table"
+    assert refused("--lm", table, "--weights", "1,2") == "--weights 1,2: a language model has one weight"
 
 
 def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
@@ -541,3 +545,45 @@ def test_the_column_to_rank_by_is_one_of_the_old_ones() -> None:
     told = options_for(line, [SCORE, SCORE, SCORE, COUNT])
     assert told[2].startswith("processPhraseTableMin: -nscores 4 -rankscore 1;")
     assert told[4].startswith("CreateOnDiskPt 1 1 4 100 1 ")
+
+
+NEURAL = [
+    b"[feature]\nKENLM name=LM0 order=5 path=a\n\n[weight]\nLM0= 0.5\n",
+    b"[feature]\r\nKENLM name=LM0 order=5 path=a # x\r\n[weight]\r\nLM0= 0.5\r\n[threads]\r\n2",
+    b"[weight]\nLM0= 0.5\nCSLM0= 0.1\n[feature]\nNeuralLM name=CSLM0 order=4 path=b\nKENLM name=LM0 order=5 path=a",
+]
+
+
+@pytest.mark.parametrize("ini", NEURAL)
+def test_a_neural_language_model_is_two_lines_more(run, tmp_path, ini):
+    small_lm(tmp_path / "lm")
+    assert run("export-lm", "-m", tmp_path / "lm", "-o", tmp_path / "lm.nplm", "-q").status == 0
+    result = run("moses-ini", "-", "--lm", tmp_path / "lm.nplm", stdin=ini)
+    assert result.status == 0, result.err
+    name = b"CSLM1" if b"CSLM0" in ini else b"CSLM0"
+    added = [b"NeuralLM factor=0 name=%b order=4 path=%b/lm.nplm" % (name, bytes(tmp_path)), b"%b= 0.1" % name]
+    lines = result.out.replace(b"\r\n", b"\n").split(b"\n")
+    for line in added:
+        assert lines.count(line) == 1
+        lines.remove(line)
+    assert [line for line in lines if line] == [line for line in ini.replace(b"\r\n", b"\n").split(b"\n") if line]
+    sections = {line.section: line.text for line in ini_module._lines(result.out) if name in line.text}
+    assert sections == {b"feature": added[0], b"weight": added[1]}
+    assert (b"\r\n" in result.out) == (b"\r\n" in ini)
+    assert f"{name.decode()}: a feature NeuralLM of" in result.err
+
+
+def test_what_is_no_neural_language_model(run, tmp_path):
+    (tmp_path / "x").write_bytes(b"\\config\nversion 1\n")
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("x", "empty"):
+        result = run("moses-ini", "-", "--lm", tmp_path / name, stdin=NEURAL[0])
+        assert (result.status, result.out) == (1, b"")
+        assert "not a model of NPLM; pass the file that export-lm wrote" in result.last_line
+    assert run("moses-ini", "-", stdin=NEURAL[0]).status == 2
+    small_lm(tmp_path / "lm")
+    assert run("export-lm", "-m", tmp_path / "lm", "-o", tmp_path / "lm.nplm", "-q").status == 0
+    for ini in (b"", b"[weight]\nLM0= 1\n", NEURAL[0].partition(b"[weight]")[0]):
+        result = run("moses-ini", "-", "--lm", tmp_path / "lm.nplm", stdin=ini)
+        assert result.status == 1
+        assert "no [" in result.last_line

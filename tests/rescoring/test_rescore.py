@@ -188,4 +188,4 @@ def test_empty_and_odd_hypotheses(run: Run, lm: Path) -> None:
     assert [v[0] for v in values(result.out, b"CSLM0")] == pytest.approx(
         [hypothesis_log_prob([]), hypothesis_log_prob([b"a\xff", b"\x00"])], rel=1e-5
     )
-    assert run("rescore", "-", "-m", lm, stdin=b"")[:2] == (0, b"")
+    assert "<stdin>: is empty; pass an n-best list" in run("rescore", "-", "-m", lm, stdin=b"").err

@@ -147,7 +147,7 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "more", "status", "said"),
     [
-        (b"", (), 2, "there are no sentences to train on"),
+        (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
         (b"\n \n", (), 2, "there are no sentences to train on"),
         (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
         (b"a b\n" * 50, ("--min-count", "99"), 2, "no word stands 99 times or more; lower --min-count"),

@@ -1,0 +1,44 @@
+"""ARPA files: any bytes are refused in one line, or are read to an end and written again the same n-grams.
+
+The command line is that of harness.py.
+"""
+
+from __future__ import annotations
+
+import io
+
+import atheris
+
+with atheris.instrument_imports(include=["phrase_rescore"]):
+    from phrase_rescore.errors import RescoreError
+    from phrase_rescore.moses.arpa import ArpaReader, BackoffModel, write_arpa
+
+from harness import fuzz, told
+
+SEEDS = [
+    b"\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n-1\t<s>\t-0.3\n-0.5\ta\t-0.1\n-0.4\t</s>\n\n"
+    b"\\2-grams:\n-0.2\t<s> a\n\n\\end\\\n",
+    b"\n\\data\\\nngram  1 = 1\n\n\\1-grams:\n0\t<unk>\t0\n\n\\end\\",
+]
+TOKENS = (b"\\data\\\n", b"\\end\\\n", b"\\1-grams:\n", b"ngram 1=1\n", b"-0.5\ta\n", b"\t", b"nan", b"-inf", b"\n")
+
+
+def check(data: bytes) -> None:
+    rows = [row + b"\n" for row in data.split(b"\n")]
+    try:
+        reader = ArpaReader(rows, "lm.arpa")
+        found = list(reader.ngrams())
+    except RescoreError as error:
+        told(error)
+        return
+    stream = io.BytesIO()
+    write_arpa(stream, reader.header.counts, found)
+    again = list(ArpaReader(stream.getvalue().splitlines(keepends=True) if b"\r" not in data else rows, "lm").ngrams())
+    assert [ngram.words for ngram in again] == [ngram.words for ngram in found]
+    model = BackoffModel(ArpaReader(rows, "lm.arpa"), [[b"a", b"b"], []])
+    for sentence in ([b"a", b"b"], []):
+        assert all(p == p for p in model.log10_probs(sentence)) or any(n.log10_backoff in (-float("inf"),) for n in found)
+
+
+if __name__ == "__main__":
+    fuzz(check, SEEDS, 1024, TOKENS)

@@ -1,0 +1,61 @@
+"""N-best lists: any bytes are refused in one line, or come back as they were but for the feature added.
+
+The command line is that of harness.py.
+"""
+
+from __future__ import annotations
+
+import atheris
+
+with atheris.instrument_imports(include=["phrase_rescore"]):
+    from phrase_rescore.errors import RescoreError
+    from phrase_rescore.moses.nbest import Entry, read_entries, weighted_total
+
+import math
+
+from harness import fuzz, told
+
+SEEDS = [
+    b"0 ||| la maison  ||| Distortion0= 0 LM0= -60.27 TM0= -0.29 -11.45 ||| -6.57 ||| 0-1=0-1\n",
+    b"0 ||| la |0-0| maison |1-1| ||| LM0= -1 TM0_sparse= 2 ||| -1\r\n0 ||| a ||| LM0= -1 X= 1 2 ||| -2 ||| 0=0 ||| 0-0",
+    b"3|||a|||X= 1|||1\n4 ||| ||| ||| \n",
+]
+TOKENS = (b" ||| ", b"|||", b"= ", b" X= 1 ", b" LM0= ", b"\n", b"-1e-5", b"0-1=0-1 ", b" |0-1| ")
+
+
+def attempt(entry: Entry) -> None:
+    for read in (Entry.words, Entry.derivation, Entry.total):
+        try:
+            read(entry)
+        except RescoreError as error:
+            told(error)
+    try:
+        features = entry.features()
+        weights = {label: [1.0] * len(values) for label, values in features.items()}
+        total = weighted_total(features, weights)
+    except RescoreError as error:
+        told(error)
+        return
+    assert math.isnan(total) or math.isinf(total) or abs(total) <= sum(abs(v) for vs in features.values() for v in vs) + 1e-9
+    if b"X" in features:
+        return
+    added = entry.with_feature(b"X", [-31.4, 2], False)
+    assert added.features() == features | {b"X": [-31.4, 2.0]} or any(v != v for vs in features.values() for v in vs)
+    assert added.fields[:2] + added.fields[3:] == entry.fields[:2] + entry.fields[3:]
+    assert added.with_feature(b"X", [-31.4, 2], True).fields == added.fields
+    without = added.fields[2].replace(b"X= -31.4 2", b"", 1)
+    assert without.split() == entry.fields[2].split()
+
+
+def check(data: bytes) -> None:
+    rows = data.splitlines(keepends=True) if b"\r" not in data else [row + b"\n" for row in data.split(b"\n")]
+    try:
+        for entry in read_entries(rows, "list"):
+            assert entry.line() == rows[entry.number - 1]
+            attempt(entry)
+    except RescoreError as error:
+        told(error)
+
+
+if __name__ == "__main__":
+    fuzz(check, SEEDS, 1024, TOKENS)
