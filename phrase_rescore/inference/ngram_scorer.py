@@ -25,9 +25,12 @@ CONTEXTS = 4096  # at a time: the rows of the first layer that are added up shou
 
 def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct rows of an array and which of them each row is."""
-    as_one = np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel()
-    _, first, which = np.unique(as_one, return_index=True, return_inverse=True)
-    return rows[first], which
+    order = np.lexsort(rows.T)
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (rows[order[1:]] != rows[order[:-1]]).any(1)
+    which = np.empty(len(rows), np.int64)
+    which[order] = np.cumsum(first) - 1
+    return rows[order[first]], which
 
 
 @dataclass(frozen=True)
