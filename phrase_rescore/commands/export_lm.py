@@ -36,14 +36,16 @@ def command(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> No
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.atomic import atomic_output
     from phrase_rescore.files.paths import Role, Use, check_paths
-    from phrase_rescore.models.language_model import as_nplm, load
+    from phrase_rescore.models.language_model import as_nplm, load, warnings
     from phrase_rescore.moses.nplm import write_nplm
 
-    uses = [Use("-m", lm, Role.READ_DIRECTORY), Use("-o", out, Role.WRITE)]
+    uses = [Use("-m", lm, Role.READ_DIRECTORY, "train-lm CORPUS"), Use("-o", out, Role.WRITE)]
     check_paths([*uses, *([Use("ARPA", arpa, Role.READ)] if arpa else [])])
-    if out.endswith(".gz"):
-        raise OptionError(f"-o {out}: NPLM and KenLM's query read plain text; name a file without .gz")
+    if out.endswith((".gz", ".bz2", ".xz", ".zst")):
+        raise OptionError(f"cannot write {out}: NPLM and KenLM's build_binary read plain text")
     model = load(lm)
+    for warning in warnings(model, lower_orders=True):
+        say(f"warning: {warning}")
     if arpa:
         from phrase_rescore.files.blocks import read_rows
         from phrase_rescore.files.streams import display_name, open_input

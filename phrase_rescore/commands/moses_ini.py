@@ -9,8 +9,6 @@ import click
 from phrase_rescore.commands.options import TEXT, NumberType, file_argument, file_option, quiet_option
 from phrase_rescore.errors import InputError, OptionError
 
-_LARGEST = 1 << 24  # bytes of an ini
-
 
 class WeightsType(NumberType):
     """Takes ``small``, ``zero`` or numbers with commas between."""
@@ -63,7 +61,7 @@ def command(
     from phrase_rescore.files.atomic import atomic_output
     from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.files.streams import display_name, open_input
-    from phrase_rescore.moses.ini import with_neural_lm
+    from phrase_rescore.moses.ini import LARGEST_INI, with_neural_lm
     from phrase_rescore.moses.nplm import read_order
 
     if table is None and lm is None:
@@ -79,9 +77,9 @@ def command(
     check_paths([*read, Use("-o", out, Role.WRITE)])  # OUT may be INI
     where = display_name(ini)
     with open_input(ini) as stream:
-        before = stream.read(_LARGEST + 1)
-    if len(before) > _LARGEST:
-        raise InputError(where, f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
+        before = stream.read(LARGEST_INI + 1)
+    if len(before) > LARGEST_INI:
+        raise InputError(where, f"more than {LARGEST_INI >> 20} MiB", "is this a moses.ini?")
     after, told = before, list[str]()
     if table is not None:
         after, told = _with_table(before, where, table, feature, path, weights)

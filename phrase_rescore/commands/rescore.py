@@ -57,6 +57,8 @@ def command(
     options = Options(nbest, out, models, labels, source, weights, replace, sort, best, resolve_device(device))
     with byte_bar((nbest,), quiet, os.path.basename(nbest)) as bar:
         summary = rescore(options, bar.update)
+    for warning in summary.warnings:
+        say(f"warning: {warning}")
     if not quiet:
         say(f"{summary.entries:,} entries of {summary.segments:,} segments")
         for label, factor in summary.shared.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from phrase_rescore.commands.options import (
@@ -13,6 +15,7 @@ from phrase_rescore.commands.options import (
     lm_option,
     quiet_option,
 )
+from phrase_rescore.errors import OptionError
 
 
 @click.command(short_help="Score text by a language model.")
@@ -45,31 +48,35 @@ def command(
     from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.files.streams import display_name, open_input
     from phrase_rescore.inference.ngram_scorer import NgramScorer
-    from phrase_rescore.models.language_model import load
+    from phrase_rescore.models.language_model import load, warnings
     from phrase_rescore.moses.arpa import ArpaReader
     from phrase_rescore.moses.phrase_table import words
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
     from phrase_rescore.text_scoring.lines import BATCH, TextScorer, score_text
+    from phrase_rescore.text_scoring.mixture import fit_mixture
 
-    uses = [Use("TEXT", text, Role.READ), Use("-m", lm, Role.READ_DIRECTORY)]
+    uses = [Use("TEXT", text, Role.READ), Use("-m", lm, Role.READ_DIRECTORY, "train-lm CORPUS")]
     check_paths([*uses, *([Use("--interpolate", interpolate, Role.READ)] if interpolate else [])])
+    if interpolate and (flush or text == interpolate == "-"):
+        what = "--flush answers line by line" if flush else "standard input cannot be both"
+        raise OptionError(f"--interpolate reads TEXT and ARPA whole, and {what}; leave one out")
     prepare(usable_cores())
     model = load(lm)
-    if model.unk_share == 0:
-        say("warning: no word was unknown in training: scores of unknown words mean nothing")
+    for warning in warnings(model):
+        say(f"warning: {warning}")
     scorer = TextScorer(NgramScorer(model, resolve_device(device)), per_word, digits)
-    with open_input(text) as stream:
-        at_once = 1 if flush or stream.isatty() else BATCH
-        lines = list(read_rows(stream)) if interpolate else read_rows(stream)
-        write_out(score_text(lines, scorer, at_once))
+    with contextlib.ExitStack() as opened:
+        rows = read_rows(stream := opened.enter_context(open_input(text)))
+        if interpolate:
+            arpa = opened.enter_context(open_input(interpolate))
+            reader = ArpaReader(read_rows(arpa), display_name(interpolate))
+            lines = list(rows)
+            mixture = fit_mixture(scorer.scorer, reader, [words(line.rstrip(b"\r\n")) for line in lines])
+            rows = iter(lines)
+        write_out(score_text(rows, scorer, 1 if flush or stream.isatty() else BATCH))
     if not quiet:
         for line in scorer.totals.lines():
             say(line)
     if interpolate:
-        from phrase_rescore.text_scoring.mixture import fit_mixture
-
-        with open_input(interpolate) as stream:
-            reader = ArpaReader(read_rows(stream), display_name(interpolate))
-            mixture = fit_mixture(scorer.scorer, reader, [words(line.rstrip(b"\r\n")) for line in lines])
         for line in mixture.lines():
             say(line)

@@ -137,7 +137,8 @@ def _report(training: dict[str, Any], lm: str) -> list[str]:
     if figures := training["held_out"]:
         lines.append(f"held-out: {figures['loss']:.3f} nats per word, perplexity {figures['perplexity']:.2f}")
     log_z = training["log_z"]
-    lines.append(f"log Z of held-out contexts: standard deviation {log_z['deviation']:.3f} around 0")
+    of = "held-out contexts" if training["held_out"] else "contexts of the text"
+    lines.append(f"log Z of {of}: standard deviation {log_z['deviation']:.3f} around 0")
     passes = f"{training['passes']:.3g} passes over the text"
     lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {lm}")
     return lines

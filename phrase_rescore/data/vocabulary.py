@@ -99,9 +99,15 @@ def read_vocabulary(path: str) -> Vocabulary:
     return Vocabulary(tuple(found), tuple(found.values()))
 
 
-def read_shortlist(path: str) -> Vocabulary:
-    """Read the words that a network is to know, as ``read_vocabulary`` does. Raises InputError if there are none, too."""
+def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabulary:
+    """Read the words that a network is to know, as ``read_vocabulary`` does, those of ``without`` left out.
+
+    Raises InputError if there are none, too.
+    """
     vocabulary = read_vocabulary(path)
+    if not without.isdisjoint(vocabulary.words):
+        kept = [item for item in zip(vocabulary.words, vocabulary.counts, strict=True) if item[0] not in without]
+        vocabulary = Vocabulary(tuple(word for word, _ in kept), tuple(count for _, count in kept))
     if not vocabulary.words:
         raise InputError(path, "is empty", "name the words of the shortlist, one a line")
     return vocabulary

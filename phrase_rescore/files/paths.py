@@ -40,6 +40,7 @@ class Use:
     option: str
     path: str
     role: Role
+    made_by: str = "train TABLE"  # what makes a model that is to be read
 
     def __str__(self) -> str:
         return f"{self.option} {printable(os.fsencode(self.path), 1000)}"
@@ -117,13 +118,13 @@ def older_directory(directory: str) -> str | None:
     return old if os.path.isdir(old) and not os.path.lexists(target) else None
 
 
-def missing_model(directory: str) -> str:
+def missing_model(directory: str, made_by: str = "train TABLE") -> str:
     """Say of what is not a directory that it is not a model, and what to do."""
     if os.path.lexists(directory):
-        return "a file, not a model directory; name the directory that 'phrase-rescore train' made"
+        return f"a file, not a model directory; name the directory that 'phrase-rescore {made_by.partition(' ')[0]}' made"
     if old := older_directory(directory):
         return f"no such model directory; a run that replaced it was killed; run it again, or give {old} its name back"
-    return f"no such model directory; make one with 'phrase-rescore train TABLE -m {directory}'"
+    return f"no such model directory; make one with 'phrase-rescore {made_by} -m {directory}'"
 
 
 def _check(use: Use) -> None:
@@ -143,7 +144,7 @@ def _check(use: Use) -> None:
             raise OptionError(f"{use} is a directory; name a file in it")
         os.close(os.open(use.path, os.O_RDONLY))
     elif use.role is Role.READ_DIRECTORY and not os.path.isdir(use.path):
-        raise OptionError(f"{use}: {printable(missing_model(use.path), 2000)}")
+        raise OptionError(f"{use}: {printable(missing_model(use.path, use.made_by), 2000)}")
     else:
         os.scandir(use.path).close()
         if use.role is Role.SCRATCH and not _may(use.path, os.W_OK | os.X_OK):

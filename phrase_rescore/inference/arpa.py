@@ -13,8 +13,10 @@ begins with ``<s>`` is whole. All sums are float64.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +55,8 @@ class _Order:
 def _keys(words: NDArray[np.int32]) -> NDArray[np.void]:
     """Return n-grams as values that sort as their word numbers do."""
     big = np.ascontiguousarray(words.astype(">u4"))
+    if not len(words):
+        return np.empty(0, f"V{4 * words.shape[1]}")
     return big.view(f"V{4 * words.shape[1]}").ravel()
 
 
@@ -82,24 +86,27 @@ class NetworkArpa:
         """Yield the orders, each sorted by word numbers."""
         ngrams = reader.ngrams()
         for n, count in enumerate(reader.header.counts, 1):
-            words = np.empty((count, n), np.int32)
-            p, bo = np.empty(count), np.empty(count)
-            for row in range(count):
-                ngram = next(ngrams)
+            flat, log_p, log_bo = array("i"), array("d"), array("d")  # they grow: the header may lie
+            for ngram in islice(ngrams, count):
                 if n == 1:
                     self._numbers.setdefault(ngram.words[0], len(self._numbers))
                 try:
-                    words[row] = [self._numbers[word] for word in ngram.words]
+                    flat.extend(self._numbers[word] for word in ngram.words)
                 except KeyError as word:
                     found = f"{shown(b' '.join(ngram.words))} has the word {shown(word.args[0])}, which is no unigram"
                     raise InputError(self._name, found, "is the file whole?") from None
-                p[row], bo[row] = ngram.log10_p, ngram.log10_backoff
-            keys = _keys(words) if count else np.empty(0, f"V{4 * n}")
+                log_p.append(ngram.log10_p)
+                log_bo.append(ngram.log10_backoff)
+            words = np.array(flat, np.int32).reshape(-1, n)
             order = np.lexsort(words.T[::-1])
-            yield _Order(words[order], 10.0 ** p[order], 10.0 ** bo[order], order, keys[order], np.empty(count), np.ones(count))
+            keys = _keys(words[order])
+            if (twice := np.flatnonzero(keys[1:] == keys[:-1])).size:
+                names = list(self._numbers)
+                ngram_words = b" ".join(names[number] for number in words[order[twice[0]]])
+                raise InputError(self._name, f"the {n}-gram {shown(ngram_words)} stands twice", "make the file again")
+            p, bo = 10.0 ** np.array(log_p), 10.0 ** np.array(log_bo)
+            yield _Order(words[order], p[order], bo[order], order, keys, np.empty(len(words)), np.ones(len(words)))
         next(ngrams, None)  # the end of the file is looked at
-        if len(self._numbers) < reader.header.counts[0]:
-            raise InputError(self._name, "a unigram stands twice", "make the file again")
 
     def _old(self, words: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the old model's p of the last words after the others: (m,)."""
@@ -171,7 +178,7 @@ class NetworkArpa:
         starts, which = self._contexts(n)
         last = of.words[:, -1]
         network, unknown = self._network(of.words, starts)
-        scale = (1.0 - shares[n - 1]) / (1.0 - unknown)
+        scale = np.maximum(1.0 - shares[n - 1], 0.0) / np.maximum(1.0 - unknown, 1e-9)
         of.p = np.where(self._outside[last], of.p_old, network * scale[which])
         if n == 1:
             if self._start >= 0:
@@ -216,7 +223,7 @@ class NetworkArpa:
         """Yield the n-grams in the order of the file."""
         for of in self._orders:
             back = np.argsort(of.place)
-            log_p = np.log10(np.maximum(of.p, _LEAST))
+            log_p = np.log10(np.clip(of.p, _LEAST, 1.0))  # a float32 may be above 1 in its last digit
             if of.words.shape[1] == 1 and self._start >= 0:  # never predicted; KenLM writes 0 there
                 is_start = of.words[:, 0] == self._start
                 log_p[is_start] = np.log10(np.maximum(of.p_old[is_start], _LEAST))

@@ -20,6 +20,7 @@ from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.models.language_model import LanguageModel
 from phrase_rescore.models.softmax import LogNormaliser
 
+PAIRS = 16384  # of a context and a word, at a time: their rows are held twice
 CONTEXTS = 4096  # at a time: the rows of the first layer that are added up should stay in cache
 
 
@@ -73,12 +74,18 @@ class NgramScorer:
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
             self.computed += len(pairs)
-            of, words = self._on_device(pairs[:, 0]), self._on_device(pairs[:, 1])
-            scores = (h_2[of] * self._model.G[words]).sum(1) + self._model.b_G[words]
-            if normalised:
-                scores -= self._log_z(h_2)[of]
-            found[rows] = scores.double().cpu().numpy()[place]
+            log_z = self._log_z(h_2) if normalised else h_2.new_zeros(len(h_2))
+            found[rows] = self._scores(h_2, log_z, pairs)[place]
             start = end
+        return found
+
+    def _scores(self, h_2: Tensor, log_z: Tensor, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return (G h_2 + b_G)_word - log_z of pairs of a context and a word (m, 2): (m,)."""
+        model, found = self._model, np.empty(len(pairs))
+        for start in range(0, len(pairs), PAIRS):
+            of, words = map(self._on_device, pairs[start : start + PAIRS].T.copy())
+            scores = (h_2[of] * model.G[words]).sum(1) + model.b_G[words] - log_z[of]
+            found[start : start + PAIRS] = scores.double().cpu().numpy()
         return found
 
     def sentences(self, sentences: Sequence[Sequence[bytes]], normalised: bool = True) -> SentenceScores:

@@ -48,6 +48,16 @@ class LanguageModel:
     signature: str = ""
 
 
+def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
+    """Return what the model did not learn: the unknown word, and, if ``lower_orders`` are asked of it, shorter contexts."""
+    found = []
+    if lm.unk_share == 0:
+        found.append("no word was unknown in training: scores of unknown words mean nothing")
+    if lower_orders and not lm.training.get("shorten"):
+        found.append("no context was shortened in training (--shorten): scores after fewer words than it reads mean nothing")
+    return found
+
+
 def _signature(lm: LanguageModel) -> str:
     """Return one line that names the model: its kind, its sizes, a hash of weights and words, our version."""
     sizes = asdict(lm.model.config).items()

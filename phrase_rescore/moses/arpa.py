@@ -7,6 +7,7 @@ the file; for any other it is bo(h) p(w | h'), with bo(h) = 1 for a context that
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from phrase_rescore.files.atomic import Writable
 START, END, UNKNOWN = b"<s>", b"</s>", b"<unk>"
 NEVER = -99.0  # log10 of the probability of what is never predicted
 _HINT = "pass the ARPA file that lmplz or ngram-count wrote"
-_COUNT = re.compile(rb"ngram +(\d+) *= *(\d+)")
+_COUNT = re.compile(rb"ngram +(\d{1,2}) *= *(\d{1,15})")
 
 
 class Ngram(NamedTuple):
@@ -97,7 +98,7 @@ class ArpaReader:
                 raise ValueError
             words = tuple(columns[1].split(b" "))
             found = Ngram(words, float(columns[0]), float(columns[2]) if len(columns) == 3 else 0.0)
-            if len(words) != order or not all(words) or not found.log10_p <= 0.0 or found.log10_backoff != found.log10_backoff:
+            if len(words) != order or not all(words) or not found.log10_p <= 0.0 or not abs(found.log10_backoff) < math.inf:
                 raise ValueError
         except ValueError:
             what = f"{shown(row)} is no {order}-gram"
@@ -167,7 +168,7 @@ class BackoffModel:
 
 def unknown_shares(unigrams: Mapping[bytes, float], known: Mapping[bytes, int]) -> dict[bytes, float]:
     """Return which share each word outside of ``known`` has, ``<unk>`` among them, of the mass of all of these; sums to 1."""
-    outside = {word: 10.0**p for word, p in unigrams.items() if word not in known and word not in (START, END)}
+    outside = {word: 10.0 ** max(p, NEVER) for word, p in unigrams.items() if word not in known and word not in (START, END)}
     outside.setdefault(UNKNOWN, 10.0**NEVER)
     total = sum(outside.values())
     return {word: p / total for word, p in outside.items()}

@@ -14,14 +14,18 @@ from itertools import count
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
-from phrase_rescore.moses.phrase_table import BLANKS_AND_CR
+from phrase_rescore.moses.phrase_table import BLANKS_AND_CR, NUMBER
 from phrase_rescore.moses.score_columns import Column
 from phrase_rescore.ranges import Decimal
 
+LARGEST_INI = 1 << 24  # bytes
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
 BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT")  # filter-model-given-input.pl passes their lines through
 _FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
+
+
+_NUMBER = re.compile(NUMBER)
 
 
 class _Word(NamedTuple):
@@ -183,6 +187,8 @@ def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float
         name, *numbers = (word.text for word in line.words)
         try:
             if not name.endswith(b"="):
+                raise ValueError
+            if not all(map(_NUMBER.fullmatch, numbers)):
                 raise ValueError
             found[name[:-1]] = list(map(float, numbers))
         except ValueError:

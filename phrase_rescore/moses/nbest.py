@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError, counted, printable, shown
-from phrase_rescore.moses.phrase_table import SEPARATOR, split_fields
+from phrase_rescore.moses.phrase_table import NUMBER, SEPARATOR, split_fields, words
 from phrase_rescore.moses.segmentation import Derivation, has_spans, parse_entry, parse_surface
 
 T = TypeVar("T")
 LABEL = re.compile(rb"[A-Za-z][0-9A-Za-z]*")
 _BLANKS = b" \t"
+_NUMBER = re.compile(NUMBER)
 _ID = re.compile(rb"\d{1,9}")
 _HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
 
@@ -35,11 +36,11 @@ class Entry(NamedTuple):
         """Return the line that it was read from."""
         return SEPARATOR.join(self.fields) + self.end
 
-    def words(self) -> list[bytes]:
+    def hypothesis(self) -> list[bytes]:
         """Return the words of the hypothesis. Raises RowError as ``segmentation.parse_surface`` does."""
         if has_spans(self.fields[1]):
-            return [word for phrase in parse_surface(self.fields[1].strip(_BLANKS)) for word in phrase.tgt.split()]
-        return self.fields[1].split()
+            return [word for phrase in parse_surface(self.fields[1].strip(_BLANKS)) for word in words(phrase.tgt)]
+        return words(self.fields[1])
 
     def derivation(self) -> Derivation:
         """Return the phrases of the hypothesis. Raises RowError if the entry has no segmentation."""
@@ -48,14 +49,13 @@ class Entry(NamedTuple):
     def features(self) -> dict[bytes, list[float]]:
         """Return the values by label. Raises RowError for a value before any label, a label that stands twice, a bad value."""
         found, values = dict[bytes, list[float]](), None
-        for word in self.fields[2].split():
+        for word in words(self.fields[2]):
             if word.endswith(b"="):
                 if word[:-1] in found:
                     raise RowError(f"the label {shown(word)} stands twice", "make the list anew")
                 values = found[word[:-1]] = []
             elif values is None:
-                hint = "run moses without -labeled-n-best-list false"
-                raise RowError(f"the value {shown(word)} has no label", hint)
+                raise _unlabelled(word)
             else:
                 values.append(_number(word))
         return found
@@ -67,8 +67,10 @@ class Entry(NamedTuple):
     def with_feature(self, label: bytes, values: Sequence[float], replace: bool) -> Entry:
         """Return the entry with a feature more, or, with ``replace``, with new values of one that it has already.
 
-        Raises RowError if the label is there already and ``replace`` is not given.
+        Raises RowError if the label is there already and ``replace`` is not given, and if the list has no labels.
         """
+        if (first := words(self.fields[2])[:1]) and not first[0].endswith(b"="):
+            raise _unlabelled(first[0])
         text = b" ".join((label + b"=", *map(as_value, values)))
         features = self.fields[2]
         there = re.search(rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*", features)
@@ -96,11 +98,14 @@ def as_value(value: float) -> bytes:
     return b"%.0f" % value if b"e+" in text else text
 
 
+def _unlabelled(value: bytes) -> RowError:
+    return RowError(f"the value {shown(value)} has no label", "run moses without -labeled-n-best-list false")
+
+
 def _number(word: bytes) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        raise RowError(f"{shown(word)} is not a number", _HINT) from None
+    if not _NUMBER.fullmatch(word):
+        raise RowError(f"{shown(word)} is not a number", _HINT)
+    return float(word)
 
 
 def parse_line(row: bytes, line: int = 1) -> Entry:

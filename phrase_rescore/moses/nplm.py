@@ -65,6 +65,8 @@ class Nplm:
 
 def write_nplm(stream: Writable, model: Nplm) -> None:
     """Write a model. Raises RescoreError for a word that the format cannot have: NPLM would read it as none or as two."""
+    if len(set(model.words)) < len(model.words):
+        raise RescoreError("a word stands twice in the vocabulary, or is spelt like a mark of NPLM; train the model again")
     for word in model.words:
         if not word or any(byte in _SEPARATORS for byte in word):
             raise RescoreError(f"the word {shown(word)} cannot stand in a file of NPLM; train without it")
@@ -89,6 +91,6 @@ def read_order(path: str) -> int:
         rows = [row.rstrip(b"\n") for row in islice(read_rows(stream), 9)]
         for row in rows[1:]:
             name, _, value = row.partition(b" ")
-            if rows[0] == b"\\config" and name == b"ngram_size" and value.isdigit():
+            if rows[0] == b"\\config" and name == b"ngram_size" and value.isdigit() and len(value) < 4:
                 return int(value)
     raise InputError(path, "not a model of NPLM", "pass the file that export-lm wrote")

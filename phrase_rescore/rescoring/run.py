@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -18,10 +19,10 @@ from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models import checkpoint, language_model
 from phrase_rescore.models.kinds import TEXT
 from phrase_rescore.models.storage import Config
-from phrase_rescore.moses.ini import read_weights
+from phrase_rescore.moses.ini import LARGEST_INI, read_weights
 from phrase_rescore.moses.nbest import Entry, check_label, of_each, read_entries, weighted_total
 from phrase_rescore.moses.phrase_table import words
-from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeature
+from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeature, beyond
 
 AT_ONCE = 4096  # entries, and what is left of the last one's segment
 GZIP_LEVEL = "fast"
@@ -49,7 +50,7 @@ class Summary:
 
     segments: int = 0
     entries: int = 0
-    labels: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     shared: dict[str, float] = field(default_factory=dict)  # scores asked for, for each that was computed, by label
 
 
@@ -62,44 +63,80 @@ def rescore(options: Options, on_read: Callable[[int], object] | None = None) ->
     _check_options(options)
     name = display_name(options.nbest)
     weights = _weights(options.weights)
-    scorers = list(_scorers(options))
-    summary = Summary(labels=[scorer.label.decode() for scorer in scorers])
-    compress = options.out.endswith(".gz")
+    sources = None if options.source is None else _sources(options.source)
+    summary = Summary()
+    scorers = list(_scorers(options, sources, summary))
     with (
         open_input(options.nbest, on_read) as stream,
         row_output(options.out) as output,
         contextlib.closing(_blocks(read_entries(read_rows(stream), name))) as blocks,
     ):
-        written = 0  # segments of which the best is written
-        for block in blocks:
-            entries = _with_features(block, scorers, options.replace, weights, name)
-            summary.entries += len(entries)
-            lines = list[bytes]()
-            for segment, group in groupby(entries, key=lambda entry: entry.segment):
-                summary.segments += 1
-                of_segment = list(group)
-                if options.sort or options.best:
-                    of_segment = _ranked(of_segment, name)
-                if options.best:
-                    lines += [b"\n"] * (segment - written)  # an empty line of the source has no entry
-                    lines.append(b" ".join(of_each(of_segment[:1], name, Entry.words)[0]) + b"\n")
-                    written = segment + 1
-                else:
-                    lines += [entry.line() for entry in of_segment]
+        scored = (_with_features(block, scorers, options.replace, weights, name) for block in blocks)
+        segments = _segments(scored, name, options, summary)
+        pieces = _best(segments, name, sources) if options.best else ([e.line() for e in entries] for _, entries in segments)
+        for lines in _joined(pieces):
             data = b"".join(lines)
-            output.write(gzip_member(data, GZIP_LEVEL) if compress else data, len(lines))
+            output.write(gzip_member(data, GZIP_LEVEL) if options.out.endswith(".gz") else data, len(lines))
         if not summary.entries:
             raise InputError(name, "is empty", "pass an n-best list")
     summary.shared = {scorer.label.decode(): scorer.asked / max(1, scorer.computed) for scorer in scorers}
     return summary
 
 
+def _segments(
+    blocks: Iterable[list[Entry]], name: str, options: Options, summary: Summary
+) -> Iterator[tuple[int, list[Entry]]]:  # fmt: skip
+    """Yield the segments and their entries, ranked if that is asked for."""
+    for block in blocks:
+        summary.entries += len(block)
+        for segment, group in groupby(block, key=lambda entry: entry.segment):
+            summary.segments += 1
+            entries = list(group)
+            yield segment, _ranked(entries, name) if options.sort or options.best else entries
+
+
+def _best(
+    segments: Iterable[tuple[int, list[Entry]]], name: str, sources: Sequence[Sequence[bytes]] | None
+) -> Iterator[list[bytes]]:  # fmt: skip
+    """Yield a line for every segment, an empty one where the list has no entry: there the source was empty."""
+    written = 0
+    for segment, (best, *_) in segments:
+        if sources is not None and segment >= len(sources):
+            raise beyond(segment, len(sources)).at(name, best.number)
+        for start in range(written, segment, AT_ONCE):
+            yield [b"\n"] * min(AT_ONCE, segment - start)
+        yield [b" ".join(of_each([best], name, Entry.hypothesis)[0]) + b"\n"]
+        written = segment + 1
+    yield [b"\n"] * (len(sources) - written if sources is not None else 0)
+
+
+def _joined(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Yield the same lines, AT_ONCE or more at a time."""
+    lines: list[bytes] = []
+    for piece in pieces:
+        lines += piece
+        if len(lines) >= AT_ONCE:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def _sources(path: str) -> list[list[bytes]]:
+    with open_input(path) as stream:
+        return [words(line.rstrip(b"\r\n")) for line in read_rows(stream)]
+
+
 def _check_options(options: Options) -> None:
     uses = [Use("NBEST", options.nbest, Role.READ), Use("-o", options.out, Role.WRITE)]
-    uses += [Use("-m", model, Role.READ_DIRECTORY) for model in options.models]
+    uses += [Use("-m", model, Role.READ_DIRECTORY, "train-lm CORPUS") for model in options.models]
     given = {"--source": options.source, "--weights": options.weights}
     uses += [Use(option, path, Role.READ) for option, path in given.items() if path is not None]
     check_paths(uses)
+    if [use.path for use in uses].count("-") > 1 + (options.out == "-"):
+        raise OptionError("standard input is named twice; give a name to one of the files")
+    if options.out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
+        raise OptionError(f"cannot write {options.out}: Moses reads plain lists and .gz")
     if not (options.models or options.weights or options.sort or options.best):
         raise OptionError("nothing to do; name a model with -m, or ask for --weights, --sort or --best")
     if options.sort and options.best:
@@ -107,21 +144,23 @@ def _check_options(options: Options) -> None:
     if len(options.labels) > len(options.models):
         raise OptionError(f"{len(options.labels)} labels for {len(options.models)} models; --label names those of -m, in order")
     for label in options.labels:
-        check_label(label.encode())
+        check_label(os.fsencode(label))
 
 
 def _weights(path: str | None) -> Mapping[bytes, Sequence[float]] | None:
     if path is None:
         return None
     with open_input(path) as stream:
-        return read_weights(stream.read(), display_name(path))
+        ini = stream.read(LARGEST_INI + 1)
+    if len(ini) > LARGEST_INI:
+        raise InputError(display_name(path), f"more than {LARGEST_INI >> 20} MiB", "is this a moses.ini?")
+    return read_weights(ini, display_name(path))
 
 
-def _scorers(options: Options) -> Iterator[EntryScorer]:
+def _scorers(options: Options, sources: Sequence[Sequence[bytes]] | None, summary: Summary) -> Iterator[EntryScorer]:
     """Load the models, each as the feature that it adds. Raises OptionError for a label that stands twice."""
     taken: dict[str, str] = {}
     numbers = {"CSLM": 0, "RNN": 0}
-    sources: list[list[bytes]] | None = None
     for i, directory in enumerate(options.models):
         of_text = Config(directory).known_kind().of == TEXT
         base = "CSLM" if of_text else "RNN"
@@ -131,14 +170,13 @@ def _scorers(options: Options) -> Iterator[EntryScorer]:
             raise OptionError(f"-m {taken[label]} and -m {directory} have the label {label}; name others with --label")
         taken[label] = directory
         if of_text:
-            yield TextFeature(label.encode(), NgramScorer(language_model.load(directory), options.device))
-            continue
-        if options.source is None:
+            lm = language_model.load(directory)
+            summary.warnings += [f"{directory}: {warning}" for warning in language_model.warnings(lm)]
+            yield TextFeature(label.encode(), NgramScorer(lm, options.device))
+        elif sources is None:
             raise OptionError(f"-m {directory} scores phrase pairs; give the text that was decoded with --source")
-        if sources is None:
-            with open_input(options.source) as stream:
-                sources = [words(line.rstrip(b"\r\n")) for line in read_rows(stream)]
-        yield PairFeature(label.encode(), Scorer(checkpoint.load(directory), options.device), sources)
+        else:
+            yield PairFeature(label.encode(), Scorer(checkpoint.load(directory), options.device), sources)
 
 
 def _blocks(entries: Iterator[Entry]) -> Generator[list[Entry]]:
@@ -173,4 +211,5 @@ def _with_features(
 def _ranked(entries: Sequence[Entry], name: str) -> list[Entry]:
     """Return the entries of a segment by total, the best first, equal ones as they stood. Raises InputError for a bad total."""
     totals = of_each(entries, name, Entry.total)
-    return [entry for _, entry in sorted(zip(totals, entries, strict=True), key=lambda item: -item[0])]
+    ranked = [entry for _, entry in sorted(zip(totals, entries, strict=True), key=lambda item: -item[0])]
+    return [entry._replace(end=entry.end or b"\n") for entry in ranked]  # the last line of a file may lack it

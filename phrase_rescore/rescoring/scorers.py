@@ -12,11 +12,18 @@ from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import RowError
 from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.inference.scorer import Scorer
+from phrase_rescore.models.checkpoint import SIDES
+from phrase_rescore.moses.factors import check_factor
 from phrase_rescore.moses.nbest import Entry, of_each
 from phrase_rescore.moses.score_columns import MIN_LOG_P
 from phrase_rescore.moses.segmentation import check_cover
 
 Pair = tuple[bytes, bytes]
+
+
+def beyond(segment: int, sources: int) -> RowError:
+    """Return the error of a segment that the source does not have."""
+    return RowError(f"segment {segment}, and the source has {sources:,}", "give the text that was decoded with --source")
 
 
 class EntryScorer(Protocol):
@@ -39,7 +46,7 @@ class TextFeature:
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
         """Return log p of the hypotheses: (entries, 1)."""
-        found = self._scorer.sentences(of_each(entries, name, Entry.words))
+        found = self._scorer.sentences(of_each(entries, name, Entry.hypothesis))
         self.asked += len(found.log_probs)
         self.computed = self._scorer.computed
         return found.sums()[:, None]
@@ -58,11 +65,14 @@ class PairFeature:
     def _pairs(self, entry: Entry) -> list[Pair]:
         """Return the phrase pairs of the hypothesis, those without a target left out."""
         if entry.segment >= len(self._sources):
-            found = f"segment {entry.segment}, and the source has {len(self._sources):,}"
-            raise RowError(found, "give the text that was decoded with --source")
+            raise beyond(entry.segment, len(self._sources))
         source, derivation = self._sources[entry.segment], entry.derivation()
         check_cover(derivation, source)
-        return [(b" ".join(source[first : last + 1]), tgt) for first, last, tgt in derivation if tgt]
+        pairs = [(b" ".join(source[first : last + 1]), tgt) for first, last, tgt in derivation if tgt]
+        for pair in pairs:
+            for phrase, factor, side in zip(pair, self._scorer.checkpoint.factors, SIDES, strict=True):
+                check_factor(phrase, factor, side)
+        return pairs
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
         """Return the sums of log p and of unknown words: (entries, 2)."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.errors import OptionError
 from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.moses.arpa import NEVER, UNKNOWN, ArpaReader, BackoffModel, unknown_shares
 
@@ -44,8 +45,10 @@ def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Seq
     """Return the mixture of a network and the n-gram model of an ARPA file on sentences, lists of words.
 
     Words that the network does not know share its p(UNK) as the unigrams of the file say. λ is found by EM on the tokens that
-    the file knows. Raises InputError as the reader does.
+    the file knows. Raises InputError as the reader does, OptionError without sentences.
     """
+    if not sentences:
+        raise OptionError("--interpolate needs text to find the weight on, and there is none")
     backoff = BackoffModel(reader, sentences)
     ngram = np.array([p for sentence in sentences for p in backoff.log10_probs(sentence)]) * _LOG_10
     network = np.concatenate(list(_network_log_probs(scorer, backoff, sentences)))

@@ -115,13 +115,14 @@ class Recipe(Checked):
     def check_held_out(self, items: int) -> None:
         """Raise OptionError if the recipe needs a held-out loss and nothing is held out."""
         if not items and (needs := self.needs_held_out()):
-            raise OptionError(f"{needs} needs held-out data, and there are none; hold out more (--held-out), or leave it out")
+            remedy = "hold out more (--held-out; of a text --held-out-share, too)"
+            raise OptionError(f"{needs} needs held-out data, and there are none; {remedy}")
 
     def limited(self, items: int) -> Self:
         """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already."""
         if self.max_steps is not None or self.max_time is not None:
             return self
-        return replace(self, max_steps=max(1, math.ceil(self.epochs * items / self.batch_size)))
+        return replace(self, max_steps=max(1, math.ceil(self.epochs * items / min(self.batch_size, max(1, items)))))
 
 
 @dataclass(frozen=True)

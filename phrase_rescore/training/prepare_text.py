@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from phrase_rescore import __version__
 from phrase_rescore.data.prepared import Fingerprint, fingerprint_of
-from phrase_rescore.data.text_store import LAYOUT, Numbers, TextStore, open_text, prepare_text
+from phrase_rescore.data.text_store import LAYOUT, RESERVED, Numbers, TextStore, open_text, prepare_text
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.atomic import recover_directory
@@ -79,7 +79,7 @@ def _make(inputs: Sequence[str], text: Text, directory: str, observer: Observer,
 
     def vocabulary(counts: Counter[bytes]) -> Vocabulary:
         if text.vocab:
-            return read_shortlist(text.vocab)
+            return read_shortlist(text.vocab, RESERVED)
         often = Counter({word: n for word, n in counts.items() if n >= text.min_count})
         if not often:
             raise OptionError(f"no word stands {text.min_count} times or more; lower --min-count")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.ngrams import Ngrams
 from phrase_rescore.data.text_store import Numbers, TextStore
+from phrase_rescore.data.vocabulary import read_shortlist
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import check_replaceable
 from phrase_rescore.files.paths import Role, Use, check_paths
@@ -49,7 +50,8 @@ class LanguageModelling:
             raise OptionError("--precision bf16: a language model learns in float32, or tf32 on a GPU")
         with torch.device("meta"):
             make_optimizer(self.config.recipe, FeedforwardLM(_sizes(self.config, 3)))
-        self.config.recipe.check_held_out(self.config.text.held_out)
+        text = self.config.text
+        self.config.recipe.check_held_out(min(text.held_out, int(text.held_out_share > 0)))
 
     def identity(self) -> dict[str, Any]:
         """Return all settings that may change the weights."""
@@ -66,6 +68,8 @@ class LanguageModelling:
             raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
         for path in filter(os.path.isfile, self.inputs):
             open_input(path).close()
+        if (vocab := self.config.text.vocab) and os.path.isfile(vocab):
+            read_shortlist(vocab)
 
     def _uses(self) -> Iterator[Use]:
         text = self.config.text

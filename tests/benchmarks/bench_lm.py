@@ -155,7 +155,7 @@ def main() -> None:
         plain = Plain(sizes, settings.dropout)
         lm = LanguageModel(model, store.vocab, store.numbers.unk, {})
         rows = gzip.decompress(options.nbest.read_bytes()).splitlines(keepends=True)[: options.entries]
-        sentences = [entry.words() for entry in read_entries(rows, str(options.nbest))]
+        sentences = [entry.hypothesis() for entry in read_entries(rows, str(options.nbest))]
         peaks, train, score = [], {"plain": [], "ours": []}, {"plain": [], "ours": []}
         copy_weights(plain, model)
         for _ in range(options.rounds):

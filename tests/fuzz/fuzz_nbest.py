@@ -24,7 +24,7 @@ TOKENS = (b" ||| ", b"|||", b"= ", b" X= 1 ", b" LM0= ", b"\n", b"-1e-5", b"0-1=
 
 
 def attempt(entry: Entry) -> None:
-    for read in (Entry.words, Entry.derivation, Entry.total):
+    for read in (Entry.hypothesis, Entry.derivation, Entry.total):
         try:
             read(entry)
         except RescoreError as error:

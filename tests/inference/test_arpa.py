@@ -159,6 +159,9 @@ def test_sentences_by_back_off() -> None:
     ("change", "found"),
     [
         (lambda d: b"", "the file ends before"),
+        (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 20), "'ngram 1=9*' where 'ngram 1=' should be"),
+        (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 15), "is no 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\tinf\n"), "is no 1-gram"),
         (lambda d: b"hello\n", "'hello' where .data. should be"),
         (lambda d: d[: len(d) // 2], "is cut off|is no [123]-gram|the file ends before"),
         (lambda d: d.replace(b"ngram 2=", b"ngram 5="), "'ngram 5=.*' where 'ngram 2=' should be"),
@@ -191,6 +194,25 @@ def test_the_commands(run: Run, tmp_path: Path) -> None:
     log10 = [x for sentence in sentences for x in before.log10_probs(sentence)]
     assert f"n-gram model: perplexity {10 ** -np.mean(log10):.6g} including OOVs" in mixed.err
     assert [x for s in sentences for x in after.log10_probs(s)] != pytest.approx(log10, abs=0.01)
+
+
+def test_an_n_gram_that_stands_twice() -> None:
+    orders = a_model(2, 2)
+    for of in orders:
+        with pytest.raises(InputError, match="stands twice; make the file again"):
+            data = as_file([[*o, o[3]] if o is of else o for o in orders])
+            NetworkArpa(reader(data), NgramScorer(language_model()), "lm.arpa")
+
+
+def test_a_mixture_needs_text(run: Run, tmp_path: Path) -> None:
+    lm = small_lm(tmp_path / "lm")
+    (tmp_path / "lm.arpa").write_bytes(as_file(a_model(2, 2)).replace(b"-1", b"-inf", 0))
+    for more, said in ((("--interpolate", tmp_path / "lm.arpa"), "needs text to find the weight on"),
+                       (("--interpolate", "-"), "standard input cannot be both"),
+                       (("--interpolate", tmp_path / "lm.arpa", "--flush"), "--flush answers line by line")):  # fmt: skip
+        result = run("score-lm", "-", "-m", lm, *more)
+        assert (result.status, result.out) == (2, b"")
+        assert said in result.last_line
 
 
 def test_the_mixture_is_the_best_one() -> None:

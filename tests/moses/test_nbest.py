@@ -16,14 +16,14 @@ LINE = b"7 ||| la maison  ||| Distortion0= 0 LM0= -60.2745 TranslationModel0= -0
 
 def test_an_entry_is_read() -> None:
     entry = parse_line(LINE)
-    assert (entry.segment, entry.words(), entry.total(), entry.line()) == (7, [b"la", b"maison"], -6.57365, LINE)
+    assert (entry.segment, entry.hypothesis(), entry.total(), entry.line()) == (7, [b"la", b"maison"], -6.57365, LINE)
     assert entry.features() == {b"Distortion0": [0.0], b"LM0": [-60.2745], b"TranslationModel0": [-0.298612, -11.4589]}
     assert entry.derivation() == ((0, 1, b"la maison"),)
 
 
 def test_words_of_a_surface_with_spans() -> None:
     entry = parse_line(b"0 ||| la maison |1-2| bleue |0-0| ||| LM0= -1 ||| -1\n")
-    assert entry.words() == [b"la", b"maison", b"bleue"]
+    assert entry.hypothesis() == [b"la", b"maison", b"bleue"]
     assert [phrase.tgt for phrase in entry.derivation()] == [b"la maison", b"bleue"]
 
 

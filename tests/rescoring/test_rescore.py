@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from small_models import language_model, small_lm
 
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import load
+from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.rescoring import run as rescoring
 
 WORDS = (b"a", b"b", b".", b"the", b"house", b"zebra")
@@ -189,3 +190,59 @@ def test_empty_and_odd_hypotheses(run: Run, lm: Path) -> None:
         [hypothesis_log_prob([]), hypothesis_log_prob([b"a\xff", b"\x00"])], rel=1e-5
     )
     assert "<stdin>: is empty; pass an n-best list" in run("rescore", "-", "-m", lm, stdin=b"").err
+
+
+def test_a_last_line_without_its_end_may_move_up(run: Run) -> None:
+    data = b"0 ||| a b ||| LM0= -1 ||| -5\n0 ||| the house ||| LM0= -1 ||| -2"
+    assert run("rescore", "-", "--sort", stdin=data).out == (
+        b"0 ||| the house ||| LM0= -1 ||| -2\n0 ||| a b ||| LM0= -1 ||| -5\n"
+    )
+
+
+def test_the_best_are_as_many_lines_as_the_source(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"x\n\ny\n\n\n")
+    data = b"0 ||| a ||| X= 1 ||| 1\n2 ||| b ||| X= 1 ||| 1\n"
+    assert run("rescore", "-", "--best", "--source", tmp_path / "source", stdin=data).out == b"a\n\nb\n\n\n"
+    result = run("rescore", "-", "--best", "--source", tmp_path / "source", stdin=data.replace(b"2 |||", b"7 |||"))
+    assert "<stdin>:2: segment 7, and the source has 5" in result.err
+
+
+def test_a_gap_of_segments_takes_no_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rescoring, "AT_ONCE", 3)
+    assert run("rescore", "-", "--best", stdin=b"10 ||| a ||| X= 1 ||| 1\n").out == b"\n" * 10 + b"a\n"
+
+
+def test_what_is_no_number_or_has_no_label(run: Run, lm: Path, tmp_path: Path) -> None:
+    for total in (b"nan", b"inf", b"1_0", b""):
+        result = run("rescore", "-", "--best", stdin=b"0 ||| a ||| X= 1 ||| " + total + b"\n")
+        assert (result.status, result.out) == (1, b"")
+        assert "is not a number" in result.err
+    for weight in ("nan", "inf", "1_0"):
+        (tmp_path / "w").write_text(f"[weight]\nX= {weight}\n")
+        result = run("rescore", "-", "--weights", tmp_path / "w", stdin=b"0 ||| a ||| X= 1 ||| 1\n")
+        assert result.status == 1
+        assert "Moses wants NAME= and numbers there" in result.err
+    result = run("rescore", "-", "-m", lm, stdin=b"0 ||| a ||| -1 -2 ||| 1\n")
+    assert "<stdin>:1: the value '-1' has no label; run moses without -labeled-n-best-list false" in result.err
+
+
+def test_words_are_cut_as_everywhere(run: Run, lm: Path) -> None:
+    scored = run("score-lm", "-", "-m", lm, "--digits", "6", stdin=b"a\x0cb\n").out.split(b"\t")[0]
+    found = run("rescore", "-", "-m", lm, stdin=b"0 ||| a\x0cb ||| X= 1 ||| 1\n")
+    assert values(found.out, b"CSLM0") == [[float(scored)]]
+
+
+def test_names_that_do_not_fit(run: Run, lm: Path, tmp_path: Path) -> None:
+    assert "standard input is named twice" in run("rescore", "-", "-m", lm, "--source", "-", stdin=a_list()).err
+    assert "Moses reads plain lists and .gz" in run("rescore", "-", "-m", lm, "-o", tmp_path / "x.bz2", stdin=a_list()).err
+    missing = run("score-lm", "-m", tmp_path / "none")
+    assert "make one with 'phrase-rescore train-lm CORPUS -m" in missing.err
+
+
+def test_words_without_the_factor_have_their_line(run: Run, model_dir: str, tmp_path: Path) -> None:
+    factored = replace(load(model_dir), factors=(1, None))
+    (tmp_path / "factored").mkdir()
+    save(factored, str(tmp_path / "factored"))
+    (tmp_path / "source").write_bytes(b"a|X b|Y c|Z\n" * 29 + b"a b c\n")
+    result = run("rescore", "-", "-m", tmp_path / "factored", "--source", tmp_path / "source", stdin=a_list())
+    assert "<stdin>:204: source word 'a' has no factor 1" in result.err

@@ -142,6 +142,8 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
     assert len(known("few", "--shortlist", "2")) == 2
     (tmp_path / "words").write_text("a\t1\nq\t1\n")
     assert known("given", "--vocab", str(tmp_path / "words")) == {b"a", b"q"}
+    (tmp_path / "words").write_text("<s>\t1\n</s>\t1\na\t1\n<unk>\t3\n<null>\t1\nq\t1\n")  # as other tools list them
+    assert known("marks", "--vocab", str(tmp_path / "words")) == {b"a", b"q"}
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,8 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
         (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
         (b"\n \n", (), 2, "there are no sentences to train on"),
         (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
+        (b"a b\n" * 50, ("--preset", "paper"), 2, "hold out more (--held-out; of a text --held-out-share, too)"),
+        (b"a b\n" * 50, ("--patience", "3", "--held-out-share", "0"), 2, "--patience 3 needs held-out data"),
         (b"a b\n" * 50, ("--min-count", "99"), 2, "no word stands 99 times or more; lower --min-count"),
         (b"a b\n" * 50, ("--vocab", "EMPTY"), 1, "is empty; name the words of the shortlist"),
         (b"a" * (1 << 24) + b"a\n", (), 1, "a row of more than 16 MiB; is this text with a row a line?"),
@@ -185,6 +189,11 @@ def test_the_other_kind_of_model_is_named(run: Run, model_dir: str, text: Path, 
         result = run(*line, stdin=b"a ||| b ||| 1\n")
         assert result.status == 1
         assert f"{tmp_path}/lm: a model of text, made by train-lm; this takes a model of phrase pairs" in result.err
+    unshortened = run("export-lm", "-m", tmp_path / "lm", "-o", tmp_path / "x")
+    assert "warning" not in unshortened.err
+    assert run(*command(text, tmp_path / "whole", "-q", "--max-steps", "2", "--shorten", "0")).status == 0
+    told = run("export-lm", "-m", tmp_path / "whole", "-o", tmp_path / "x").err
+    assert "warning: no context was shortened in training" in told
     for line in (["score-lm", "-m", model_dir], ["export-lm", "-m", model_dir]):
         result = run(*line, stdin=b"a\n")
         assert result.status == 1
