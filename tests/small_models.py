@@ -73,7 +73,7 @@ def language_model(words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house
         for _, weight in model.named_weights():
             weight.add_(torch.randn(weight.shape, generator=generator) * 0.5)
     vocab = Vocabulary(words, tuple(range(len(words), 0, -1)))
-    return LanguageModel(model.requires_grad_(False), vocab, 0.1, {"steps": 3})
+    return LanguageModel(model.requires_grad_(False), vocab, 0.1, {"steps": 3, "shorten": 0.1})
 
 
 def small_lm(directory: Path) -> Path:
