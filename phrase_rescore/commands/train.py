@@ -12,7 +12,6 @@ from cloup import option_group
 from phrase_rescore.commands.options import (
     FILE,
     ByteSize,
-    Duration,
     device_option,
     directory_option,
     file_argument,
@@ -23,16 +22,23 @@ from phrase_rescore.commands.options import (
     quiet_option,
     setting_option,
 )
+from phrase_rescore.commands.training_options import (
+    eval_every_option,
+    max_steps_option,
+    max_time_option,
+    number_setting,
+    optimizers,
+    overwrite_option,
+    resume_option,
+    save_dtype_option,
+    shard_size_option,
+    threads_option,
+)
 from phrase_rescore.ranges import FACTORS
 from phrase_rescore.runtime import PRECISIONS
-from phrase_rescore.training.config import PRESETS, RANGES
+from phrase_rescore.training.config import PRESETS
 
-
-def _number(name: str, **attributes: Any) -> Any:
-    """Declare an option that is a number, with the range of the setting of its name."""
-    return number_option(f"--{name.replace('_', '-')}", range=RANGES[name], **attributes)
-
-
+_number = number_setting
 _setting = partial(setting_option, presets=PRESETS)
 
 
@@ -41,7 +47,7 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "Most used",
     model_option,
-    click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d."),
+    max_time_option,
     click.option("--inverse", is_flag=True, help="Learn p(source | target): the network reads targets and predicts sources."),
 )
 @option_group(
@@ -61,12 +67,9 @@ _setting = partial(setting_option, presets=PRESETS)
         help="Sort the pairs in DIR, which takes up to twice their text.  [default: $TMPDIR or /tmp]",
     ),
     click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="The memory that sorting may use."),
-    click.option("--overwrite", is_flag=True, help="Replace the model in MODEL_DIR once the new one is complete."),
-    click.option(
-        "--save-dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True,
-        help="The type of saved weights.",
-    ),
-    click.option("--shard-size", type=ByteSize(), help="The largest file of weights: 15M, 2G.  [default: one file]"),
+    overwrite_option,
+    save_dtype_option,
+    shard_size_option,
 )  # fmt: skip
 @option_group(
     "Which pairs",
@@ -113,7 +116,7 @@ _setting = partial(setting_option, presets=PRESETS)
 )  # fmt: skip
 @option_group(
     "Optimization",
-    _setting("optimizer", metavar=None, text="How weights are updated.", kind=click.Choice(["adam", "adadelta"])),
+    _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
     _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
     _setting("batch_size", metavar="N", text="Pairs of a minibatch."),
     _setting("group", metavar="N", text="Draw N neighbours of the sorted pairs together. N divides the batch size."),
@@ -125,19 +128,16 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "When to stop",
     _setting("epochs", metavar="N", text="Passes over the pairs, unless time or steps are given."),
-    _number("max_steps", metavar="N", help="Stop after N minibatches."),
+    max_steps_option,
     _number("patience", metavar="N", help="Stop after N measurements without a better one."),
-    _number(
-        "eval_every", default=500, show_default=True, metavar="STEPS",
-        help="Measure the held-out loss after so many minibatches.",
-    ),
+    eval_every_option,
     click.option(
         "--final-pass", is_flag=True, help="Learn the held-out pairs too at the end, until they cost no more than the others."
     ),
 )  # fmt: skip
 @option_group(
     "Resuming and fine-tuning",
-    click.option("--resume", is_flag=True, help="Continue an interrupted training exactly from its last measurement."),
+    resume_option,
     directory_option(
         "--init-from", metavar="MODEL", help="Start from the weights of this model, matching words by spelling."
     ),
@@ -154,10 +154,7 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "Machine",
     device_option("auto"),
-    _number(
-        "threads", metavar="N",
-        help="Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]",
-    ),
+    threads_option,
     click.option(
         "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
         help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",

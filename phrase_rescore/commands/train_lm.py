@@ -10,24 +10,29 @@ from cloup import command as grouped_command
 from cloup import option_group
 
 from phrase_rescore.commands.options import (
-    ByteSize,
-    Duration,
     device_option,
     directory_option,
     file_argument,
     file_option,
     lm_option,
-    number_option,
     quiet_option,
     setting_option,
 )
+from phrase_rescore.commands.training_options import (
+    eval_every_option,
+    max_steps_option,
+    max_time_option,
+    number_setting,
+    optimizers,
+    overwrite_option,
+    resume_option,
+    save_dtype_option,
+    shard_size_option,
+    threads_option,
+)
 from phrase_rescore.training.lm_config import PRESETS, RANGES
 
-
-def _number(name: str, **attributes: Any) -> Any:
-    return number_option(f"--{name.replace('_', '-')}", range=RANGES[name], **attributes)
-
-
+_number = partial(number_setting, ranges=RANGES)
 _setting = partial(setting_option, presets=PRESETS)
 
 
@@ -36,7 +41,7 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "Most used",
     lm_option,
-    click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d."),
+    max_time_option,
     click.option(
         "--preset",
         type=click.Choice(list(PRESETS)),
@@ -51,12 +56,9 @@ _setting = partial(setting_option, presets=PRESETS)
         "--text", "text_dir", metavar="DIR",
         help="Keep the encoded text in DIR. The next training finds it there if nothing has changed.  [default: LM.text]",
     ),
-    click.option("--overwrite", is_flag=True, help="Replace the model in LM once the new one is complete."),
-    click.option(
-        "--save-dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True,
-        help="The type of saved weights.",
-    ),
-    click.option("--shard-size", type=ByteSize(), help="The largest file of weights: 15M, 2G.  [default: one file]"),
+    overwrite_option,
+    save_dtype_option,
+    shard_size_option,
 )  # fmt: skip
 @option_group(
     "Text and words",
@@ -81,7 +83,7 @@ _setting = partial(setting_option, presets=PRESETS)
 )
 @option_group(
     "Optimization",
-    _setting("optimizer", metavar=None, text="How weights are updated.", kind=click.Choice(["adam", "adadelta"])),
+    _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
     _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
     _setting("batch_size", metavar="N", text="N-grams of a minibatch."),
     _number("seed", default=1, show_default=True, metavar="N", help="The seed of initial weights and order of n-grams."),
@@ -89,21 +91,15 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "When to stop",
     _setting("epochs", metavar="N", text="Passes over the text, unless time or steps are given."),
-    _number("max_steps", metavar="N", help="Stop after N minibatches."),
+    max_steps_option,
     _setting("patience", metavar="N", text="Stop after N measurements without a better one."),
-    _number(
-        "eval_every", default=500, show_default=True, metavar="STEPS",
-        help="Measure the held-out loss after so many minibatches.",
-    ),
-    click.option("--resume", is_flag=True, help="Continue an interrupted training exactly from its last measurement."),
+    eval_every_option,
+    resume_option,
 )  # fmt: skip
 @option_group(
     "Machine",
     device_option("auto"),
-    _number(
-        "threads", metavar="N",
-        help="Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]",
-    ),
+    threads_option,
     click.option(
         "--precision", type=click.Choice(["float32", "tf32"]), default="float32", show_default=True,
         help="The precision of large products. tf32 needs a GPU.",
