@@ -36,6 +36,7 @@ bench: $(VENV)/installed
 	$(BIN)/python tests/benchmarks/bench_scoring.py --json $(BUILD)/bench/scoring.json
 	$(BIN)/python tests/benchmarks/bench_training.py --rounds 1 --json $(BUILD)/bench/training.json
 	$(BIN)/python tests/benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
+	$(BIN)/python tests/benchmarks/bench_lm.py --json $(BUILD)/bench/lm.json
 	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json
 	$(BIN)/python tests/benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
 
