@@ -29,13 +29,13 @@ from phrase_rescore.commands.training_options import (
     number_setting,
     optimizers,
     overwrite_option,
+    precision_option,
     resume_option,
     save_dtype_option,
     shard_size_option,
     threads_option,
 )
 from phrase_rescore.ranges import FACTORS
-from phrase_rescore.runtime import PRECISIONS
 from phrase_rescore.training.config import PRESETS
 
 _number = number_setting
@@ -155,11 +155,8 @@ _setting = partial(setting_option, presets=PRESETS)
     "Machine",
     device_option("auto"),
     threads_option,
-    click.option(
-        "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
-        help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
-    ),
-)  # fmt: skip
+    precision_option,
+)
 @quiet_option
 def command(
     inputs: tuple[str, ...],

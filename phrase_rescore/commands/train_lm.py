@@ -25,6 +25,7 @@ from phrase_rescore.commands.training_options import (
     number_setting,
     optimizers,
     overwrite_option,
+    precision_option,
     resume_option,
     save_dtype_option,
     shard_size_option,
@@ -100,11 +101,8 @@ _setting = partial(setting_option, presets=PRESETS)
     "Machine",
     device_option("auto"),
     threads_option,
-    click.option(
-        "--precision", type=click.Choice(["float32", "tf32"]), default="float32", show_default=True,
-        help="The precision of large products. tf32 needs a GPU.",
-    ),
-)  # fmt: skip
+    precision_option,
+)
 @quiet_option
 def command(inputs: tuple[str, ...], lm: str, preset: str, quiet: bool, **chosen: Any) -> None:
     """Learn p(word | the words before it) from tokenized text, one sentence a line. CORPUS is plain, gzip, bzip2, xz or

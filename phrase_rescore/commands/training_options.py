@@ -9,6 +9,7 @@ import click
 
 from phrase_rescore.commands.options import ByteSize, Duration, number_option
 from phrase_rescore.ranges import Range
+from phrase_rescore.runtime import PRECISIONS
 from phrase_rescore.training.config import RANGES
 
 
@@ -39,4 +40,8 @@ resume_option = click.option(
 threads_option = number_setting(
     "threads", metavar="N",
     help="Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]",
+)  # fmt: skip
+precision_option = click.option(
+    "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
+    help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
 )  # fmt: skip

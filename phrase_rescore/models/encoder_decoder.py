@@ -209,7 +209,7 @@ class RNNEncoderDecoder(nn.Module):
         """Return -Σ_n log p(y_n | x_n) over a batch, summed over words and EOS: a scalar in nats."""
         with gathered_gradients(self.loss_dtype):
             g, targets = self.decoder(self.encoder(src), tgt)
-        return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets)
+        return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets, dtype=self.loss_dtype)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files, as a view of the parameter (docs/model.md lists them)."""

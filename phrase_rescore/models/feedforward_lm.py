@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from phrase_rescore.models.linear import gathered_gradients, times
 from phrase_rescore.models.softmax import cross_entropy
 
 
@@ -52,6 +53,7 @@ class FeedforwardLM(nn.Module):
     def __init__(self, config: LanguageModelSizes) -> None:
         super().__init__()
         self.config = config
+        self.loss_dtype: torch.dtype | None = None  # of the products when a gradient is wanted; None: that of the weights
         K, n, E, H, R = config.vocabulary, config.order, config.embedding, config.hidden, config.output
         self.embedding = nn.Parameter(torch.empty(K + 1, E))
         self.U = nn.Parameter(torch.empty(H, (n - 1) * E))  # U_{n-1} … U_1, as the words of a context stand
@@ -73,17 +75,19 @@ class FeedforwardLM(nn.Module):
         contexts (m, n - 1), words (m,). ``keep``: what the embeddings (m, (n - 1) E), h_1 (m, H) and h_2 (m, R) are multiplied
         by: dropout's masks, divided by the share that is kept; nothing without dropout.
         """
-        return cross_entropy(self.hidden(contexts, keep), self.G, self.b_G, words, alpha)
+        with gathered_gradients(self.loss_dtype):
+            h_2 = self.hidden(contexts, keep)
+        return cross_entropy(h_2, self.G, self.b_G, words, alpha, self.loss_dtype)
 
     def hidden(self, contexts: Tensor, keep: Sequence[Tensor] = ()) -> Tensor:
         """Return h_2 of contexts (m, n - 1): (m, R)."""
         x = embedding(contexts, self.embedding).flatten(1)
         if keep:
             x = x * keep[0]
-        h_1 = torch.addmm(self.b_1, x, self.U.T).relu()  # r(Σ_j U_j e(w_{t-j}) + b_1)
+        h_1 = times(x, self.U, self.b_1).relu()  # r(Σ_j U_j e(w_{t-j}) + b_1)
         if keep:
             h_1 = h_1 * keep[1]
-        h_2 = torch.addmm(self.b_2, h_1, self.W.T).relu()  # r(W h_1 + b_2)
+        h_2 = times(h_1, self.W, self.b_2).relu()  # r(W h_1 + b_2)
         return h_2 * keep[2] if keep else h_2
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:

@@ -46,8 +46,6 @@ class LanguageModelling:
 
     def check_settings(self) -> None:
         """Raise OptionError for settings that cannot be."""
-        if self.config.machine.precision == "bf16":
-            raise OptionError("--precision bf16: a language model learns in float32, or tf32 on a GPU")
         with torch.device("meta"):
             make_optimizer(self.config.recipe, FeedforwardLM(_sizes(self.config, 3)))
         text = self.config.text
@@ -114,7 +112,9 @@ class LanguageModelling:
     def fit(self, trainer: Trainer, resume: bool) -> dict[str, Any]:
         """Train; return what config.json says of the outcome."""
         task = cast(NgramTask, trainer.task)
+        task.module.loss_dtype = torch.bfloat16 if self.config.machine.precision == "bf16" else None
         outcome = trainer.fit(resume)
+        task.module.loss_dtype = None
         return {
             "steps": outcome.steps,
             "passes": round(task.passes(outcome.steps), 4),

@@ -65,7 +65,7 @@ def test_the_penalty_is_alpha_log_squared_z(model):
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_the_gradient_with_the_penalty_is_that_of_the_formula(alpha, scale):
     generator = torch.Generator().manual_seed(3)
-    rows, K, R = 150, 17, 6
+    rows, K, R = 300, 17, 6
     leaves = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((rows, R), (K, R), (K,))]
     leaves[0] *= scale
     targets = torch.randint(0, K, (rows,), generator=generator)
@@ -80,6 +80,19 @@ def test_the_gradient_with_the_penalty_is_that_of_the_formula(alpha, scale):
     assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
     for a, c in zip(ours, plain, strict=True):
         assert torch.allclose(a.grad, c.grad, rtol=1e-7, atol=1e-7 * scale)
+
+
+def test_with_bf16_the_gradient_is_nearly_the_same():
+    generator = torch.Generator().manual_seed(5)
+    g, G, b = (torch.randn(shape, generator=generator).requires_grad_() for shape in ((300, 16), (400, 16), (400,)))
+    targets = torch.randint(0, 400, (300,), generator=generator)
+    losses = [cross_entropy(g, G, b, targets, 0.1, dtype) for dtype in (None, torch.bfloat16)]
+    assert losses[1].item() == pytest.approx(losses[0].item(), rel=1e-3)
+    exact, low = (torch.autograd.grad(loss, (g, G, b)) for loss in losses)
+    for a, c in zip(exact, low, strict=True):
+        assert 0 < (a - c).norm() < 0.02 * a.norm()
+    with torch.no_grad():  # what is measured is exact
+        assert cross_entropy(g, G, b, targets, 0.1, torch.bfloat16) == cross_entropy(g, G, b, targets, 0.1)
 
 
 def test_dropout_multiplies_embeddings_and_both_layers(model):

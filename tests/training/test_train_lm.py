@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import ROOT, Run
 from small_trainings import files
 
-from phrase_rescore.errors import OptionError
 from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.models.language_model import load
 from phrase_rescore.training.config import Observer
@@ -215,9 +215,20 @@ def test_the_paper_preset_is_the_papers() -> None:
     assert (recipe.patience, PRESETS["paper"].text.held_out_share, PRESETS["paper"].regularization.dropout) == (10, 0.001, 0.0)
 
 
-def test_bf16_is_refused(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="--precision bf16: a language model learns in float32"):
-        train_language_model([str(text)], str(tmp_path / "lm"), PRESETS["default"].override(precision="bf16", device="cpu"))
+def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path) -> None:
+    config = PRESETS["default"].override(
+        order=3, embedding=8, hidden=16, output=8, batch_size=50, max_steps=30, threads=1, device="cpu", held_out_share=0.1
+    )
+    lms = [
+        train_language_model([str(text)], str(tmp_path / precision), config.override(precision=precision))
+        for precision in ("float32", "bf16")
+    ]
+    exact, low = (lm.training["held_out"]["loss"] for lm in lms)
+    assert low == pytest.approx(exact, abs=0.05)
+    assert low != exact
+    assert all(weight.dtype == torch.float32 for _, weight in lms[1].model.named_weights())
+    assert lms[1].model.loss_dtype is None  # what is measured afterwards is in float32
+    assert (lms[0].training["precision"], lms[1].training["precision"]) == ("float32", "bf16")
 
 
 def test_shown_steps_count_words(text: Path, tmp_path: Path) -> None:
