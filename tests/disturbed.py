@@ -31,13 +31,19 @@ from system_calls import Decide, hand_over, supervise
 from tqdm import tqdm
 
 import phrase_rescore
+from phrase_rescore import runtime
 from phrase_rescore.cli import main as command_line
 from phrase_rescore.data.vocabulary import count_words, most_frequent
 from phrase_rescore.files import resumable
 from phrase_rescore.models.checkpoint import Checkpoint, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSizes
+from phrase_rescore.models.feedforward_lm import initialise as initialise_lm
+from phrase_rescore.models.language_model import LanguageModel
+from phrase_rescore.models.language_model import save as save_lm
 
 torch.set_num_threads(1)
+runtime.usable_cores = lambda: 1
 tqdm.set_lock(threading.RLock())  # its own is shared by all processes: one that is killed holding it would stop the others
 
 PACKAGE = str(Path(phrase_rescore.__file__).parent) + os.sep
@@ -108,7 +114,9 @@ def run_supervised(args: list[str], errors: Path, decide: Decide, seconds: float
 
 
 def write_inputs(folder: Path, rows: int) -> None:
-    """Write a table with two bad rows, the same annotated, pairs with one bad row, a moses.ini, a model of half its words."""
+    """Write a table with two bad rows, the same annotated, pairs with one bad row, a moses.ini, a model of half its words;
+    text, an n-best list and a language model.
+    """
     draw = random.Random(1)
     phrase = lambda side: " ".join(f"{side}{draw.randrange(30)}" for _ in range(draw.randint(1, 4)))  # noqa: E731
     lines = sorted(f"{phrase('s')} ||| {phrase('t')} ||| 0.5 1 ||| 0-0 ||| 1 1 1\n".encode() for _ in range(rows))
@@ -126,6 +134,14 @@ def write_inputs(folder: Path, rows: int) -> None:
     initialise(model, 1, paper=False)
     (folder / "model").mkdir()
     save(Checkpoint(model, vocabs[0], vocabs[1], (0.5, 0.5), {}), str(folder / "model"))
+    sentences = [f"{phrase('t')} {phrase('t')}" for _ in range(300)]
+    (folder / "text").write_text("".join(f"{sentence}\n" for sentence in sentences))
+    entries = [f"{i // 10} ||| {sentence}  ||| LM0= -{i}.5 ||| -{i}\n" for i, sentence in enumerate(sentences)]
+    (folder / "nbest.gz").write_bytes(gzip.compress("".join(entries).encode(), 1))
+    lm = FeedforwardLM(LanguageModelSizes(len(vocabs[1]), order=4, embedding=3, hidden=4, output=2))
+    initialise_lm(lm, 1, paper=False)
+    (folder / "lm").mkdir()
+    save_lm(LanguageModel(lm, vocabs[1], 0.5, {}), str(folder / "lm"))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -249,4 +265,17 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
         "moses-ini",
         ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), "-o", str(out / "{}" / "moses.ini")],
         result="moses.ini", older={"moses.ini": b"what stood there\n"},
+    )  # fmt: skip
+    train_lm = [
+        "train-lm", str(inputs / "text"), "-m", str(out / "{}" / "model"), "--order", "4", "--embedding", "3", "--hidden", "4",
+        "--output", "2", "--batch-size", "8", "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu",
+    ]  # fmt: skip
+    yield job("train-lm", train_lm, ("--resume",), (), result="model")
+    yield job(
+        "export-lm", ["export-lm", "-m", str(inputs / "lm"), "-o", str(out / "{}" / "lm.nplm")],
+        result="lm.nplm", older={"lm.nplm": b"what stood there\n"},
+    )  # fmt: skip
+    yield job(
+        "rescore", ["rescore", str(inputs / "nbest.gz"), "-m", str(inputs / "lm"), "-o", str(out / "{}" / "out.gz")],
+        result="out.gz", older={"out.gz": older["out.gz"]},
     )  # fmt: skip

@@ -23,7 +23,10 @@ from typing import Any, NamedTuple
 from disturbed import HANGS, IDENTICAL, PACKAGE, Ended, Job, contents, jobs, run_supervised, write_inputs
 from system_calls import Call, Failure, available
 
-SHARES = {"annotate": 0.3, "train": 0.2, "train --overwrite": 0.1, "strip": 0.2, "moses-ini": 0.2}
+SHARES = {
+    "annotate": 0.25, "train": 0.15, "train --overwrite": 0.1, "strip": 0.1, "moses-ini": 0.1, "train-lm": 0.15,
+    "export-lm": 0.05, "rescore": 0.1,
+}  # fmt: skip
 ROWS = 5000
 _RUNS_OUT = (errno.ENOSPC, errno.EIO, errno.EACCES)  # of a rename
 

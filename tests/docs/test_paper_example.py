@@ -188,6 +188,25 @@ def test_the_cheat_is_a_relative_frequency_of_the_sets(tmp_path: Path) -> None:
     assert found == ["0.6666667", "0.3333333", "0.001", "0.001"]
 
 
+# ---- Re-ranking
+
+LIST = "0 ||| a b  ||| Distortion0= 0 LM0= -3 TranslationModel0= -1 -2 CSLM0= -4.5 ||| -1\n"
+
+
+def test_weights_go_to_mert_and_back_in_the_order_of_the_list(tmp_path: Path) -> None:
+    (tmp_path / "list.gz").write_bytes(gzip.compress(LIST.encode()))
+    ini = "[feature]\nLM0= 9\n[weight]\nCSLM0= 0.1\nTranslationModel0= 0.2 0.3\nLM0= 0.5\nDistortion0= 0.4\nWord0= 1\n"
+
+    def rerank(what: str, text: str) -> str:
+        command = [sys.executable, PAPER / "rerank.py", what, tmp_path / "list.gz"]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+    assert rerank("start", ini) == "0.4 0.5 0.2 0.3 0.1\n0 0 0 0 0\n1 1 1 1 1\n"
+    tuned = rerank("tuned", "1 2 3 4 5 \n")
+    assert tuned == "[weight]\nDistortion0= 1\nLM0= 2\nTranslationModel0= 3 4\nCSLM0= 5\n"
+    assert rerank("start", tuned).splitlines()[0] == "1 2 3 4 5"
+
+
 # ---- Pages
 
 
@@ -224,12 +243,19 @@ def programs() -> dict[str, str]:
 @pytest.mark.moses
 @pytest.mark.slow
 def test_from_two_text_files_to_the_table_through_interruptions(programs: dict[str, str], tmp_path: Path) -> None:
-    """The smoke experiment, interrupted in five of its steps and gone on with, ends with the page of one that was not."""
+    """The smoke experiment, interrupted in six of its steps and gone on with, ends with the page of one that was not."""
     whole = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'whole'}", **programs)
     assert whole.returncode == 0, whole.stderr[-3000:]
-    assert "| rnn+wp" in whole.stdout
+    assert all(f"| {system} " in whole.stdout for system in ("rnn+wp", "cslm-ngrams", "cslm-n-best"))
     steps = [line.split(": ")[1] for line in whole.stderr.splitlines() if ": " in line]
-    for step in ("extract-and-score", "tune-baseline.1", "train-forward", "system-rnn", "decode-rnn+wp.1.test"):
+    for step in (
+        "extract-and-score",
+        "tune-baseline.1",
+        "train-forward",
+        "system-rnn",
+        "decode-rnn+wp.1.test",
+        "tune-cslm-n-best.1",
+    ):
         assert step in steps
         interrupt(step, tmp_path / "interrupted", programs)
     again = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'interrupted'}", **programs)
@@ -254,6 +280,19 @@ def interrupt(step: str, work: Path, programs: dict[str, str]) -> None:
                 break
         run.stderr.read()
     assert run.returncode
+
+
+@pytest.mark.moses
+@pytest.mark.slow
+def test_the_neural_lm_in_the_decoder(programs: dict[str, str], tmp_path: Path) -> None:
+    if b"NeuralLMWrapper" not in Path(programs["MOSES_BIN"], "moses").read_bytes():
+        done = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path}", "SYSTEMS=baseline cslm", **programs)
+        assert "knows no NeuralLM; build Moses --with-nplm" in done.stderr
+        pytest.skip("needs a Moses that was built --with-nplm")
+    done = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path}", "SYSTEMS=baseline cslm cslm+rnn+wp", "HEADROOM=", **programs)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "| cslm+rnn+wp " in done.stdout
+    assert "| CSLM |" in done.stdout  # its weight
 
 
 @pytest.mark.moses
