@@ -74,7 +74,11 @@ _setting = partial(setting_option, presets=PRESETS)
     _setting("order", metavar="N", text="Words of an n-gram."),
     _setting("embedding", metavar="N", text="Dimensions of a word's embedding."),
     _setting("hidden", metavar="N", text="Units of the first hidden layer."),
-    _setting("output", metavar="N", text="Units of the second hidden layer."),
+    _number(
+        "output", metavar="N",
+        help="Units of the second hidden layer; output embeddings are then learnt apart.  [default: as many as an embedding "
+        "has, and embeddings serve on both sides; paper: 1024]",
+    ),
 )  # fmt: skip
 @option_group(
     "Regularization",

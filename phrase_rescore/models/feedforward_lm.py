@@ -8,7 +8,8 @@ An n-gram model p(w_t | w_{t-n+1} … w_{t-1}) of two rectified layers. With r(x
 
 It is the structure of an NPLM model, so that Moses' feature NeuralLM can read it (``moses.nplm``). Ids are those of
 ``data.vocabulary``: EOS is also the word before the first one of a sentence, and fills a context from there backwards. One more
-id, K, stands for a word that a context lacks: the model is then one of lower order.
+id, K, stands for a word that a context lacks: the model is then one of lower order. In a tied model the rows of G are the
+embeddings (Press and Wolf 2017; Inan et al. 2017): what is learnt of a word before others is known of it after others.
 
 Sizes: n the order, E embedding, H hidden units, R output embedding, K words. Log-probabilities are natural logs.
 """
@@ -28,18 +29,19 @@ from phrase_rescore.models.softmax import cross_entropy
 
 @dataclass(frozen=True)
 class LanguageModelSizes:
-    """The sizes of a network. The vocabulary counts EOS and UNK."""
+    """The sizes of a network. The vocabulary counts EOS and UNK. ``tied``: G are the embeddings, so ``output`` is theirs."""
 
     vocabulary: int
     order: int
     embedding: int
     hidden: int
     output: int
+    tied: bool = False
 
     def parameters(self) -> int:
         """Return how many numbers the network has."""
         K, n, E, H, R = self.vocabulary, self.order, self.embedding, self.hidden, self.output
-        return (K + 1) * E + (n - 1) * H * E + H + R * (H + 1) + K * (R + 1)
+        return (K + 1) * E + (n - 1) * H * E + H + R * (H + 1) + (0 if self.tied else K * R) + K
 
     @property
     def missing(self) -> int:
@@ -60,8 +62,13 @@ class FeedforwardLM(nn.Module):
         self.b_1 = nn.Parameter(torch.empty(H))
         self.W = nn.Parameter(torch.empty(R, H))
         self.b_2 = nn.Parameter(torch.empty(R))
-        self.G = nn.Parameter(torch.empty(K, R))
+        self.own_G = None if config.tied else nn.Parameter(torch.empty(K, R))
         self.b_G = nn.Parameter(torch.empty(K))
+
+    @property
+    def G(self) -> Tensor:
+        """The output embeddings: (K, R)."""
+        return self.embedding[:-1] if self.own_G is None else self.own_G
 
     def forward(self, contexts: Tensor, words: Tensor, keep: Sequence[Tensor] = (), alpha: float = 0.0) -> Tensor:
         """Return ``negative_log_likelihood``, under the name by which wrappers of modules call it."""
@@ -92,7 +99,8 @@ class FeedforwardLM(nn.Module):
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files (docs/lm.md lists them)."""
-        return ((name, getattr(self, name)) for name in ("embedding", "U", "b_1", "W", "b_2", "G", "b_G"))
+        names = ("embedding", "U", "b_1", "W", "b_2", "G", "b_G")
+        return ((name, getattr(self, name)) for name in names if not (name == "G" and self.config.tied))
 
 
 @torch.no_grad()
@@ -100,8 +108,8 @@ def initialise(model: FeedforwardLM, seed: int, *, paper: bool, unigram: Sequenc
     """Set every weight from ``seed``.
 
     ``paper``: uniform in ±0.01 (section 4.1.1), biases 0. Otherwise what a rectified layer of many inputs keeps its variance
-    with (He et al. 2015), √(2 / inputs) as standard deviation, 1 for the embeddings and 1/√R for G, and the logits' bias starts
-    at the ``unigram`` log-probabilities (K,), so that no step is spent on them.
+    with (He et al. 2015), √(2 / inputs) as standard deviation, 1 for the embeddings and 1/√R for G, which tied embeddings are
+    too, and the logits' bias starts at the ``unigram`` log-probabilities (K,), so that no step is spent on them.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_weights():
@@ -111,7 +119,8 @@ def initialise(model: FeedforwardLM, seed: int, *, paper: bool, unigram: Sequenc
             weight.copy_((torch.rand(weight.shape, generator=generator) * 2 - 1) * 0.01)
         else:
             inputs = weight.shape[1]
-            deviation = {"embedding": 1.0, "G": inputs**-0.5}.get(name, (2 / inputs) ** 0.5)
+            outputs = "embedding" if model.config.tied else "G"
+            deviation = {"embedding": 1.0, outputs: inputs**-0.5}.get(name, (2 / inputs) ** 0.5)
             weight.copy_(torch.randn(weight.shape, generator=generator) * deviation)
     if not paper and unigram is not None:
         model.b_G.copy_(torch.as_tensor(unigram))

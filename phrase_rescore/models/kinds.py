@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -19,7 +19,9 @@ PAIRS, TEXT = "phrase pairs, made by train", "text, made by train-lm"
 
 
 class Sizes(Protocol):
-    """The sizes of a network: a dataclass of whole numbers from 1."""
+    """The sizes of a network: a dataclass of whole numbers from 1, and of flags."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def parameters(self) -> int:
         """Return how many numbers the network has."""

@@ -21,6 +21,7 @@ from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSiz
 from phrase_rescore.models.kinds import TEXT, kind_of
 from phrase_rescore.models.storage import (
     CONFIG,
+    DAMAGED,
     TWO_MODELS,
     Config,
     as_json,
@@ -86,6 +87,8 @@ def load(directory: str) -> LanguageModel:
         share: Any = config.entries.get("unk_share")
         usable = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
         require(usable, f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
+        fits = sizes.output == sizes.embedding or not sizes.tied
+        require(fits, f"{config.path}: sizes.tied, and sizes.output is not sizes.embedding; {DAMAGED}")
         vocab = read_words(os.path.join(directory, WORDS))
         says = sizes.vocabulary
         require(len(vocab) == says, f"{directory}/{WORDS}: {len(vocab)} ids where {CONFIG} says {as_json(says)}", TWO_MODELS)
@@ -101,7 +104,7 @@ def as_nplm(lm: LanguageModel) -> Nplm:
     has a score that nothing chooses.
     """
     weights = {name: weight.detach().float().cpu().numpy() for name, weight in lm.model.named_weights()}
-    embeddings, G = weights["embedding"], weights["G"]
+    embeddings, G = weights["embedding"], lm.model.G.detach().float().cpu().numpy()
     return Nplm(
         words=(END, UNKNOWN, *lm.vocab.words, START, NULL),
         input_embeddings=np.concatenate((embeddings[:-1], embeddings[EOS : EOS + 1], embeddings[-1:])),

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -209,8 +210,12 @@ class Config:
             sizes = kind.sizes(**self.entries["sizes"])
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
+        flags = [item.name for item in fields(sizes) if item.type == "bool"]
         for name, value in vars(sizes).items():
-            require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
+            if name in flags:
+                require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
+            else:
+                require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
         possible = sizes.parameters() <= _MOST_PARAMETERS
         require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
         return sizes

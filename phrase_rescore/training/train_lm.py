@@ -47,7 +47,7 @@ class LanguageModelling:
     def check_settings(self) -> None:
         """Raise OptionError for settings that cannot be."""
         with torch.device("meta"):
-            make_optimizer(self.config.recipe, FeedforwardLM(_sizes(self.config, 3)))
+            make_optimizer(self.config.recipe, FeedforwardLM(sizes(self.config, 3)))
         text = self.config.text
         self.config.recipe.check_held_out(min(text.held_out, int(text.held_out_share > 0)))
 
@@ -101,7 +101,7 @@ class LanguageModelling:
     def task(self, store: TextStore, recipe: Recipe, say: Callable[[str], None]) -> NgramTask:
         """Return the model before its first step, with the n-grams that it learns."""
         regularization, device = self.config.regularization, self.config.machine.device
-        model = FeedforwardLM(_sizes(self.config, len(store.vocab)))
+        model = FeedforwardLM(sizes(self.config, len(store.vocab)))
         unigram = unigram_log_probs(store.train, len(store.vocab))
         initialise(model, recipe.seed, paper=self.config.network.paper_initialisation, unigram=unigram)
         return NgramTask(
@@ -154,9 +154,10 @@ class LanguageModelling:
         return load(self.model_dir)
 
 
-def _sizes(config: LanguageModelConfig, vocabulary: int) -> LanguageModelSizes:
+def sizes(config: LanguageModelConfig, vocabulary: int) -> LanguageModelSizes:
     network = config.network
-    return LanguageModelSizes(vocabulary, network.order, network.embedding, network.hidden, network.output)
+    output = network.output or network.embedding
+    return LanguageModelSizes(vocabulary, network.order, network.embedding, network.hidden, output, network.output is None)
 
 
 def train_language_model(

@@ -1,6 +1,7 @@
 """The language model against loops in NumPy, float64, written from the equations."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,12 +10,12 @@ import torch
 from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.models.softmax import cross_entropy
 
-SIZES = LanguageModelSizes(vocabulary=11, order=4, embedding=3, hidden=5, output=4)
+SIZES = LanguageModelSizes(vocabulary=11, order=4, embedding=4, hidden=5, output=4)
 
 
-@pytest.fixture
-def model() -> FeedforwardLM:
-    made = FeedforwardLM(SIZES)
+@pytest.fixture(params=[False, True], ids=["untied", "tied"])
+def model(request: pytest.FixtureRequest) -> FeedforwardLM:
+    made = FeedforwardLM(replace(SIZES, tied=request.param))
     initialise(made, 1, paper=False, unigram=[-float(i) for i in range(11)])
     with torch.no_grad():
         for name, weight in made.named_weights():
@@ -26,6 +27,7 @@ def model() -> FeedforwardLM:
 def log_probs(model: FeedforwardLM, context: list[int]) -> tuple[list[float], float]:
     """Return log p of every word after a context, and log Z."""
     w = {name: weight.detach().double().numpy() for name, weight in model.named_weights()}
+    w.setdefault("G", w["embedding"])  # of a tied model
     E = SIZES.embedding
     h_1 = w["b_1"].copy()
     for j in range(1, SIZES.order):  # the word j places before the next one
@@ -51,7 +53,7 @@ def test_it_computes_its_equations(model):
     for i in range(30):
         found = -model(torch.tensor(contexts[i : i + 1]), torch.tensor(words[i : i + 1])).item()
         assert found == pytest.approx(expected[i], abs=2e-6)
-    assert -model(torch.tensor(contexts), torch.tensor(words)).item() == pytest.approx(sum(expected), abs=1e-5)
+    assert -model(torch.tensor(contexts), torch.tensor(words)).item() == pytest.approx(sum(expected), abs=1e-4)
 
 
 def test_the_penalty_is_alpha_log_squared_z(model):
@@ -107,9 +109,28 @@ def test_dropout_multiplies_embeddings_and_both_layers(model):
     assert torch.allclose(model.hidden(torch.tensor(contexts), keep), h_2, atol=1e-6)
 
 
+def test_the_gradient_of_every_weight_agrees_with_finite_differences(model):
+    contexts, words = map(torch.tensor, some_ngrams(12))
+    model.double()
+    model(contexts, words, (), 0.2).backward()
+    rng = np.random.default_rng(2)
+    for name, weight in model.named_parameters():
+        for _ in range(3):
+            place = tuple(int(rng.integers(n)) for n in weight.shape)
+            values = []
+            for step in (1e-5, -1e-5):
+                with torch.no_grad():
+                    kept = weight[place].item()
+                    weight[place] = kept + step
+                    values.append(model(contexts, words, (), 0.2).item())
+                    weight[place] = kept
+            wanted = (values[0] - values[1]) / 2e-5
+            assert weight.grad[place].item() == pytest.approx(wanted, rel=1e-5, abs=1e-6), (name, place)
+
+
 def test_sizes_count_all_numbers(model):
-    assert SIZES.parameters() == sum(weight.numel() for weight in model.parameters())
-    assert SIZES.parameters() == sum(weight.numel() for _, weight in model.named_weights())
+    assert model.config.parameters() == sum(weight.numel() for weight in model.parameters())
+    assert model.config.parameters() == sum(weight.numel() for _, weight in model.named_weights())
     # Section 4.1.1: 7-grams, 512 dimensions, layers of 1,536 and 1,024
     paper = LanguageModelSizes(10_000, 7, 512, 1536, 1024)
     assert paper.parameters() == 10_001 * 512 + 3072 * 1536 + 1536 + 1536 * 1024 + 1024 + 1024 * 10_000 + 10_000

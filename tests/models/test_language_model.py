@@ -20,8 +20,11 @@ from phrase_rescore.moses.nplm import write_nplm
 WORDS = Vocabulary((b"the", b"house", "maïs".encode(), b"\xff\r", b"</S>", b"&quot;"), (9, 5, 3, 2, 1, 1))
 
 
-def small(order: int = 7) -> LanguageModel:
-    model = FeedforwardLM(LanguageModelSizes(len(WORDS), order, 5, 12, 9))
+SIZES = {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12, "output": 9}
+
+
+def small(order: int = 7, tied: bool = False) -> LanguageModel:
+    model = FeedforwardLM(LanguageModelSizes(len(WORDS), order, 5, 12, 5 if tied else 9, tied))
     initialise(model, 4, paper=False, unigram=np.log(np.arange(1, 9) / 36).tolist())
     with torch.no_grad():
         for name, weight in model.named_weights():
@@ -50,7 +53,21 @@ def test_what_is_saved_is_what_is_loaded(lm_dir):
         assert name == other
         assert torch.equal(a, b), name
     assert sorted(os.listdir(lm_dir)) == ["config.json", "model-00001-of-00001.safetensors", "words.vocab"]
-    assert loaded.signature.startswith("feedforward-lm|order:7|embedding:5|hidden:12|output:9|words:6|model:")
+    assert loaded.signature.startswith("feedforward-lm|order:7|embedding:5|hidden:12|output:9|tied:False|words:6|model:")
+
+
+def test_a_tied_model_is_saved_without_output_embeddings(tmp_path):
+    original = small(tied=True)
+    save(original, str(tmp_path))
+    loaded = load(str(tmp_path))
+    assert [name for name, _ in loaded.model.named_weights()] == ["embedding", "U", "b_1", "W", "b_2", "b_G"]
+    assert torch.equal(loaded.model.G, original.model.embedding[:8])
+    assert "output:5|tied:True|" in loaded.signature
+
+
+def test_a_model_from_before_there_were_tied_ones_is_loaded(lm_dir):
+    edited(lm_dir, sizes=SIZES)
+    assert not load(str(lm_dir)).model.config.tied
 
 
 def test_the_signature_follows_weights_and_words(tmp_path, lm_dir):
@@ -90,6 +107,9 @@ def test_a_model_of_the_other_kind_is_told_from_this_one(tmp_path, lm_dir):
         ({"sizes": {"vocabulary": 9, "order": 7, "embedding": 5, "hidden": 12, "output": 9}}, "8 ids where config.json says 9"),
         ({"sizes": {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12}}, "'sizes' is incomplete"),
         ({"sizes": {"vocabulary": 8, "order": 0, "embedding": 5, "hidden": 12, "output": 9}}, "sizes.order is 0"),
+        ({"sizes": SIZES | {"tied": True}}, "sizes.tied, and sizes.output is not sizes.embedding"),
+        ({"sizes": SIZES | {"output": 5, "tied": True}}, "tensor G is unknown in the weights"),
+        ({"sizes": SIZES | {"tied": 1}}, "sizes.tied is 1, not true or false"),
         ({"sizes": {"vocabulary": 8, "order": 6, "embedding": 5, "hidden": 12, "output": 9}}, r"has shape \[12, 30\] where"),
     ],
 )
@@ -110,8 +130,9 @@ def logits(lm: LanguageModel, context: list[int]) -> np.ndarray:
     return (hidden @ lm.model.G.T + lm.model.b_G)[0].numpy()
 
 
-def test_nplm_reads_the_same_scores():
-    lm = small()
+@pytest.mark.parametrize("tied", [False, True])
+def test_nplm_reads_the_same_scores(tied):
+    lm = small(tied=tied)
     found = exported(lm)
     assert found.order == 7
     spelt = (b"</s>", b"<unk>", *WORDS.words)
