@@ -31,6 +31,7 @@ DEV_SEGMENTS =
 TEST_SEGMENTS =
 LM_ORDER = 5#                 [LM: order]
 TRAIN_OPTIONS = --max-steps 5000 --final-pass#      of phrase-rescore train
+CSLM_OPTIONS = --epochs 15#   of phrase-rescore train-lm
 MODEL_OF =#                   take corpus, tables, language model and networks of this configuration instead
 SYSTEMS = baseline kneser-ney rnn rnn+wp
 RUNS = 3#                     tunings of each system
@@ -74,6 +75,14 @@ define align
 	$(FAST_ALIGN)/atools -i $(1)/forward.align -j $(1)/reverse.align -c grow-diag-final-and; }
 endef
 
+ifneq ($(filter decoder,$(foreach system,$(SYSTEMS),$(cslm.$(system)))),)
+ifneq ($(wildcard $(MOSES_BIN)/moses),)
+ifeq ($(shell grep -l NeuralLMWrapper $(MOSES_BIN)/moses),)
+$(error $(MOSES_BIN)/moses knows no NeuralLM; build Moses --with-nplm=DIR (docs/lm.md), or leave systems with cslm = decoder out)
+endif
+endif
+endif
+
 # $(call search,LIMIT): options of the decoder
 search = -search-algorithm 1 -cube-pruning-pop-limit $(1) -stack $(1)
 
@@ -88,8 +97,9 @@ $(eval $(call setting,corpus,$(SRC) $(TGT) $(TRAIN) $(TRAIN_SEGMENTS) $(TOKENIZE
 $(eval $(call setting,sets,$(SRC) $(TGT) $(DEV) $(DEV_SEGMENTS) $(TEST) $(TEST_SEGMENTS) $(TOKENIZE)))
 $(eval $(call setting,lm,$(LM_ORDER)))
 $(eval $(call setting,train,$(TRAIN_OPTIONS)))
+$(eval $(call setting,cslm,$(CSLM_OPTIONS)))
 $(eval $(call setting,tune,$(TUNER) $(ITERATIONS) $(LIMIT)))
-$(foreach system,$(SYSTEMS),$(eval $(call setting,system.$(system),$(system.$(system)))))
+$(foreach system,$(SYSTEMS),$(eval $(call setting,system.$(system),$(system.$(system)) $(cslm.$(system)))))
 
 # ---- Corpus, alignment, phrase tables, language model, networks: of this configuration, or of MODEL_OF
 
@@ -111,12 +121,15 @@ $(W)/model/aligned.grow-diag-final-and: $(W)/corpus/train.$(SRC)
 	mv $@.part $@
 	rm $(@D)/bitext $(@D)/*.align
 
-$(W)/lm/$(TGT).blm: $(W)/corpus/train.$(SRC) $(W)/settings/lm
+$(W)/lm/$(TGT).blm: $(W)/lm/$(TGT).arpa.gz
 	@$(call begin,language-model)
-	$(MOSES_BIN)/lmplz -o $(LM_ORDER) -S 20% -T $(@D)/ --discount_fallback <$(W)/corpus/train.$(TGT) >$(@D)/arpa
-	$(MOSES_BIN)/build_binary $(@D)/arpa $@.part
+	$(MOSES_BIN)/build_binary $< $@.part
 	mv $@.part $@
-	rm $(@D)/arpa
+
+$(W)/lm/$(TGT).arpa.gz: $(W)/corpus/train.$(SRC) $(W)/settings/lm
+	@$(call begin,ngrams)
+	$(MOSES_BIN)/lmplz -o $(LM_ORDER) -S 20% -T $(@D)/ --discount_fallback <$(W)/corpus/train.$(TGT) | gzip -n >$@.part
+	mv $@.part $@
 
 train_model = perl $(MOSES_SCRIPTS)/training/train-model.perl -root-dir $(W) -corpus $(W)/corpus/train -f $(SRC) -e $(TGT) \
 	-alignment grow-diag-final-and -sort-buffer-size 1G -cores $(THREADS) -lm 0:$(LM_ORDER):$(W)/lm/$(TGT).blm:8
@@ -145,6 +158,24 @@ $(W)/forward/config.json $(W)/inverse/config.json: $(W)/%/config.json: $(W)/mode
 	if [[ -d $(@D).training && ! $(W)/settings/train -nt $(@D).training ]]; then resume=--resume; fi
 	phrase-rescore train $< -m $(@D) --pairs $(W)/pairs --threads $(THREADS) $(TRAIN_OPTIONS) \
 	    $(if $(filter inverse,$*),--inverse) $$resume
+
+$(W)/cslm/config.json: $(W)/corpus/train.$(SRC) $(W)/settings/cslm
+	@$(call begin,train-cslm)
+	resume=--overwrite
+	if [[ -d $(@D).training && ! $(W)/settings/cslm -nt $(@D).training ]]; then resume=--resume; fi
+	phrase-rescore train-lm $(W)/corpus/train.$(TGT) -m $(@D) --threads $(THREADS) $(CSLM_OPTIONS) $$resume
+
+# The network as Moses reads it: for its feature NeuralLM, and as the n-grams of the 5-gram model with other probabilities
+$(W)/lm/cslm.nplm: $(W)/cslm/config.json
+	@$(call begin,export-cslm)
+	phrase-rescore export-lm -m $(<D) -o $@
+
+$(W)/lm/cslm.blm: $(W)/lm/$(TGT).arpa.gz $(W)/cslm/config.json
+	@$(call begin,export-cslm-ngrams)
+	phrase-rescore export-lm $< -m $(W)/cslm -o $@.arpa
+	$(MOSES_BIN)/build_binary $@.arpa $@.part
+	mv $@.part $@
+	rm $@.arpa
 
 else
 
@@ -181,6 +212,8 @@ every_run := $(foreach system,$(SYSTEMS),$(foreach run,$(call runs_of,$(system))
 
 models = $(addprefix $(M)/,$(addsuffix /config.json,$(filter forward inverse,$(system.$(1)))))
 column = $(patsubst column=%,%,$(filter column=%,$(system.$(1))))
+# Files of the language model that a system has: of the feature that decodes with it, or of what scores its n-best lists
+cslm_files = $(addprefix $(M)/,$(if $(filter decoder,$(cslm.$(1))),lm/cslm.nplm,$(if $(filter ngrams,$(cslm.$(1))),lm/cslm.blm)))
 
 $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$(call models,$$*) $$(call column,$$*) $(W)/settings/system.$$*
 	@$(call begin,system-$*)
@@ -200,17 +233,24 @@ system_of = $(basename $(1))
 run_of = $(subst .,,$(suffix $(1)))
 start_of = $(if $(filter baseline.0,$(1)),$(W)/systems/baseline/moses.ini,$(W)/tuning/$(1)/start.ini)
 
-$(every_run:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/baseline.0/moses.ini $(W)/systems/$$(call system_of,$$*)/phrase-table.gz
+reranked_run = $(filter n-best,$(cslm.$(call system_of,$(1))))
+decoded_runs := $(foreach run,$(every_run),$(if $(call reranked_run,$(run)),,$(run)))
+reranked_runs := $(filter-out $(decoded_runs),$(every_run))
+
+$(decoded_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/baseline.0/moses.ini \
+    $(W)/systems/$$(call system_of,$$*)/phrase-table.gz $$(call cslm_files,$$(call system_of,$$*))
 	@$(call begin,start-$*)
 	table=$(word 2,$^)
 	sed -E "s#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$$table#" $< >$@.tuned
 	$(if $(word 2,$(system.$(call system_of,$*))),\
 	    phrase-rescore moses-ini $@.tuned --table $$table --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
+	$(if $(filter %.nplm,$^),phrase-rescore moses-ini $@.tuned --lm $(filter %.nplm,$^) -o $@.tuned)
+	$(if $(filter %.blm,$^),sed -i -E 's#^(KENLM .*)name=[^ ]* (.*)path=[^ ]*(.*)#&\n\1name=CSLM0 \2path=$(filter %.blm,$^)\3#; s#^\[weight\]#&\nCSLM0= 0.1#' $@.tuned)
 	python3 $(HERE)/disturb.py $(call run_of,$*) <$@.tuned >$@.part
 	mv $@.part $@
 	rm $@.tuned
 
-$(patsubst %,$(W)/tuning/%/moses.ini,baseline.0 $(every_run)): $(W)/tuning/%/moses.ini: $$(call start_of,$$*) $(W)/corpus/dev.$(SRC) $(W)/settings/tune
+$(patsubst %,$(W)/tuning/%/moses.ini,baseline.0 $(decoded_runs)): $(W)/tuning/%/moses.ini: $$(call start_of,$$*) $(W)/corpus/dev.$(SRC) $(W)/settings/tune
 	@$(call begin,tune-$*)
 	rm -rf $(@D)/mert
 	perl $(MOSES_SCRIPTS)/training/mert-moses.pl $(W)/corpus/dev.$(SRC) $(W)/corpus/dev.$(TGT) $(MOSES_BIN)/moses $< \
@@ -220,7 +260,38 @@ $(patsubst %,$(W)/tuning/%/moses.ini,baseline.0 $(every_run)): $(W)/tuning/%/mos
 	mv $(@D)/mert/moses.ini $@
 	rm -f $(@D)/mert/*.gz $(@D)/mert/*.dat $(@D)/mert/*.out
 
+# ---- Tuning of what re-ranks the n-best lists of the baseline's run of the same number
+
+baseline_run = $(patsubst $(call system_of,$(1)).%,baseline.%,$(1))
+
+$(W)/nbest/%.gz: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,$$(suffix $$*)).$(SRC) $(M)/cslm/config.json
+	@$(call begin,nbest-$*)
+	$(MOSES_BIN)/moses -config $< -input-file $(word 2,$^) -threads $(THREADS) $(call search,$(LIMIT)) -n-best-list $(@D)/$*.list 200 distinct
+	phrase-rescore rescore $(@D)/$*.list -m $(M)/cslm -o $@
+	rm $(@D)/$*.list
+
+$(reranked_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/$$(call baseline_run,$$*)/moses.ini $(W)/settings/system.$$(call system_of,$$*)
+	@$(call begin,start-$*)
+	{ sed -n '/^\[weight\]/,$$p' $<; echo 'CSLM0= 0.1'; } >$@.part
+	mv $@.part $@
+
+$(reranked_runs:%=$(W)/tuning/%/moses.ini): $(W)/tuning/%/moses.ini: $(W)/tuning/%/start.ini $(W)/nbest/$$(call baseline_run,$$*).dev.gz $(W)/corpus/dev.$(SRC)
+	@$(call begin,tune-$*)
+	cd $(@D)
+	$(MOSES_BIN)/extractor --sctype BLEU --scconfig case:true -r $(W)/corpus/dev.$(TGT) -n $(word 2,$^) -F features.dat -S scores.dat
+	python3 $(HERE)/rerank.py start $(word 2,$^) <$< >init.opt
+	$(MOSES_BIN)/mert -d $$(head -n 1 init.opt | wc -w) --sctype BLEU --scconfig case:true --ffile features.dat --scfile scores.dat \
+	    --ifile init.opt -n 20 -r $(call run_of,$*) --threads $(THREADS)
+	python3 $(HERE)/rerank.py tuned $(word 2,$^) <weights.txt >$@.part
+	mv $@.part $@
+	rm features.dat scores.dat
+
 # ---- Evaluation: output with its phrases, and without
+
+$(foreach run,$(reranked_runs),$(W)/evaluation/$(run).dev.out $(W)/evaluation/$(run).test.out): $(W)/evaluation/%.out: \
+    $(W)/tuning/$$(basename $$*)/moses.ini $(W)/nbest/$$(call baseline_run,$$(basename $$*))$$(suffix $$*).gz
+	@$(call begin,rerank-$*)
+	phrase-rescore rescore -q $(word 2,$^) -m $(M)/cslm --replace --weights $< --best -o $@
 
 $(W)/evaluation/%.seg: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,$$(suffix $$*)).$(SRC)
 	@$(call begin,decode-$*)
@@ -292,8 +363,8 @@ $(RESULTS)/%.gz: $(W)/evaluation/%.out
 $(RESULTS)/experiment.json: $(result_files) $(bounds)
 	@$(call begin,record)
 	python3 $(HERE)/record.py $(W) $(M) $(SRC) $(TGT) '$(SYSTEMS)' \
-	    $(foreach name,TRAIN DEV TEST TOKENIZE TRAIN_SEGMENTS DEV_SEGMENTS TEST_SEGMENTS LM_ORDER TRAIN_OPTIONS MODEL_OF TUNER ITERATIONS LIMIT,\
-	    '$(name)=$(subst $(DATA)/,,$($(name)))') $(foreach system,$(SYSTEMS),'system.$(system)=$(subst $(W)/,,$(system.$(system)))') >$@.part
+	    $(foreach name,TRAIN DEV TEST TOKENIZE TRAIN_SEGMENTS DEV_SEGMENTS TEST_SEGMENTS LM_ORDER TRAIN_OPTIONS CSLM_OPTIONS MODEL_OF TUNER ITERATIONS LIMIT,\
+	    '$(name)=$(subst $(DATA)/,,$($(name)))') $(foreach system,$(SYSTEMS),'system.$(system)=$(strip $(subst $(W)/,,$(system.$(system))) $(addprefix cslm=,$(cslm.$(system))))') >$@.part
 	mv $@.part $@
 
 $(RESULTS)/README.md: $(RESULTS)/experiment.json
@@ -305,7 +376,7 @@ $(RESULTS)/README.md: $(RESULTS)/experiment.json
 page: $(RESULTS)/README.md
 	@cat $<
 tables: $(M)/model/phrase-table.gz $(M)/model/moses.ini
-networks: $(foreach system,$(SYSTEMS),$(call models,$(system)))
+networks: $(foreach system,$(SYSTEMS),$(call models,$(system))) $(if $(foreach system,$(SYSTEMS),$(cslm.$(system))),$(M)/cslm/config.json)
 systems: $(foreach system,$(SYSTEMS),$(W)/systems/$(system)/phrase-table.gz)
 tunings: $(foreach run,$(every_run),$(W)/tuning/$(run)/moses.ini)
 outputs: $(foreach run,$(every_run),$(W)/evaluation/$(run).dev.out $(W)/evaluation/$(run).test.out)

@@ -100,6 +100,14 @@ def headroom(found: dict[str, Any]) -> Iterator[str]:
 
 def networks(record: dict[str, Any]) -> Iterator[str]:
     for name, training in record["networks"].items():
+        if "distinct_pairs" not in training:
+            figures, words = training["held_out"], training["words"]["training"]
+            yield (
+                f"- Language model {name}: {training['steps']:,} steps of {training['batch_size']:,}, {training['passes']:.1f} "
+                f"passes over {words:,} words, held-out perplexity {figures['perplexity']:.1f}; log Z strays from 0 by "
+                f"{training['log_z']['deviation']:.2f}."
+            )
+            continue
         loss, pairs = training["held_out"]["loss"], training["distinct_pairs"]["training"]
         yield (
             f"- Network {name}: {training['steps']:,} steps of {training['batch_size']}, {training['passes']:.2f} passes over "
