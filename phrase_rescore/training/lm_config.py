@@ -28,7 +28,7 @@ class LanguageModelNetwork(Checked):
     """The sizes of the network."""
 
     order: int = ranged(7, Whole(2, 100))  # words of an n-gram
-    embedding: int = ranged(128, _SIZES)
+    embedding: int = ranged(256, _SIZES)
     hidden: int = ranged(512, _SIZES)  # first layer
     output: int | None = ranged(None, _SIZES)  # second layer, and output embeddings of their own; None: the input's serve
     paper_initialisation: bool = False
