@@ -33,31 +33,15 @@ _LEAST = 10.0**NEVER
 
 @dataclass
 class _Order:
-    """The n-grams of one order, by word numbers, sorted; probabilities are natural, not logarithms."""
+    """The n-grams of one order, sorted by word numbers; probabilities are natural, not logarithms."""
 
     words: NDArray[np.int32]  # (m, n)
+    keys: NDArray[np.int64]  # (m,) the row of the words before the last one, in the order below, times words, plus the last one
     p_old: NDArray[np.float64]  # (m,)
     bo_old: NDArray[np.float64]
     place: NDArray[np.int64]  # (m,) in the file
-    keys: NDArray[np.void]
     p: NDArray[np.float64]
     bo: NDArray[np.float64]
-
-    def find(self, words: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return where n-grams (m, n) are, -1 for those that are not there: (m,)."""
-        keys = _keys(words)
-        if not len(self.keys):
-            return np.full(len(keys), -1)
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[at] == keys, at, -1)
-
-
-def _keys(words: NDArray[np.int32]) -> NDArray[np.void]:
-    """Return n-grams as values that sort as their word numbers do."""
-    big = np.ascontiguousarray(words.astype(">u4"))
-    if not len(words):
-        return np.empty(0, f"V{4 * words.shape[1]}")
-    return big.view(f"V{4 * words.shape[1]}").ravel()
 
 
 class NetworkArpa:
@@ -69,7 +53,8 @@ class NetworkArpa:
     def __init__(self, reader: ArpaReader, scorer: NgramScorer, name: str) -> None:
         self.header, self._scorer, self._name = reader.header, scorer, name
         self._numbers: dict[bytes, int] = {}
-        self._orders = list(self._read(reader))
+        self._orders: list[_Order] = []
+        self._read(reader)
         self._names = list(self._numbers)
         if END not in self._numbers:
             raise InputError(name, "no </s> among its unigrams", "make it of sentences, as lmplz does")
@@ -77,14 +62,15 @@ class NetworkArpa:
         self._ids = np.where(np.array([word in (START, END) for word in self._names]), EOS, ids)
         self._outside = self._ids == UNK
         self._start = self._numbers.get(START, -1)
-        shares: list[NDArray[np.float64]] = []  # S of the contexts of each order
+        shares: list[NDArray[np.float64]] = []  # S of each order's n-grams as contexts, NaN where they are none
         for n in range(1, self.header.order + 1):
             shares.append(self._shares_after(n, shares))
             self._compute(n, shares)
 
-    def _read(self, reader: ArpaReader) -> Iterator[_Order]:
-        """Yield the orders, each sorted by word numbers."""
+    def _read(self, reader: ArpaReader) -> None:
+        """Read the orders, and sort each by word numbers."""
         ngrams = reader.ngrams()
+        below = np.zeros(1, np.int64)  # what stands before a unigram
         for n, count in enumerate(reader.header.counts, 1):
             flat, log_p, log_bo = array("i"), array("d"), array("d")  # they grow: the header may lie
             for ngram in islice(ngrams, count):
@@ -98,15 +84,35 @@ class NetworkArpa:
                 log_p.append(ngram.log10_p)
                 log_bo.append(ngram.log10_backoff)
             words = np.array(flat, np.int32).reshape(-1, n)
-            order = np.lexsort(words.T[::-1])
-            keys = _keys(words[order])
+            below = self._rows(words[:, :-1])
+            if (below < 0).any():
+                lacking = self._spelt(words[below < 0][0, :-1])
+                raise InputError(self._name, f"n-grams after {lacking}, which is no n-gram itself", "is the file whole?")
+            keys = below * len(self._numbers) + words[:, -1]
+            order = np.argsort(keys, kind="stable")
+            keys = keys[order]
             if (twice := np.flatnonzero(keys[1:] == keys[:-1])).size:
-                names = list(self._numbers)
-                ngram_words = b" ".join(names[number] for number in words[order[twice[0]]])
-                raise InputError(self._name, f"the {n}-gram {shown(ngram_words)} stands twice", "make the file again")
+                found = f"the {n}-gram {self._spelt(words[order[twice[0]]])} stands twice"
+                raise InputError(self._name, found, "make the file again")
             p, bo = 10.0 ** np.array(log_p), 10.0 ** np.array(log_bo)
-            yield _Order(words[order], p[order], bo[order], order, keys, np.empty(len(words)), np.ones(len(words)))
+            self._orders.append(
+                _Order(words[order], keys, p[order], bo[order], order, np.empty(len(words)), np.ones(len(words)))
+            )
         next(ngrams, None)  # the end of the file is looked at
+
+    def _spelt(self, words: NDArray[np.int32]) -> str:
+        names = list(self._numbers)
+        return shown(b" ".join(names[number] for number in words))
+
+    def _rows(self, words: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return where n-grams (m, n) are in their order, -1 for those that are not there: (m,). The empty one is 0."""
+        rows = np.zeros(len(words), np.int64)
+        for of, last in zip(self._orders, words.T, strict=False):
+            wanted = rows * len(self._numbers) + last
+            at = np.minimum(np.searchsorted(of.keys, wanted), max(0, len(of.keys) - 1))
+            there = (of.keys[at] == wanted) & (rows >= 0) if len(of.keys) else np.zeros(len(rows), np.bool_)
+            rows = np.where(there, at, -1)
+        return rows
 
     def _old(self, words: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the old model's p of the last words after the others: (m,)."""
@@ -115,7 +121,7 @@ class NetworkArpa:
     def _backed_off(self, words: NDArray[np.int32], new: bool) -> NDArray[np.float64]:
         n = words.shape[1]
         of = self._orders[n - 1]
-        at, found = of.find(words), np.full(len(words), _LEAST)
+        at, found = self._rows(words), np.full(len(words), _LEAST)
         found[at >= 0] = (of.p if new else of.p_old)[at[at >= 0]]
         rest = np.flatnonzero(at < 0)
         if n > 1 and len(rest):
@@ -125,49 +131,46 @@ class NetworkArpa:
     def _backoff(self, contexts: NDArray[np.int32], new: bool) -> NDArray[np.float64]:
         """Return the back-off weights of contexts, 1 where the file does not have them."""
         of = self._orders[contexts.shape[1] - 1]
-        at = of.find(contexts)
+        at = self._rows(contexts)
         found = np.ones(len(at))
         found[at >= 0] = (of.bo if new else of.bo_old)[at[at >= 0]]
         return found
 
-    def _contexts(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where each context of order n's n-grams begins, and the context of each n-gram. They are sorted by it."""
-        words = self._orders[n - 1].words
-        if n == 1:
-            return np.zeros(1, np.int64), np.zeros(len(words), np.int64)
-        new = np.ones(len(words), np.bool_)
-        new[1:] = (words[1:, :-1] != words[:-1, :-1]).any(1)
-        return np.flatnonzero(new), np.cumsum(new) - 1
+    def _contexts(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return of order n's n-grams, which are sorted by their contexts: where each context begins, which context each
+        n-gram has, and the row of each context in the order below.
+        """
+        rows = self._orders[n - 1].keys // len(self._numbers)
+        new = np.ones(len(rows), np.bool_)
+        new[1:] = rows[1:] != rows[:-1]
+        starts = np.flatnonzero(new)
+        return starts, np.cumsum(new) - 1, rows[starts]
 
     def _shares_after(self, n: int, lower: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return S(h) of the contexts of order n's n-grams: what the old model gives to words outside of the network."""
+        """Return S(h), what the old model gives to words outside of the network, of every (n-1)-gram h: NaN if nothing in
+        the file stands after it.
+        """
         of = self._orders[n - 1]
-        starts, which = self._contexts(n)
-        outside = self._outside[of.words[:, -1]]
-        explicit = np.asarray(np.bincount(which[outside], of.p_old[outside], len(starts)), np.float64)
-        if n == 1:
-            return explicit
-        contexts = of.words[starts, :-1]
-        shorter = np.zeros(len(starts))
-        rows = np.flatnonzero(outside)
-        np.add.at(shorter, which[rows], self._old(of.words[rows, 1:]))
-        below = self._share_of(contexts[:, 1:], lower)
-        return explicit + self._backoff(contexts, new=False) * np.maximum(below - shorter, 0.0)
+        starts, which, rows = self._contexts(n)
+        outside = np.flatnonzero(self._outside[of.words[:, -1]])
+        share = np.asarray(np.bincount(which[outside], of.p_old[outside], len(starts)), np.float64)
+        if n > 1:
+            contexts = of.words[starts, :-1]
+            shorter = np.bincount(which[outside], self._old(of.words[outside, 1:]), len(starts))
+            below = self._share_of(contexts[:, 1:], lower)
+            share += self._orders[n - 2].bo_old[rows] * np.maximum(below - shorter, 0.0)
+        found = np.full(len(self._orders[n - 2].keys) if n > 1 else 1, np.nan)
+        found[rows] = share
+        return found
 
     def _share_of(self, contexts: NDArray[np.int32], lower: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return S of any contexts (m, k), which may have no n-grams of their own."""
         k = contexts.shape[1]
         if k == 0:
             return np.full(len(contexts), lower[0][0])
-        starts, _ = self._contexts(k + 1)
-        known = self._orders[k].words[starts, :-1]
-        keys, wanted = _keys(known), _keys(contexts)
-        at = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
-        there = keys[at] == wanted if len(keys) else np.zeros(len(contexts), np.bool_)
-        found = np.zeros(len(contexts))
-        if len(keys):
-            found[there] = lower[k][at[there]]
-        rest = np.flatnonzero(~there)
+        at, found = self._rows(contexts), np.full(len(contexts), np.nan)
+        found[at >= 0] = lower[k][at[at >= 0]]
+        rest = np.flatnonzero(np.isnan(found))
         if len(rest):
             found[rest] = self._backoff(contexts[rest], new=False) * self._share_of(contexts[rest, 1:], lower)
         return found
@@ -175,10 +178,10 @@ class NetworkArpa:
     def _compute(self, n: int, shares: list[NDArray[np.float64]]) -> None:
         """Give order n its probabilities, and the order below it its back-off weights."""
         of = self._orders[n - 1]
-        starts, which = self._contexts(n)
+        starts, which, rows = self._contexts(n)
         last = of.words[:, -1]
         network, unknown = self._network(of.words, starts)
-        scale = np.maximum(1.0 - shares[n - 1], 0.0) / np.maximum(1.0 - unknown, 1e-9)
+        scale = np.maximum(1.0 - shares[n - 1][rows], 0.0) / np.maximum(1.0 - unknown, 1e-9)
         of.p = np.where(self._outside[last], of.p_old, network * scale[which])
         if n == 1:
             if self._start >= 0:
@@ -187,13 +190,8 @@ class NetworkArpa:
             return
         explicit = np.bincount(which, of.p, len(starts))
         lower = np.bincount(which, self._backed_off(of.words[:, 1:], new=True), len(starts))
-        contexts = self._orders[n - 2]
-        at = contexts.find(of.words[starts, :-1])
-        if (at < 0).any():
-            lacking = b" ".join(self._names[word] for word in of.words[starts[at < 0][0], :-1])
-            raise InputError(self._name, f"n-grams after {shown(lacking)}, which is no n-gram itself", "is the file whole?")
         left, below = np.maximum(1.0 - explicit, 0.0), np.maximum(1.0 - lower, 1e-12)
-        contexts.bo[at] = left / below
+        self._orders[n - 2].bo[rows] = left / below
 
     def _network(self, words: NDArray[np.int32], starts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the network's p of the last words after those before them, and p(UNK) after each context."""
