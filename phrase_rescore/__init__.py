@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "__version__", "annotate", "load", "train",
+    "TextModel", "__version__", "annotate", "load", "load_lm", "train", "train_lm",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
         RescoreError,
         RowError,
         Summary,
+        TextModel,
         annotate,
         load,
+        load_lm,
         train,
+        train_lm,
     )  # fmt: skip
 else:
 

@@ -19,12 +19,16 @@ from phrase_rescore.annotation.run import annotate as annotate_table
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
+from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.inference.phrase_vectors import PhraseEncoder
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.models.checkpoint import SIDES, Checkpoint
 from phrase_rescore.models.checkpoint import load as load_checkpoint
+from phrase_rescore.models.language_model import LanguageModel
+from phrase_rescore.models.language_model import load as load_language_model
 from phrase_rescore.moses.lines import PhraseReader
+from phrase_rescore.moses.phrase_table import words
 from phrase_rescore.moses.score_columns import ColumnFormat
 from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
 from phrase_rescore.ranges import JOBS, THREADS, check
@@ -36,7 +40,7 @@ from phrase_rescore.training.train_lm import train_language_model
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "annotate", "load", "train", "train_lm",
+    "TextModel", "annotate", "load", "load_lm", "train", "train_lm",
 ]  # fmt: skip
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
@@ -143,6 +147,49 @@ def train_lm(
     """
     config = LM_PRESETS[preset].override(**settings)
     return train_language_model(_paths(inputs), os.fspath(model_dir), config, observer).training
+
+
+class TextModel:
+    """A trained language model, ready to score sentences: tokenized as its corpus, blanks between words.
+
+    Every sentence ends with ``</s>``, whose log p counts. An empty sentence has no words.
+    """
+
+    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+        self.lm = lm
+        self._scorer = NgramScorer(lm, resolve_device(device))
+
+    @property
+    def signature(self) -> str:
+        """The line that names the model: its kind, its sizes, a hash of its weights and words, the version."""
+        return self.lm.signature
+
+    def score(self, sentences: Sequence[Phrase]) -> NDArray[np.float64]:
+        """Return natural log p of n sentences: (n,)."""
+        return self._scorer.sentences(_sentences(sentences)).sums()
+
+    def score_words(self, sentences: Sequence[Phrase]) -> list[NDArray[np.float64]]:
+        """Return natural log p of every word of each sentence, and of its ``</s>``: an array (words + 1,) each."""
+        found = self._scorer.sentences(_sentences(sentences))
+        return np.split(found.log_probs, found.starts[1:]) if len(found.starts) else []
+
+    def perplexity(self, sentences: Sequence[Phrase]) -> float:
+        """Return the perplexity of all words and ``</s>`` together, unknown ones counted; NaN without sentences."""
+        log_probs = self._scorer.sentences(_sentences(sentences)).log_probs
+        return float(np.exp(-log_probs.mean())) if len(log_probs) else float("nan")
+
+
+def _sentences(sentences: Sequence[Phrase]) -> list[list[bytes]]:
+    return [words(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in sentences]
+
+
+def load_lm(lm: Path, *, device: str = "cpu") -> TextModel:
+    """Load a language model that ``train_lm`` made. Loading one runs no code of it.
+
+    Raises ModelError for a directory that is missing, damaged or a model of phrase pairs, OptionError for a device that is
+    not there.
+    """
+    return TextModel(load_language_model(os.fspath(lm)), device)
 
 
 def annotate(

@@ -122,6 +122,42 @@ def test_trained_models_are_the_command_s(run: Run, tmp_path: Path) -> None:
         pr.train(tmp_path / "pairs.tsv", tmp_path / "ours", max_steps=5)
 
 
+@pytest.fixture(scope="module")
+def lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lm")
+    (folder / "text").write_text("the house is small\nthe small house\na house is a house\n" * 20)
+    summary = pr.train_lm(
+        folder / "text", folder / "lm", order=3, embedding=4, hidden=6, batch_size=16, max_steps=10, threads=1, shortlist=5,
+        held_out=0,
+    )  # fmt: skip
+    assert (summary["steps"], summary["held_out"]) == (10, None)
+    return folder / "lm"
+
+
+def test_sentences_are_scored_as_the_command_does(lm: Path, run: Run) -> None:
+    model, sentences = pr.load_lm(lm), ["the house", "a  zebra", ""]
+    log_p = model.score(sentences)
+    rows = [
+        line.split(b"\t") for line in run("score-lm", "-m", lm, stdin="\n".join([*sentences, ""]).encode()).out.splitlines()
+    ]
+    np.testing.assert_allclose(log_p, [float(row[0]) for row in rows], rtol=1e-6)
+    by_word = model.score_words(sentences)
+    assert [len(found) for found in by_word] == [3, 3, 1]
+    np.testing.assert_allclose([found.sum() for found in by_word], log_p)
+    assert model.perplexity(sentences) == pytest.approx(np.exp(-log_p.sum() / 7))
+    np.testing.assert_array_equal(model.score([sentence.encode() for sentence in sentences]), log_p)
+    assert (model.score([]).shape, model.score_words([])) == ((0,), [])
+    assert np.isnan(model.perplexity([]))
+    assert model.signature.startswith("feedforward-lm|")
+
+
+def test_a_model_of_the_other_kind_is_named(lm: Path, model_dir: str) -> None:
+    with pytest.raises(pr.ModelError, match="made by train; this takes a model of text"):
+        pr.load_lm(model_dir)
+    with pytest.raises(pr.ModelError, match="made by train-lm; this takes a model of phrase pairs"):
+        pr.load(lm)
+
+
 def test_importing_is_quick_and_complete() -> None:
     code = "import sys, phrase_rescore as pr; assert 'torch' not in sys.modules; [getattr(pr, name) for name in pr.__all__]"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
