@@ -38,6 +38,7 @@ from phrase_rescore.training.lm_config import PRESETS, LanguageModelConfig
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.ngrams import NgramTask
 from phrase_rescore.training.prepare_text import prepare as prepare_text
+from phrase_rescore.training.train_lm import sizes as sizes_of
 
 
 class Plain(nn.Module):
@@ -49,16 +50,22 @@ class Plain(nn.Module):
         self.hidden = nn.Linear((sizes.order - 1) * sizes.embedding, sizes.hidden)
         self.output = nn.Linear(sizes.hidden, sizes.output)
         self.logits = nn.Linear(sizes.output, sizes.vocabulary)
+        self.tied = sizes.tied
+        if sizes.tied:
+            self.logits.weight.requires_grad = False  # never used
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, contexts: Tensor) -> Tensor:
         h_1 = self.dropout(self.hidden(self.dropout(self.embedding(contexts).flatten(1))).relu())
-        return self.logits(self.dropout(self.output(h_1).relu()))
+        h_2 = self.dropout(self.output(h_1).relu())
+        weight = self.embedding.weight[:-1] if self.tied else self.logits.weight
+        return functional.linear(h_2, weight, self.logits.bias)
 
 
 def plain_steps(plain: Plain, task: NgramTask, config: LanguageModelConfig, steps: int) -> float:
     """Train the plain network; return words a second."""
-    optimizer = torch.optim.Adam(plain.parameters(), lr=config.recipe.learning_rate, fused=True)
+    parameters = [parameter for parameter in plain.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=config.recipe.learning_rate, fused=True)
     batches = task.batches()
     start, words = time.perf_counter(), 0
     for _ in range(steps):
@@ -68,14 +75,15 @@ def plain_steps(plain: Plain, task: NgramTask, config: LanguageModelConfig, step
         loss = loss + config.regularization.self_normalize * logits.logsumexp(1).square().mean()
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(plain.parameters(), config.recipe.clip)
+        nn.utils.clip_grad_norm_(parameters, config.recipe.clip)
         optimizer.step()
         words += len(batch)
     return words / (time.perf_counter() - start)
 
 
-def our_steps(task: NgramTask, config: LanguageModelConfig, steps: int, threads: int) -> float:
-    """Train our network as ``train-lm`` does; return words a second."""
+def our_steps(task: NgramTask, config: LanguageModelConfig, steps: int, threads: int, dtype: torch.dtype | None) -> float:
+    """Train our network as ``train-lm`` does, with the products in ``dtype``; return words a second."""
+    task.module.loss_dtype = dtype
     trainer = Trainer(task, config.override(max_steps=1_000_000).recipe, threads=threads)
     batches = task.batches()
     start, words = time.perf_counter(), 0
@@ -85,6 +93,7 @@ def our_steps(task: NgramTask, config: LanguageModelConfig, steps: int, threads:
         words += len(batch)
     took = time.perf_counter() - start
     trainer.gradients.close()
+    task.module.loss_dtype = None
     return words / took
 
 
@@ -143,10 +152,9 @@ def main() -> None:
     prepare(cores)
     with tempfile.TemporaryDirectory() as folder:
         store = store_of(unpacked(options.text), config, Path(folder))
-        network = config.network
-        sizes = LanguageModelSizes(len(store.vocab), network.order, network.embedding, network.hidden, network.output)
+        sizes = sizes_of(config, len(store.vocab))
         model = FeedforwardLM(sizes)
-        initialise(model, 1, paper=network.paper_initialisation)
+        initialise(model, 1, paper=config.network.paper_initialisation)
         settings = config.regularization
         task = NgramTask(
             model, store.train, store.held_out, config.recipe.batch_size, 1,
@@ -156,7 +164,7 @@ def main() -> None:
         lm = LanguageModel(model, store.vocab, store.numbers.unk, {})
         rows = gzip.decompress(options.nbest.read_bytes()).splitlines(keepends=True)[: options.entries]
         sentences = [entry.hypothesis() for entry in read_entries(rows, str(options.nbest))]
-        peaks, train, score = [], {"plain": [], "ours": []}, {"plain": [], "ours": []}
+        peaks, train, score = [], {"plain": [], "ours": [], "ours, bf16": []}, {"plain": [], "ours": []}
         copy_weights(plain, model)
         for _ in range(options.rounds):
             for name in train:
@@ -164,8 +172,9 @@ def main() -> None:
                 peaks.append(sgemm())
                 plain.train()
                 steps = options.steps
+                dtype = torch.bfloat16 if name == "ours, bf16" else None
                 train[name].append(
-                    plain_steps(plain, task, config, steps) if name == "plain" else our_steps(task, config, steps, cores)
+                    plain_steps(plain, task, config, steps) if name == "plain" else our_steps(task, config, steps, cores, dtype)
                 )
         copy_weights(plain, model)
         difference = 0.0
@@ -186,7 +195,8 @@ def main() -> None:
     print(f"{options.text.name}: K = {sizes.vocabulary:,}, {sizes.parameters():,} parameters, minibatch {task.batch_size}")
     print(f"{cores} cores, sgemm {peak:.0f} GFLOP/s")
     for what, of in rates.items():
-        print(f"{what:16s} plain {of['plain']:10,.0f}  ours {of['ours']:10,.0f}  ratio {of['ours'] / of['plain']:.2f}")
+        for name, rate in of.items():
+            print(f"{what:16s} {name:10s} {rate:10,.0f}  ratio {rate / of['plain']:.2f}")
     share = 2 * macs_of_training(sizes) * rates["words/s learnt"]["ours"] / 1e9 / peak
     print(f"training: {share:.0%} of sgemm; {words / scorer.computed:.1f} n-grams for each that is computed")
     print(f"largest difference of a hypothesis's log p: {difference:.1e}")
