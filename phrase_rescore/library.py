@@ -6,7 +6,7 @@ Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from phrase_rescore.annotation.run import annotate as annotate_table
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
-from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.inference.ngram_scorer import NgramScorer, SentenceScores
 from phrase_rescore.inference.phrase_vectors import PhraseEncoder
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.inference.translator import MAX_LENGTH, Hypothesis, Translator
@@ -45,6 +45,8 @@ __all__ = [
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
 Path = str | os.PathLike[str]
+
+_SENTENCES = 4096  # at a time
 
 
 class Model:
@@ -166,21 +168,23 @@ class TextModel:
 
     def score(self, sentences: Sequence[Phrase]) -> NDArray[np.float64]:
         """Return natural log p of n sentences: (n,)."""
-        return self._scorer.sentences(_sentences(sentences)).sums()
+        return np.concatenate([found.sums() for found in self._scored(sentences)] or [np.empty(0)])
 
     def score_words(self, sentences: Sequence[Phrase]) -> list[NDArray[np.float64]]:
         """Return natural log p of every word of each sentence, and of its ``</s>``: an array (words + 1,) each."""
-        found = self._scorer.sentences(_sentences(sentences))
-        return np.split(found.log_probs, found.starts[1:]) if len(found.starts) else []
+        return [by_word for found in self._scored(sentences) for by_word in np.split(found.log_probs, found.starts[1:])]
 
     def perplexity(self, sentences: Sequence[Phrase]) -> float:
         """Return the perplexity of all words and ``</s>`` together, unknown ones counted; NaN without sentences."""
-        log_probs = self._scorer.sentences(_sentences(sentences)).log_probs
-        return float(np.exp(-log_probs.mean())) if len(log_probs) else float("nan")
+        by_word = [np.empty(0), *self.score_words(sentences)]
+        return float(np.exp(-np.concatenate(by_word).mean())) if len(by_word) > 1 else float("nan")
 
-
-def _sentences(sentences: Sequence[Phrase]) -> list[list[bytes]]:
-    return [words(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in sentences]
+    def _scored(self, sentences: Sequence[Phrase]) -> Iterator[SentenceScores]:
+        """Score some sentences at a time: a word takes some hundred bytes meanwhile."""
+        for start in range(0, len(sentences), _SENTENCES):
+            some = sentences[start : start + _SENTENCES]
+            split = [words(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
+            yield self._scorer.sentences(split)
 
 
 def load_lm(lm: Path, *, device: str = "cpu") -> TextModel:

@@ -268,7 +268,7 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     )  # fmt: skip
     train_lm = [
         "train-lm", str(inputs / "text"), "-m", str(out / "{}" / "model"), "--order", "4", "--embedding", "3", "--hidden", "4",
-        "--output", "2", "--batch-size", "8", "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu",
+        "--batch-size", "8", "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu",
     ]  # fmt: skip
     yield job("train-lm", train_lm, ("--resume",), (), result="model")
     yield job(

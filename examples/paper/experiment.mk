@@ -83,6 +83,16 @@ endif
 endif
 endif
 
+# $(call begun,FILES): let a training go on that was interrupted, unless it is one of older files
+define begun
+resume=
+if [[ -d $(@D).training ]]; then
+    resume=--resume
+    for file in $(1); do if [[ $$file -nt $(@D).training/state.json ]]; then resume=; fi; done
+    [[ $$resume ]] || rm -rf $(@D).training
+fi
+endef
+
 # $(call search,LIMIT): options of the decoder
 search = -search-algorithm 1 -cube-pruning-pop-limit $(1) -stack $(1)
 
@@ -129,6 +139,7 @@ $(W)/lm/$(TGT).blm: $(W)/lm/$(TGT).arpa.gz
 $(W)/lm/$(TGT).arpa.gz: $(W)/corpus/train.$(SRC) $(W)/settings/lm
 	@$(call begin,ngrams)
 	$(MOSES_BIN)/lmplz -o $(LM_ORDER) -S 20% -T $(@D)/ --discount_fallback <$(W)/corpus/train.$(TGT) | gzip -n >$@.part
+	touch -r "$$(ls -t $^ | head -n 1)" $@.part # as old as if it had never been deleted
 	mv $@.part $@
 
 train_model = perl $(MOSES_SCRIPTS)/training/train-model.perl -root-dir $(W) -corpus $(W)/corpus/train -f $(SRC) -e $(TGT) \
@@ -154,16 +165,14 @@ $(W)/model/moses.ini: $(W)/model/phrase-table.gz $(W)/lm/$(TGT).blm
 
 $(W)/forward/config.json $(W)/inverse/config.json: $(W)/%/config.json: $(W)/model/phrase-table.gz $(W)/settings/train
 	@$(call begin,train-$*)
-	resume=--overwrite
-	if [[ -d $(@D).training && ! $(W)/settings/train -nt $(@D).training ]]; then resume=--resume; fi
+	$(call begun,$^)
 	phrase-rescore train $< -m $(@D) --pairs $(W)/pairs --threads $(THREADS) $(TRAIN_OPTIONS) \
-	    $(if $(filter inverse,$*),--inverse) $$resume
+	    $(if $(filter inverse,$*),--inverse) --overwrite $$resume
 
 $(W)/cslm/config.json: $(W)/corpus/train.$(SRC) $(W)/settings/cslm
 	@$(call begin,train-cslm)
-	resume=--overwrite
-	if [[ -d $(@D).training && ! $(W)/settings/cslm -nt $(@D).training ]]; then resume=--resume; fi
-	phrase-rescore train-lm $(W)/corpus/train.$(TGT) -m $(@D) --threads $(THREADS) $(CSLM_OPTIONS) $$resume
+	$(call begun,$^)
+	phrase-rescore train-lm $(W)/corpus/train.$(TGT) -m $(@D) --threads $(THREADS) $(CSLM_OPTIONS) --overwrite $$resume
 
 # The network as Moses reads it: for its feature NeuralLM, and as the n-grams of the 5-gram model with other probabilities
 $(W)/lm/cslm.nplm: $(W)/cslm/config.json
@@ -219,7 +228,7 @@ $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$
 	@$(call begin,system-$*)
 	$(if $(call models,$*),phrase-rescore annotate $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter forward inverse,$(word)),$(M)/$(word),$(word))) -o $@,\
 	$(if $(call column,$*),python3 $(HERE)/append_column.py $< $(call column,$*) | gzip -n >$@.part && mv $@.part $@,\
-	ln -f $< $@ && touch $@))
+	cp $< $@.part && mv $@.part $@))
 
 # With the weights of train-model.perl
 $(W)/systems/baseline/moses.ini: $(W)/systems/baseline/phrase-table.gz $(M)/model/moses.ini
@@ -236,6 +245,9 @@ start_of = $(if $(filter baseline.0,$(1)),$(W)/systems/baseline/moses.ini,$(W)/t
 reranked_run = $(filter n-best,$(cslm.$(call system_of,$(1))))
 decoded_runs := $(foreach run,$(every_run),$(if $(call reranked_run,$(run)),,$(run)))
 reranked_runs := $(filter-out $(decoded_runs),$(every_run))
+ifneq ($(filter-out $(call runs_of,baseline),$(if $(reranked_runs),$(call runs_of,other))),)
+$(error a system with cslm = n-best re-ranks the lists of the baseline's run of the same number: BASELINE_RUNS is below RUNS)
+endif
 
 $(decoded_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/baseline.0/moses.ini \
     $(W)/systems/$$(call system_of,$$*)/phrase-table.gz $$(call cslm_files,$$(call system_of,$$*))

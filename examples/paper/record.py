@@ -40,7 +40,7 @@ def commit(folder: str) -> str:
 
 def weights(ini: Path) -> dict[str, list[float]]:
     """Read the [weight] section of a moses.ini."""
-    _, _, section = ini.read_text().partition("\n[weight]\n")
+    _, _, section = f"\n{ini.read_text()}".partition("\n[weight]\n")
     lines = (line.partition("=") for line in section.split("\n[")[0].splitlines())
     return {name.strip(): [float(word) for word in values.split()] for name, equals, values in lines if equals}
 

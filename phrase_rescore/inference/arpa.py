@@ -45,7 +45,8 @@ class _Order:
 
 
 class NetworkArpa:
-    """Reads an ARPA file whole (some 40 bytes an n-gram), and gives its n-grams with the probabilities of a network.
+    """Reads an ARPA file whole (some 50 bytes an n-gram, and four for each of its words), and gives its n-grams with the
+    probabilities of a network.
 
     Raises InputError as the reader does, and for a file that lacks ``</s>``.
     """

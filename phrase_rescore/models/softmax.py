@@ -26,6 +26,8 @@ def _extended(G_l: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     parts = [bias.to(dtype)]
     if dtype != b.dtype:
         parts.append((bias - parts[0]).to(dtype))
+    elif b.is_cuda and torch.backends.cuda.matmul.allow_tf32:  # products keep as many digits as float16 has
+        parts = [bias.half().to(dtype), bias - bias.half()]
     return torch.cat((G_l.to(dtype), torch.stack((*parts, torch.ones_like(parts[0])), 1)), 1)
 
 

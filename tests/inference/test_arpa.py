@@ -196,6 +196,14 @@ def test_the_commands(run: Run, tmp_path: Path) -> None:
     assert [x for s in sentences for x in after.log10_probs(s)] != pytest.approx(log10, abs=0.01)
 
 
+def test_an_n_gram_after_words_that_are_none() -> None:
+    orders = a_model(3, 3)
+    context = orders[2][-1].words[:-1]
+    data = as_file([orders[0], [ngram for ngram in orders[1] if ngram.words != context], orders[2]])
+    with pytest.raises(InputError, match=f"n-grams after '{b' '.join(context).decode()}', which is no n-gram itself"):
+        NetworkArpa(reader(data), NgramScorer(language_model()), "lm.arpa")
+
+
 def test_an_n_gram_that_stands_twice() -> None:
     orders = a_model(2, 2)
     for of in orders:
