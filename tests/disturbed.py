@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -43,7 +44,6 @@ from phrase_rescore.models.language_model import LanguageModel
 from phrase_rescore.models.language_model import save as save_lm
 
 torch.set_num_threads(1)
-runtime.usable_cores = lambda: 1
 tqdm.set_lock(threading.RLock())  # its own is shared by all processes: one that is killed holding it would stop the others
 
 PACKAGE = str(Path(phrase_rescore.__file__).parent) + os.sep
@@ -65,6 +65,11 @@ class Ended(NamedTuple):
         return self.told.splitlines()[-1] if self.told else "said nothing"
 
 
+def _one_core() -> int:
+    """Stand for ``runtime.usable_cores``: no command starts threads of torch before this process is forked."""
+    return 1
+
+
 def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
     """Start a command line in a process of its own, with standard error in a file; return its number."""
     pid = os.fork()
@@ -76,6 +81,7 @@ def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
         faulthandler.dump_traceback_later(_SECONDS - 5, file=2)  # of a process that hangs
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
         resumable.SECONDS_BETWEEN = 0.0  # an entry of the journal after every block
+        runtime.usable_cores = _one_core
         prepare()
         command_line(args)
     except SystemExit as done:
@@ -179,7 +185,11 @@ class Job:
         self.fresh()
         if here:
             handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-            with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+            with (
+                contextlib.suppress(SystemExit),
+                contextlib.redirect_stderr(io.StringIO()),
+                mock.patch.object(runtime, "usable_cores", _one_core),
+            ):
                 command_line([*self.args, "-q"])
             for number, handler in handlers.items():
                 signal.signal(number, handler)

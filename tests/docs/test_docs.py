@@ -368,7 +368,7 @@ def test_every_tensor_is_documented_with_its_shape():
 
 def test_every_tensor_of_a_language_model_is_documented_with_its_shape():
     lm = language_model()
-    K, n, E, H, R = vars(lm.model.config).values()
+    K, n, E, H, R, _ = vars(lm.model.config).values()
     shapes = {"K + 1": K + 1, "(n − 1) E": (n - 1) * E, "K": K, "E": E, "H": H, "R": R}
     section = (DOCS / "lm.md").read_text(encoding="utf-8").split("\n## Tensors\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
