@@ -17,7 +17,8 @@ from phrase_rescore.commands.options import directory_option, file_argument, qui
 @quiet_option
 def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of ours,
-    and the rows that some Moses program would mishandle. Or describe MODEL_DIR: signature, sizes, training, losses.
+    and the rows that some Moses program would mishandle. Or describe MODEL_DIR, that of a language model
+    too: signature, sizes, training, losses.
 
     \b
     phrase-rescore info phrase-table.gz
@@ -40,12 +41,11 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     check_paths([described, *([] if model_dir is None else [Use("-m", model_dir, Role.READ_DIRECTORY)])])
     if os.path.isdir(path):
         from phrase_rescore.info import model as model_report
-        from phrase_rescore.training.log import ModelDirectory
 
         if model_dir is not None or strict:
             raise OptionError(f"{path} is a model directory; -m and --strict are for tables")
-        model = ModelDirectory.read(path)
-        show(model_report.report(model), model_report.as_object(model))
+        directory = model_report.ModelDirectory.read(path)
+        show(model_report.report(directory), model_report.as_object(directory))
         return
 
     from phrase_rescore.commands.progress import byte_bar
@@ -57,18 +57,15 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
 
     own, known = read_sidecar(path), None
     if model_dir is not None:
-        from phrase_rescore.training.log import ModelDirectory
+        from phrase_rescore.models.checkpoint import load
 
-        model = ModelDirectory.read(model_dir)
+        model = load(model_dir)
     keep_freed_memory()
     with byte_bar((path,), quiet, os.path.basename(path)) as bar:
         found = survey_table(path, bar.update, lambda survey: bar.set_postfix_str(f"{survey.rows:,} rows", refresh=False))
     if model_dir is not None:
-        vocabularies = (model.checkpoint.src_vocab, model.checkpoint.tgt_vocab)
-        counts = (found.survey.src.words, found.survey.tgt.words)
-        known = table.ModelCoverage(
-            model_dir, model.checkpoint.signature, *map(coverage, counts, vocabularies, model.factors)
-        )  # fmt: skip
+        vocabularies, counts = (model.src_vocab, model.tgt_vocab), (found.survey.src.words, found.survey.tgt.words)
+        known = table.ModelCoverage(model_dir, model.signature, *map(coverage, counts, vocabularies, model.factors))
     show(table.report(found, own, known), table.as_object(found, own, known))
     if strict and (kinds := table.problems(found)):
         raise RescoreError(f"{found.table}: problems of {len(kinds)} {'kind' if len(kinds) == 1 else 'kinds'} (--strict)")

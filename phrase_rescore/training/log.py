@@ -1,4 +1,4 @@
-"""The log of a training, written and read again, the model directory that it lies in, and whether its model learnt enough.
+"""The log of a training, written and read again, and whether its model learnt enough.
 
 A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
 (mean over the steps since the record before; nats per pair) and ``held_out``: ``loss`` (nats per pair), ``perplexity``
@@ -19,8 +19,7 @@ from typing import Any
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import open_plain
-from phrase_rescore.models.checkpoint import Checkpoint, load
-from phrase_rescore.models.storage import CONFIG, LOG, unchanged
+from phrase_rescore.models.storage import CONFIG, LOG
 from phrase_rescore.training.config import Observer
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
@@ -166,7 +165,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     return [replace(run, name=text) if count[run.name] > 1 else run for run, text in zip(runs, given, strict=True)]
 
 
-def shortfall(training: Mapping[str, Any]) -> str:
+def shortfall(training: Mapping[str, Any], learnt: str = "pairs") -> str:
     """Say how a training was too short, by its summary in config.json, which nothing has checked; empty if it was not.
 
     One that went on from all weights of another model is never too short.
@@ -177,38 +176,14 @@ def shortfall(training: Mapping[str, Any]) -> str:
     if isinstance(steps, int) and 0 <= steps < _HARDLY:
         return f"hardly trained: {counted(steps, 'step')}"
     if isinstance(passes, int | float) and 0 <= passes < 1:
-        return f"only {math.floor(1000 * passes) / 10} % of the pairs were seen, each once"
+        return f"only {math.floor(1000 * passes) / 10} % of the {learnt} were seen, each once"
     return ""
 
 
-@dataclass(frozen=True)
-class ModelDirectory:
-    """A model that was loaded, and all that its ``config.json`` says."""
-
-    directory: str
-    checkpoint: Checkpoint
-    config: Mapping[str, Any]
-    seconds: float | None  # of training, by its log
-
-    @classmethod
-    def read(cls, directory: str) -> ModelDirectory:
-        """Read a model directory. Raises ModelError as ``checkpoint.load`` does."""
-        with unchanged(directory):
-            checkpoint = load(directory)
-            with open(os.path.join(directory, CONFIG), "rb") as stream:
-                config = json.load(stream)
-            return cls(directory, checkpoint, config, _seconds(os.path.join(directory, LOG)))
-
-    @property
-    def factors(self) -> tuple[int | None, int | None]:
-        """The factor of a word that the model reads, source and target; None for the whole word."""
-        return self.config["factors"]["source"], self.config["factors"]["target"]
-
-
-def _seconds(log: str) -> float | None:
-    """Return the time of the last measurement, None if no log tells it."""
+def training_seconds(directory: str) -> float | None:
+    """Return the time of the last measurement of a model's training, None if no log of the directory tells it."""
     try:
-        with open(log, "rb") as stream:
+        with open(os.path.join(directory, LOG), "rb") as stream:
             *_, last = stream
         return float(json.loads(last)["seconds"])
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):

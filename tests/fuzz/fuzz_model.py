@@ -19,9 +19,9 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.data.vocabulary import Vocabulary
     from phrase_rescore.errors import ModelError
     from phrase_rescore.info import model as model_report
+    from phrase_rescore.info.model import ModelDirectory
     from phrase_rescore.models import checkpoint
     from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
-    from phrase_rescore.training.log import ModelDirectory
 
 import parts
 import torch
@@ -83,7 +83,7 @@ def check_model(folder: str) -> None:
         assert text.isprintable(), text
         assert len(text) < 1000, text
         return
-    found = model.checkpoint
+    found = model.model
     for name, weight in found.model.named_weights():
         assert weight.dtype is torch.float32, name
         assert weight.isfinite().all(), name

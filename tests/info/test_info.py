@@ -11,16 +11,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import MakeModel, Result, Run
+from small_models import small_lm
 
 from phrase_rescore.info import model as model_report
 from phrase_rescore.info.faults import FAULTS
+from phrase_rescore.info.model import ModelDirectory
+from phrase_rescore.models import language_model
 from phrase_rescore.models.checkpoint import load
-from phrase_rescore.training.log import ModelDirectory
 
 TABLE = (
     b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"
@@ -259,7 +262,7 @@ TRAINING = {
     "final_pass": {"steps": 12, "held_out": 5.5, "training": 5.4},
 }  # fmt: skip
 TRAINED = """\
-trained on   phrase-table.gz, more.gz: 3,320,185 pairs, 10,000 held out
+trained on   phrase-table.gz, more.gz: 3,320,185 pairs; held out 10,000 pairs
 training     8,708 steps in 3,610 s, weights of step 8,500
 settings     preset default, optimizer adam, learning rate 0.008, batch size 256, precision float32, seed 1, shortlist 15,000, min count 1
 held out     5.929 nats a pair, perplexity 3.084 a word
@@ -306,10 +309,48 @@ def test_a_stranger_s_summary_of_training_does_not_reach_the_terminal(run: Run, 
 
 
 def test_direction_and_factors_of_a_model(model_dir: str) -> None:
-    config = {"inverse": True, "factors": {"source": 0, "target": None}}
     model = ModelDirectory.read(model_dir)
-    odd = ModelDirectory(model_dir, model.checkpoint, {**model.config, **config}, None)
+    odd = replace(model, model=replace(load(model_dir), inverse=True, factors=(0, None)))
     assert "gives        p(source | target), of factor 0 of the source words" in model_report.report(odd)
+
+
+LM_REPORT = """\
+{path}: a language model
+signature    {signature}
+gives        p(word | the 3 words before it)
+sizes        order 4, embedding 3, hidden 5, output 4
+parameters   {parameters:,} in float32, 1 file
+words        5: a b . the house (10.0% of those in training were others)
+"""
+LM_TRAINING = {
+    "inputs": ["train.fr"], "sentences": {"training": 35558, "held_out": 359}, "words": {"training": 511331, "held_out": 5147},
+    "min_count": 1, "preset": "default", "dropout": 0.2, "self_normalize": 0.1, "optimizer": "adam", "steps": 400,
+    "passes": 0.7994, "best_step": 400, "held_out": {"loss": 3.25799, "perplexity": 25.9973},
+    "log_z": {"mean": -0.198676, "deviation": 0.545214},
+}  # fmt: skip
+LM_TRAINED = """\
+trained on   train.fr: 35,558 sentences, 511,331 words; held out 359 sentences, 5,147 words
+training     400 steps, 0.7994 passes over the words, weights of step 400
+warning      only 79.9 % of the words were seen, each once
+settings     preset default, optimizer adam, min count 1, dropout 0.2, self normalize 0.1
+held out     3.258 nats a word, perplexity 26 a word
+log Z        strays from 0 by 0.5452, in scores without a division
+"""
+
+
+def test_a_language_model(run: Run, tmp_path: Path) -> None:
+    directory = small_lm(tmp_path / "lm")
+    lm = language_model.load(str(directory))
+    parameters = sum(weight.numel() for _, weight in lm.model.named_weights())
+    head = LM_REPORT.format(path=directory, signature=lm.signature, parameters=parameters)
+    result = run("info", directory)
+    assert (result.status, result.err) == (0, "")
+    path = directory / "config.json"
+    config = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**config, "training": LM_TRAINING}))
+    assert run("info", directory).out.decode().startswith(head + LM_TRAINED + "made by      phrase-rescore ")
+    value = told(run("info", directory, "--json"))
+    assert (value["kind"], value["signature"], value["config"]["training"]) == ("language model", lm.signature, LM_TRAINING)
 
 
 def test_a_directory_that_is_no_model(run: Run, tmp_path: Path) -> None:

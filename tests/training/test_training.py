@@ -14,10 +14,10 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.info import model as model_report
+from phrase_rescore.info.model import ModelDirectory
 from phrase_rescore.models.checkpoint import Checkpoint, load
 from phrase_rescore.models.encoder_decoder import packed
 from phrase_rescore.training.config import PRESETS, Observer, Recipe
-from phrase_rescore.training.log import ModelDirectory
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask, with_other_sources
 
