@@ -66,7 +66,7 @@ def by_the_oracle(checkpoint: Checkpoint, phrases: list[bytes]) -> np.ndarray:
 
 def language_model(words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house"), order: int = 4) -> LanguageModel:
     """A language model far from its initial weights, every bias included."""
-    model = FeedforwardLM(LanguageModelSizes(len(words) + 2, order, 3, 5, 4))
+    model = FeedforwardLM(LanguageModelSizes(len(words) + 2, order, 4, 5, 4, tied=True))
     initialise_lm(model, 2, paper=False)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():

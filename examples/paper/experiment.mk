@@ -303,7 +303,7 @@ $(reranked_runs:%=$(W)/tuning/%/moses.ini): $(W)/tuning/%/moses.ini: $(W)/tuning
 $(foreach run,$(reranked_runs),$(W)/evaluation/$(run).dev.out $(W)/evaluation/$(run).test.out): $(W)/evaluation/%.out: \
     $(W)/tuning/$$(basename $$*)/moses.ini $(W)/nbest/$$(call baseline_run,$$(basename $$*))$$(suffix $$*).gz
 	@$(call begin,rerank-$*)
-	phrase-rescore rescore -q $(word 2,$^) -m $(M)/cslm --replace --weights $< --best -o $@
+	phrase-rescore rescore -q $(word 2,$^) --weights $< --best -o $@
 
 $(W)/evaluation/%.seg: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,$$(suffix $$*)).$(SRC)
 	@$(call begin,decode-$*)

@@ -29,9 +29,9 @@ def command(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> No
     [weight]
     CSLM0= 0.1
 
-    With ARPA, an n-gram model of the same text, its n-grams stay and get the probabilities of the network; back-off weights are
-    made anew so that every context sums to one, and words that the network does not know keep what ARPA gives them. KenLM and
-    every decoder read the result.
+    With ARPA, an n-gram model of the same text, its n-grams stay and get the probabilities of the network, those of words that
+    the network does not know excepted; back-off weights are made anew so that every context sums to one. KenLM and every
+    decoder read the result.
     """
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.atomic import atomic_output
@@ -50,14 +50,13 @@ def command(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> No
         from phrase_rescore.files.blocks import read_rows
         from phrase_rescore.files.streams import display_name, open_input
         from phrase_rescore.inference.arpa import NetworkArpa
-        from phrase_rescore.inference.ngram_scorer import NgramScorer
         from phrase_rescore.moses.arpa import ArpaReader, write_arpa
         from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
         prepare(usable_cores())
         name = display_name(arpa)
         with open_input(arpa) as stream, atomic_output(out) as output:
-            found = NetworkArpa(ArpaReader(read_rows(stream), name), NgramScorer(model, resolve_device(device)), name)
+            found = NetworkArpa(ArpaReader(read_rows(stream), name), model, name, resolve_device(device))
             write_arpa(output, found.header.counts, found.ngrams())
         if not quiet:
             say(f"{out}: {sum(found.header.counts):,} n-grams")

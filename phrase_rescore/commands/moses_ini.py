@@ -60,8 +60,8 @@ def command(
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.atomic import atomic_output
     from phrase_rescore.files.paths import Role, Use, check_paths
-    from phrase_rescore.files.streams import display_name, open_input
-    from phrase_rescore.moses.ini import LARGEST_INI, with_neural_lm
+    from phrase_rescore.files.streams import display_name
+    from phrase_rescore.moses.ini import read_ini, with_neural_lm
     from phrase_rescore.moses.nplm import read_order
 
     if table is None and lm is None:
@@ -75,11 +75,7 @@ def command(
     read = [Use(option, name, Role.READ) for option, name in (("--table", table), ("--lm", lm)) if name is not None]
     check_paths([Use("INI", ini, Role.READ), *read])
     check_paths([*read, Use("-o", out, Role.WRITE)])  # OUT may be INI
-    where = display_name(ini)
-    with open_input(ini) as stream:
-        before = stream.read(LARGEST_INI + 1)
-    if len(before) > LARGEST_INI:
-        raise InputError(where, f"more than {LARGEST_INI >> 20} MiB", "is this a moses.ini?")
+    where, before = display_name(ini), read_ini(ini)
     after, told = before, list[str]()
     if table is not None:
         after, told = _with_table(before, where, table, feature, path, weights)

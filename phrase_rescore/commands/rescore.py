@@ -30,7 +30,7 @@ from phrase_rescore.commands.options import (
     help="The label of the feature of the first -m, of the second, …  [default: CSLM0, CSLM1, …, RNN0, RNN1, …]",
 )  # fmt: skip
 @click.option("--replace", is_flag=True, help="Renew a feature that the list has already.")
-@file_option("--weights", metavar="INI", help="Recompute the totals by the section [weight] of this ini.")
+@file_option("--weights", metavar="INI", help="Recompute the totals, of the features in the list, by [weight] of INI.")
 @click.option("--sort", is_flag=True, help="Sort the entries of every segment by total.")
 @click.option("--best", is_flag=True, help="Write the words of the best entries, a line a segment, instead of the list.")
 @device_option("cpu")

@@ -27,11 +27,13 @@ from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabula
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.atomic import replace_directory
 from phrase_rescore.files.streams import map_array
+from phrase_rescore.moses.arpa import END, START, UNKNOWN
+from phrase_rescore.moses.nplm import NULL
 from phrase_rescore.moses.phrase_table import words
 
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
 LAYOUT = Layout("the prepared text", "text.json", (VOCAB, TRAIN, HELD_OUT), version=1)
-RESERVED = frozenset((b"<s>", b"</s>", b"<unk>", b"<null>"))  # what ARPA files and NPLM call what is not a word
+RESERVED = frozenset((START, END, UNKNOWN, NULL))  # what ARPA files and NPLM call what is not a word
 _AT_ONCE = 1 << 20  # ids of a pass
 _SENTENCES, _HASHES = "sentences", "hashes"  # scratch, gone when the store is whole
 

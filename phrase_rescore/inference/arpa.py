@@ -1,11 +1,11 @@
 """An n-gram model with the probabilities of a network: the n-grams of an ARPA file stay (Wang et al. 2013), every p is new.
 
-For an n-gram (h, w) of the file, with O the words that the network does not know, p_n the network's and p_o the old model's
-probabilities, and S(h) = Σ_{v in O} p_o(v | h):
+For an n-gram (h, w) of the file, with N the words of the file that the network knows and O those that it does not know, p_n
+the network's and p_o the old model's probabilities, and S(h) = Σ_{v in O} p_o(v | h):
 
-    p(w | h) = p_n(w | h) (1 - S(h)) / (1 - p_n(UNK | h))     w known to the network
-    p(w | h) = p_o(w | h)                                     w in O
-    bo(h)    = (1 - Σ p(w | h)) / (1 - Σ p(w | h'))           both over the n-grams (h, w) of the file
+    p(w | h) = p_n(w | h) (1 - S(h)) / Σ_{v in N} p_n(v | h)     w in N
+    p(w | h) = p_o(w | h)                                        w in O
+    bo(h)    = (1 - Σ p(w | h)) / (1 - Σ p(w | h'))              both over the n-grams (h, w) of the file
 
 so that every context sums to one. A context of fewer words than the network's is one whose older words are missing; one that
 begins with ``<s>`` is whole. All sums are float64.
@@ -25,6 +25,7 @@ from phrase_rescore.data.ngrams import Ngrams
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.models.language_model import LanguageModel
 from phrase_rescore.moses.arpa import END, NEVER, START, ArpaReader, Ngram
 
 _AT_ONCE = 1 << 16  # contexts
@@ -51,18 +52,19 @@ class NetworkArpa:
     Raises InputError as the reader does, and for a file that lacks ``</s>``.
     """
 
-    def __init__(self, reader: ArpaReader, scorer: NgramScorer, name: str) -> None:
-        self.header, self._scorer, self._name = reader.header, scorer, name
+    def __init__(self, reader: ArpaReader, lm: LanguageModel, name: str, device: str = "cpu") -> None:
+        self.header, self._sizes, self._name = reader.header, lm.model.config, name
         self._numbers: dict[bytes, int] = {}
         self._orders: list[_Order] = []
         self._read(reader)
         self._names = list(self._numbers)
         if END not in self._numbers:
             raise InputError(name, "no </s> among its unigrams", "make it of sentences, as lmplz does")
-        ids = scorer.lm.vocab.encode(self._names)
+        ids = lm.vocab.encode(self._names)
         self._ids = np.where(np.array([word in (START, END) for word in self._names]), EOS, ids)
         self._outside = self._ids == UNK
         self._start = self._numbers.get(START, -1)
+        self._scorer = NgramScorer(lm, device, among=np.unique(self._ids[~self._outside]))
         shares: list[NDArray[np.float64]] = []  # S of each order's n-grams as contexts, NaN where they are none
         for n in range(1, self.header.order + 1):
             shares.append(self._shares_after(n, shares))
@@ -115,11 +117,8 @@ class NetworkArpa:
             rows = np.where(there, at, -1)
         return rows
 
-    def _old(self, words: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the old model's p of the last words after the others: (m,)."""
-        return self._backed_off(words, new=False)
-
     def _backed_off(self, words: NDArray[np.int32], new: bool) -> NDArray[np.float64]:
+        """Return p of the last words after the others, by the network's model or the old one: (m,)."""
         n = words.shape[1]
         of = self._orders[n - 1]
         at, found = self._rows(words), np.full(len(words), _LEAST)
@@ -157,7 +156,7 @@ class NetworkArpa:
         share = np.asarray(np.bincount(which[outside], of.p_old[outside], len(starts)), np.float64)
         if n > 1:
             contexts = of.words[starts, :-1]
-            shorter = np.bincount(which[outside], self._old(of.words[outside, 1:]), len(starts))
+            shorter = np.bincount(which[outside], self._backed_off(of.words[outside, 1:], new=False), len(starts))
             below = self._share_of(contexts[:, 1:], lower)
             share += self._orders[n - 2].bo_old[rows] * np.maximum(below - shorter, 0.0)
         found = np.full(len(self._orders[n - 2].keys) if n > 1 else 1, np.nan)
@@ -181,35 +180,31 @@ class NetworkArpa:
         of = self._orders[n - 1]
         starts, which, rows = self._contexts(n)
         last = of.words[:, -1]
-        network, unknown = self._network(of.words, starts)
-        scale = np.maximum(1.0 - shares[n - 1][rows], 0.0) / np.maximum(1.0 - unknown, 1e-9)
-        of.p = np.where(self._outside[last], of.p_old, network * scale[which])
+        scale = np.maximum(1.0 - shares[n - 1][rows], 0.0)
+        of.p = np.where(self._outside[last], of.p_old, self._network(of.words, starts) * scale[which])
         if n == 1:
             if self._start >= 0:
                 of.p[last == self._start] = _LEAST
-            of.p /= of.p.sum()  # nothing to back off to: rounding, and a file that lacks words of the network
+            of.p /= of.p.sum()  # nothing to back off to: rounding
             return
         explicit = np.bincount(which, of.p, len(starts))
         lower = np.bincount(which, self._backed_off(of.words[:, 1:], new=True), len(starts))
         left, below = np.maximum(1.0 - explicit, 0.0), np.maximum(1.0 - lower, 1e-12)
         self._orders[n - 2].bo[rows] = left / below
 
-    def _network(self, words: NDArray[np.int32], starts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the network's p of the last words after those before them, and p(UNK) after each context."""
-        network, unknown = np.empty(len(words)), np.empty(len(starts))
-        ends = np.append(starts[1:], len(words))
+    def _network(self, words: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return p_n(w | h) / Σ_{v in N} p_n(v | h) of the last words after those before them: (m,)."""
+        network, ends = np.ones(len(words)), np.append(starts[1:], len(words))
         for first in range(0, len(starts), _AT_ONCE):
-            last = min(first + _AT_ONCE, len(starts))
-            rows = slice(starts[first], ends[last - 1])
-            contexts = np.concatenate((self._context_ids(words[rows]), self._context_ids(words[starts[first:last]])))
-            ids = np.concatenate((self._ids[words[rows, -1]], np.full(last - first, UNK)))
-            p = np.exp(self._scorer.log_probs(Ngrams(contexts, ids.astype(np.int64))))
-            network[rows], unknown[first:last] = p[: first - last], p[first - last :]
-        return network, unknown
+            rows = slice(starts[first], ends[min(first + _AT_ONCE, len(starts)) - 1])
+            known = np.flatnonzero(~self._outside[words[rows, -1]]) + rows.start
+            ids = self._ids[words[known, -1]].astype(np.int64)
+            network[known] = np.exp(self._scorer.log_probs(Ngrams(self._context_ids(words[known]), ids)))
+        return network
 
     def _context_ids(self, words: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the network's contexts of n-grams: what stands before the last words."""
-        sizes = self._scorer.lm.model.config
+        sizes = self._sizes
         before = words[:, :-1][:, -(sizes.order - 1) :]
         contexts = np.full((len(words), sizes.order - 1), sizes.missing, np.int64)
         if before.shape[1]:

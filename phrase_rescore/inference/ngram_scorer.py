@@ -17,6 +17,7 @@ from torch import Tensor
 
 from phrase_rescore.data.ngrams import Ngrams, ngrams_at
 from phrase_rescore.data.vocabulary import EOS, UNK
+from phrase_rescore.errors import ModelError
 from phrase_rescore.models.language_model import LanguageModel
 from phrase_rescore.models.softmax import LogNormaliser
 
@@ -48,21 +49,19 @@ class SentenceScores:
 
 
 class NgramScorer:
-    """Gives log p(word | context) by a language model, natural log."""
+    """Gives log p(word | context) by a language model, natural log. ``among``: ids of words, which alone sum to one then."""
 
-    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+    def __init__(self, lm: LanguageModel, device: str = "cpu", among: NDArray[np.int64] | None = None) -> None:
         self.lm = lm
         self.computed = 0  # words after a context, each once in a call
         self._model = lm.model.to(device)
         self._device = device
-        self._log_z = LogNormaliser(self._model.G, self._model.b_G)
+        words = slice(None) if among is None else self._on_device(among)
+        self._log_z = LogNormaliser(self._model.G[words], self._model.b_G[words])
 
     @torch.no_grad()
-    def log_probs(self, ngrams: Ngrams, normalised: bool = True) -> NDArray[np.float64]:
-        """Return log p of the words after their contexts: (m,).
-
-        Not ``normalised``: the logit, which Moses takes for it, log Z more.
-        """
+    def log_probs(self, ngrams: Ngrams) -> NDArray[np.float64]:
+        """Return log p of the words after their contexts: (m,). Raises ModelError if one is not finite."""
         contexts, which = _distinct(ngrams.contexts)
         order = np.argsort(which, kind="stable")  # n-grams by context, so that a block of contexts has a block of them
         ends = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts) + CONTEXTS, CONTEXTS))
@@ -74,9 +73,10 @@ class NgramScorer:
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
             self.computed += len(pairs)
-            log_z = self._log_z(h_2) if normalised else h_2.new_zeros(len(h_2))
-            found[rows] = self._scores(h_2, log_z, pairs)[place]
+            found[rows] = self._scores(h_2, self._log_z(h_2), pairs)[place]
             start = end
+        if not np.isfinite(found).all():
+            raise ModelError("the language model's scores are not finite; train it again with a smaller --learning-rate")
         return found
 
     def _scores(self, h_2: Tensor, log_z: Tensor, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -88,7 +88,7 @@ class NgramScorer:
             found[start : start + PAIRS] = scores.double().cpu().numpy()
         return found
 
-    def sentences(self, sentences: Sequence[Sequence[bytes]], normalised: bool = True) -> SentenceScores:
+    def sentences(self, sentences: Sequence[Sequence[bytes]]) -> SentenceScores:
         """Score sentences, lists of words; every one ends with EOS, whose log p is its last."""
         vocab = self.lm.vocab
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences)) + 1
@@ -98,7 +98,7 @@ class NgramScorer:
         inside[ends - 1] = False
         ids[inside] = vocab.encode(list(chain.from_iterable(sentences)))
         ngrams = ngrams_at(ids, np.arange(len(ids)), self._model.config.order)
-        return SentenceScores(self.log_probs(ngrams, normalised), ends - lengths, ids == UNK)
+        return SentenceScores(self.log_probs(ngrams), ends - lengths, ids == UNK)
 
     def _hidden(self, contexts: NDArray[np.int64]) -> Tensor:
         """Return h_2 of distinct contexts: (m, R)."""

@@ -1,7 +1,7 @@
 """The kinds of network that a model directory may hold.
 
 A new kind is one more entry of ``KINDS``: what config.json says of it, and how it is built from that. The directory itself
-(files, shards, signature, vocabularies and all checks) is ``checkpoint``'s and knows no network.
+(files, shards, hashes and all checks) is ``storage``'s and knows no network.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ from phrase_rescore.models.storage import (
     save_files,
     unchanged,
 )
-from phrase_rescore.moses.nplm import END, NULL, START, UNKNOWN, Nplm
+from phrase_rescore.moses.arpa import END, START, UNKNOWN
+from phrase_rescore.moses.nplm import NULL, Nplm
 
 WORDS = "words.vocab"
 _NEVER = -100.0  # the score of what is never predicted: Moses' floor of log-probabilities
@@ -87,6 +88,7 @@ def load(directory: str) -> LanguageModel:
         share: Any = config.entries.get("unk_share")
         usable = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
         require(usable, f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
+        require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, and an n-gram has 2 words at least; {DAMAGED}")
         fits = sizes.output == sizes.embedding or not sizes.tied
         require(fits, f"{config.path}: sizes.tied, and sizes.output is not sizes.embedding; {DAMAGED}")
         vocab = read_words(os.path.join(directory, WORDS))

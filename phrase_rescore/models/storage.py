@@ -220,8 +220,10 @@ class Config:
         require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
         return sizes
 
-    def training(self) -> Any:
-        return self.entries.get("training", {})
+    def training(self) -> dict[str, Any]:
+        """Return the training summary, which tells and is not needed: empty if it is no object."""
+        training = self.entries.get("training")
+        return training if isinstance(training, dict) else {}
 
     def weights(self) -> tuple[list[str], str]:
         """Return the names of the safetensors files, and what they call the type of their numbers."""

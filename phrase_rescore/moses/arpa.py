@@ -7,16 +7,18 @@ the file; for any other it is bo(h) p(w | h'), with bo(h) = 1 for a context that
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.atomic import Writable
+from phrase_rescore.moses.phrase_table import NUMBER
 
 START, END, UNKNOWN = b"<s>", b"</s>", b"<unk>"
 NEVER = -99.0  # log10 of the probability of what is never predicted
+_MOST = 300.0  # the largest logarithm, either way, whose power is a double
+_NUMBER = re.compile(NUMBER)
 _HINT = "pass the ARPA file that lmplz or ngram-count wrote"
 _COUNT = re.compile(rb"ngram +(\d{1,2}) *= *(\d{1,15})")
 
@@ -46,15 +48,17 @@ class ArpaReader:
     """
 
     def __init__(self, rows: Iterable[bytes], name: str) -> None:
-        self._rows, self._name, self._line = iter(rows), name, 0
+        self._rows, self._name, self._line, self._newline = iter(rows), name, 0, b"\n"
         self.header = self._read_header()
 
     def _next(self) -> bytes:
         row = next(self._rows, None)
         if row is None:
             raise self._error("the file ends before \\end\\", "is it cut off?")
+        if not self._line:
+            self._newline = b"\r\n" if row.endswith(b"\r\n") else b"\n"
         self._line += 1
-        return row.rstrip(b"\r\n")
+        return row.removesuffix(self._newline)
 
     def _error(self, found: str, hint: str = _HINT) -> InputError:
         return InputError(self._name, found, hint, max(1, self._line))
@@ -97,8 +101,10 @@ class ArpaReader:
             if len(columns) not in (2, 3):
                 raise ValueError
             words = tuple(columns[1].split(b" "))
+            if not all(map(_NUMBER.fullmatch, columns[::2])):
+                raise ValueError
             found = Ngram(words, float(columns[0]), float(columns[2]) if len(columns) == 3 else 0.0)
-            if len(words) != order or not all(words) or not found.log10_p <= 0.0 or not abs(found.log10_backoff) < math.inf:
+            if len(words) != order or not all(words) or not -_MOST <= found.log10_p <= 0.0 or abs(found.log10_backoff) > _MOST:
                 raise ValueError
         except ValueError:
             what = f"{shown(row)} is no {order}-gram"
@@ -142,7 +148,11 @@ class BackoffModel:
 
     def known(self, sentence: Sequence[bytes]) -> list[bytes]:
         """Return the words of a sentence, its start and its end, those that the file does not have as ``<unk>``."""
-        return [START, *(word if word in self.unigrams else UNKNOWN for word in sentence), END]
+        return [START, *(word if self.has(word) else UNKNOWN for word in sentence), END]
+
+    def has(self, word: bytes) -> bool:
+        """Tell whether the file knows a word of a text, where ``<s>`` and the like are no words."""
+        return word in self.unigrams and word not in (START, END, UNKNOWN)
 
     def _of(self, sentences: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, ...]]:
         for sentence in sentences:

@@ -7,6 +7,7 @@ implementation and ``key=value`` words. A line of ``[weight]`` is ``NAME= w w â€
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,12 @@ from itertools import count
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
+from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.phrase_table import BLANKS_AND_CR, NUMBER
 from phrase_rescore.moses.score_columns import Column
 from phrase_rescore.ranges import Decimal
 
-LARGEST_INI = 1 << 24  # bytes
+_LARGEST = 1 << 24  # bytes
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
 BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT")  # filter-model-given-input.pl passes their lines through
@@ -175,6 +177,15 @@ def _weights(feature: Feature, where: str, lines: Sequence[_Line]) -> _Line:
     return line
 
 
+def read_ini(path: str) -> bytes:
+    """Return the text of an ini (``-``: standard input). Raises InputError for a file that is too large for one."""
+    with open_input(path) as stream:
+        ini = stream.read(_LARGEST + 1)
+    if len(ini) > _LARGEST:
+        raise InputError(display_name(path), f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
+    return ini
+
+
 def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float]]:
     """Return the weights of all features by name, as ``[weight]`` has them.
 
@@ -191,6 +202,8 @@ def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float
             if not all(map(_NUMBER.fullmatch, numbers)):
                 raise ValueError
             found[name[:-1]] = list(map(float, numbers))
+            if not all(map(math.isfinite, found[name[:-1]])):
+                raise ValueError
         except ValueError:
             raise InputError(
                 where, f"{shown(line.text)} in [weight]", "Moses wants NAME= and numbers there", line.number

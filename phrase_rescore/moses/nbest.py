@@ -8,6 +8,7 @@ letters and digits, and values without ``inf``, ``nan`` and ``e+``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -31,6 +32,7 @@ class Entry(NamedTuple):
     number: int  # of its line, from 1
     fields: tuple[bytes, ...]
     end: bytes  # of the line
+    exact_total: float | None = None  # the total before it was written with six digits
 
     def line(self) -> bytes:
         """Return the line that it was read from."""
@@ -52,7 +54,7 @@ class Entry(NamedTuple):
         for word in words(self.fields[2]):
             if word.endswith(b"="):
                 if word[:-1] in found:
-                    raise RowError(f"the label {shown(word)} stands twice", "make the list anew")
+                    raise _stands_twice(word)
                 values = found[word[:-1]] = []
             elif values is None:
                 raise _unlabelled(word)
@@ -62,7 +64,7 @@ class Entry(NamedTuple):
 
     def total(self) -> float:
         """Return the total. Raises RowError if it is no number."""
-        return _number(self.fields[3].strip(_BLANKS))
+        return _number(self.fields[3].strip(_BLANKS)) if self.exact_total is None else self.exact_total
 
     def with_feature(self, label: bytes, values: Sequence[float], replace: bool) -> Entry:
         """Return the entry with a feature more, or, with ``replace``, with new values of one that it has already.
@@ -73,7 +75,10 @@ class Entry(NamedTuple):
             raise _unlabelled(first[0])
         text = b" ".join((label + b"=", *map(as_value, values)))
         features = self.fields[2]
-        there = re.search(rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*", features)
+        form = rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*"
+        there, *more = [*re.finditer(form, features), None]
+        if there and more[0]:
+            raise _stands_twice(label + b"=")
         if there and not replace:
             found = f"the list has a feature {printable(label)} already"
             raise RowError(found, "renew it with --replace, or choose another with --label")
@@ -89,7 +94,7 @@ class Entry(NamedTuple):
         old = self.fields[3]
         bare = old.strip(_BLANKS)
         before, after = old[: len(old) - len(old.lstrip(_BLANKS))], old[len(old.rstrip(_BLANKS)) :] if bare else b""
-        return self._replace(fields=(*self.fields[:3], before + as_value(total) + after, *self.fields[4:]))
+        return self._replace(fields=(*self.fields[:3], before + as_value(total) + after, *self.fields[4:]), exact_total=total)
 
 
 def as_value(value: float) -> bytes:
@@ -102,10 +107,14 @@ def _unlabelled(value: bytes) -> RowError:
     return RowError(f"the value {shown(value)} has no label", "run moses without -labeled-n-best-list false")
 
 
+def _stands_twice(label: bytes) -> RowError:
+    return RowError(f"the label {shown(label)} stands twice", "make the list anew")
+
+
 def _number(word: bytes) -> float:
-    if not _NUMBER.fullmatch(word):
+    if not _NUMBER.fullmatch(word) or not math.isfinite(value := float(word)):
         raise RowError(f"{shown(word)} is not a number", _HINT)
-    return float(word)
+    return value
 
 
 def parse_line(row: bytes, line: int = 1) -> Entry:
@@ -161,6 +170,8 @@ def weighted_total(features: Mapping[bytes, Sequence[float]], weights: Mapping[b
             found = f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}"
             raise RowError(found, "is this the file of weights of this list?")
         total += sum(weight * value for weight, value in zip(given, values, strict=True))
+    if not math.isfinite(total):
+        raise RowError("weights and values whose total is beyond all numbers", "is this the file of weights of this list?")
     return total
 
 

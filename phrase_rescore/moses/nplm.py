@@ -23,7 +23,7 @@ from phrase_rescore.files.atomic import Writable
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import open_plain
 
-START, END, UNKNOWN, NULL = b"<s>", b"</s>", b"<unk>", b"<null>"
+NULL = b"<null>"
 _SIZES = (
     b"ngram_size", b"input_vocab_size", b"output_vocab_size", b"input_embedding_dimension", b"num_hidden",
     b"output_embedding_dimension",

@@ -18,7 +18,7 @@ from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.phrase_table import split_fields, words
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")
-_SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=.*?)?\|(?=[ \t]|$)")
+_SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ \t]|$)")
 _SPANS = re.compile(rb"(\d{1,9})(?:-(\d{1,9}))?=(\d{1,9})(?:-(\d{1,9}))?")
 _ID = re.compile(rb"\d{1,9}")
 _OTHER_SOURCE = "is this the output for this source?"

@@ -19,7 +19,7 @@ from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models import checkpoint, language_model
 from phrase_rescore.models.kinds import TEXT
 from phrase_rescore.models.storage import Config
-from phrase_rescore.moses.ini import LARGEST_INI, read_weights
+from phrase_rescore.moses.ini import read_ini, read_weights
 from phrase_rescore.moses.nbest import Entry, check_label, of_each, read_entries, weighted_total
 from phrase_rescore.moses.phrase_table import words
 from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeature, beyond
@@ -150,11 +150,7 @@ def _check_options(options: Options) -> None:
 def _weights(path: str | None) -> Mapping[bytes, Sequence[float]] | None:
     if path is None:
         return None
-    with open_input(path) as stream:
-        ini = stream.read(LARGEST_INI + 1)
-    if len(ini) > LARGEST_INI:
-        raise InputError(display_name(path), f"more than {LARGEST_INI >> 20} MiB", "is this a moses.ini?")
-    return read_weights(ini, display_name(path))
+    return read_weights(read_ini(path), display_name(path))
 
 
 def _scorers(options: Options, sources: Sequence[Sequence[bytes]] | None, summary: Summary) -> Iterator[EntryScorer]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from phrase_rescore.files.blocks import batches
 from phrase_rescore.inference.ngram_scorer import NgramScorer
+from phrase_rescore.moses.arpa import END
 from phrase_rescore.moses.phrase_table import words
 
 BATCH = 1024  # lines at a time
-END = b"</s>"
 
 
 @dataclass

@@ -52,7 +52,7 @@ def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Seq
     backoff = BackoffModel(reader, sentences)
     ngram = np.array([p for sentence in sentences for p in backoff.log10_probs(sentence)]) * _LOG_10
     network = np.concatenate(list(_network_log_probs(scorer, backoff, sentences)))
-    known = np.array([word in backoff.unigrams for sentence in sentences for word in (*sentence, b"")])
+    known = np.array([backoff.has(word) for sentence in sentences for word in (*sentence, b"")])
     ends = np.cumsum([len(sentence) + 1 for sentence in sentences]) - 1
     known[ends] = True  # the end of a sentence
     weight = _weight(network[known], ngram[known])

@@ -63,7 +63,7 @@ def prepare(
     observer.say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to learn from, {held_out}")
     if numbers.empty:
         observer.say(f"{numbers.empty:,} lines without a word left out")
-    if text.held_out and not numbers.held_out_sentences:
+    if text.held_out and text.held_out_share and not numbers.held_out_sentences:
         observer.say("warning: too few sentences to hold any out; the last model is kept, not the best")
     observer.say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
     if not numbers.unk:
@@ -81,6 +81,8 @@ def _make(inputs: Sequence[str], text: Text, directory: str, observer: Observer,
         if text.vocab:
             return read_shortlist(text.vocab, RESERVED)
         often = Counter({word: n for word, n in counts.items() if n >= text.min_count})
+        if not counts:
+            raise OptionError("the text has no words but marks such as <s>; pass tokenized text")
         if not often:
             raise OptionError(f"no word stands {text.min_count} times or more; lower --min-count")
         if len(often) < len(counts):  # the rare words teach UNK

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from phrase_rescore.data.ngrams import Ngrams
-from phrase_rescore.data.text_store import Numbers, TextStore
+from phrase_rescore.data.text_store import RESERVED, Numbers, TextStore
 from phrase_rescore.data.vocabulary import read_shortlist
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.atomic import check_replaceable
@@ -20,6 +20,8 @@ from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.files.streams import open_input
 from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.models.language_model import LanguageModel, load, save
+from phrase_rescore.moses.arpa import END, UNKNOWN
+from phrase_rescore.moses.nplm import NULL
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.distributed import ProcessGroup
 from phrase_rescore.training.job import on_this_machine, train
@@ -31,8 +33,8 @@ from phrase_rescore.training.prepare_text import find, fingerprint, prepare, tex
 
 _AT_ONCE = 1 << 22  # ids
 _SUMMARIZED = (
-    "min_count", "preset", "dropout", "shorten", "self_normalize", "optimizer", "learning_rate", "objective", "clip", "decay",
-    "warm_up", "paper_initialisation", "batch_size", "precision", "seed", "max_steps",
+    "shortlist", "min_count", "preset", "dropout", "shorten", "self_normalize", "optimizer", "learning_rate", "objective",
+    "clip", "decay", "warm_up", "paper_initialisation", "batch_size", "precision", "seed", "max_steps",
 )  # fmt: skip
 
 
@@ -67,7 +69,7 @@ class LanguageModelling:
         for path in filter(os.path.isfile, self.inputs):
             open_input(path).close()
         if (vocab := self.config.text.vocab) and os.path.isfile(vocab):
-            read_shortlist(vocab)
+            read_shortlist(vocab, RESERVED)
 
     def _uses(self) -> Iterator[Use]:
         text = self.config.text
@@ -141,7 +143,7 @@ class LanguageModelling:
 
     def in_words(self, store: TextStore, batch: Ngrams) -> bytes:
         """Return the n-grams of a minibatch, one a line, a tab before the last word."""
-        words = (b"</s>", b"<unk>", *store.vocab.words, b"<null>")
+        words = (END, UNKNOWN, *store.vocab.words, NULL)
         rows = zip(batch.contexts.tolist(), batch.words.tolist(), strict=True)
         return b"".join(b"%b\t%b\n" % (b" ".join(words[i] for i in context), words[word]) for context, word in rows)
 

@@ -6,6 +6,7 @@ The command line is that of harness.py.
 from __future__ import annotations
 
 import io
+import math
 
 import atheris
 
@@ -33,11 +34,11 @@ def check(data: bytes) -> None:
         return
     stream = io.BytesIO()
     write_arpa(stream, reader.header.counts, found)
-    again = list(ArpaReader(stream.getvalue().splitlines(keepends=True) if b"\r" not in data else rows, "lm").ngrams())
+    again = list(ArpaReader([row + b"\n" for row in stream.getvalue().split(b"\n")], "lm").ngrams())
     assert [ngram.words for ngram in again] == [ngram.words for ngram in found]
     model = BackoffModel(ArpaReader(rows, "lm.arpa"), [[b"a", b"b"], []])
     for sentence in ([b"a", b"b"], []):
-        assert all(p == p for p in model.log10_probs(sentence)) or any(n.log10_backoff in (-float("inf"),) for n in found)
+        assert all(map(math.isfinite, model.log10_probs(sentence)))
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def test_every_context_sums_to_one_before_and_after(order: int, seed: int) -> No
     orders = a_model(order, seed)
     data = as_file(orders)
     before = table_of(data)
-    made = NetworkArpa(reader(data), NgramScorer(language_model()), "lm.arpa")
+    made = NetworkArpa(reader(data), language_model(), "lm.arpa")
     stream = io.BytesIO()
     write_arpa(stream, made.header.counts, made.ngrams())
     after = table_of(stream.getvalue())
@@ -119,7 +119,7 @@ def test_every_context_sums_to_one_before_and_after(order: int, seed: int) -> No
 def test_probabilities_are_the_networks(order: int, seed: int) -> None:
     data = as_file(a_model(order, seed))
     before = table_of(data)
-    after = {ngram.words: ngram for ngram in NetworkArpa(reader(data), NgramScorer(language_model()), "x").ngrams()}
+    after = {ngram.words: ngram for ngram in NetworkArpa(reader(data), language_model(), "x").ngrams()}
     checked = 0
     for words, ngram in after.items():
         if len(words) == 1:
@@ -129,7 +129,7 @@ def test_probabilities_are_the_networks(order: int, seed: int) -> None:
             assert ngram.log10_p == pytest.approx(before[words].log10_p, abs=1e-6)
             continue
         outside = sum(p(before, (*context, other)) for other in (*OUTSIDE, UNKNOWN))
-        expected = network_p(context, id_of(word)) * (1 - outside) / (1 - network_p(context, UNK))
+        expected = network_p(context, id_of(word)) * (1 - outside) / sum(network_p(context, id_of(w)) for w in (*KNOWN, END))
         assert 10.0**ngram.log10_p == pytest.approx(expected, rel=1e-4), words
         checked += 1
     assert checked > 5
@@ -137,10 +137,37 @@ def test_probabilities_are_the_networks(order: int, seed: int) -> None:
 
 def test_unigrams_are_in_the_networks_proportions() -> None:
     data = as_file(a_model(2, 2))
-    after = {ngram.words: ngram for ngram in NetworkArpa(reader(data), NgramScorer(language_model()), "x").ngrams()}
+    after = {ngram.words: ngram for ngram in NetworkArpa(reader(data), language_model(), "x").ngrams()}
     ratios = [10.0 ** after[(word,)].log10_p / network_p((), id_of(word)) for word in (*KNOWN, END)]
     assert ratios == pytest.approx([ratios[0]] * 5, rel=1e-4)
     assert after[(START,)].log10_p == 0.0
+    before = table_of(data)
+    assert [after[(word,)].log10_p for word in OUTSIDE] == pytest.approx(
+        [before[(word,)].log10_p for word in OUTSIDE], abs=1e-6
+    )
+
+
+def test_what_the_network_gives_to_words_that_the_file_lacks_goes_to_no_other_word() -> None:
+    """The file lists every word but <unk> after "a"; the network is sure of "house", which the file does not have."""
+    lm = language_model()
+    lm.model.b_G.data[id_of(b"house")] += 8
+    words = [word for word in WORDS if word != UNKNOWN]
+    unigrams = [Ngram((word,), math.log10(0.9999 / len(words)), 0.0) for word in words]
+    unigrams += [Ngram((UNKNOWN,), -4.0, 0.0), Ngram((START,), 0.0, 0.0)]
+    pairs = [Ngram((b"a", word), math.log10(0.9999 / len(words)), 0.0) for word in words]
+    made = NetworkArpa(reader(as_file([unigrams, pairs])), lm, "x")
+    after = {ngram.words: ngram for ngram in made.ngrams()}
+    assert 10 ** after[(UNKNOWN,)].log10_p == pytest.approx(1e-4, rel=1e-3)
+    assert p(after, (b"a", UNKNOWN)) == pytest.approx(1e-4, rel=1e-2)
+    assert sum(p(after, (b"a", word)) for word in WORDS) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_network_that_is_sure_of_the_unknown_word() -> None:
+    lm = language_model()
+    lm.model.b_G.data[UNK] += 25
+    data = as_file(a_model(2, 2))
+    sure, other = ({n.words: n for n in NetworkArpa(reader(data), m, "x").ngrams()} for m in (lm, language_model()))
+    assert [n.log10_p for n in sure.values()] == pytest.approx([n.log10_p for n in other.values()], abs=1e-5)
 
 
 def test_sentences_by_back_off() -> None:
@@ -170,6 +197,9 @@ def test_sentences_by_back_off() -> None:
         (lambda d: d.replace(b"\tzebra\t", b"\tzebra x\t", 1), "is no 1-gram"),
         (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n0.5\tq\t0\n"), "is no 1-gram"),
         (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\nnan\tq\t0\n"), "is no 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-inf\tq\t0\n"), "is no 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1_0\tq\t0\n"), "is no 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t400\n"), "is no 1-gram"),
         (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t0\n"), "after the 9 1-grams that .data. tells of"),
         (lambda d: d.replace(b"\t</s>\t", b"\t</t>\t", 1), "which is no unigram"),
     ],
@@ -177,7 +207,7 @@ def test_sentences_by_back_off() -> None:
 def test_what_is_no_arpa_file(change, found: str) -> None:
     data = change(as_file(a_model(2, 2)))
     with pytest.raises(InputError, match=found):
-        NetworkArpa(reader(data), NgramScorer(language_model()), "lm.arpa")
+        NetworkArpa(reader(data), language_model(), "lm.arpa")
 
 
 def test_the_commands(run: Run, tmp_path: Path) -> None:
@@ -196,12 +226,30 @@ def test_the_commands(run: Run, tmp_path: Path) -> None:
     assert [x for s in sentences for x in after.log10_probs(s)] != pytest.approx(log10, abs=0.01)
 
 
+def test_marks_within_a_text_are_unknown_words() -> None:
+    data = as_file(a_model(3, 5))
+    of = {}
+    for word in (b"unseen", START, END, UNKNOWN):
+        model = BackoffModel(reader(data), [[b"a", word, b"b"]])
+        of[word] = model.log10_probs([b"a", word, b"b"])
+        assert not model.has(word)
+    assert len(set(map(tuple, of.values()))) == 1
+
+
+def test_the_ends_of_lines_are_those_of_the_first_one() -> None:
+    data = as_file(a_model(2, 2))
+    assert list(table_of(data.replace(b"\n", b"\r\n"))) == list(table_of(data))
+    odd = data.replace(b"zebra the\n", b"zebra the\r\n")  # the word has the CR, as KenLM sees it
+    assert odd != data
+    assert (b"zebra", b"the\r") in table_of(odd)
+
+
 def test_an_n_gram_after_words_that_are_none() -> None:
     orders = a_model(3, 3)
     context = orders[2][-1].words[:-1]
     data = as_file([orders[0], [ngram for ngram in orders[1] if ngram.words != context], orders[2]])
     with pytest.raises(InputError, match=f"n-grams after '{b' '.join(context).decode()}', which is no n-gram itself"):
-        NetworkArpa(reader(data), NgramScorer(language_model()), "lm.arpa")
+        NetworkArpa(reader(data), language_model(), "lm.arpa")
 
 
 def test_an_n_gram_that_stands_twice() -> None:
@@ -209,12 +257,12 @@ def test_an_n_gram_that_stands_twice() -> None:
     for of in orders:
         with pytest.raises(InputError, match="stands twice; make the file again"):
             data = as_file([[*o, o[3]] if o is of else o for o in orders])
-            NetworkArpa(reader(data), NgramScorer(language_model()), "lm.arpa")
+            NetworkArpa(reader(data), language_model(), "lm.arpa")
 
 
 def test_a_mixture_needs_text(run: Run, tmp_path: Path) -> None:
     lm = small_lm(tmp_path / "lm")
-    (tmp_path / "lm.arpa").write_bytes(as_file(a_model(2, 2)).replace(b"-1", b"-inf", 0))
+    (tmp_path / "lm.arpa").write_bytes(as_file(a_model(2, 2)))
     for more, said in ((("--interpolate", tmp_path / "lm.arpa"), "needs text to find the weight on"),
                        (("--interpolate", "-"), "standard input cannot be both"),
                        (("--interpolate", tmp_path / "lm.arpa", "--flush"), "--flush answers line by line")):  # fmt: skip

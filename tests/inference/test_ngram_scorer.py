@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore.data.ngrams import Ngrams, ngrams_at
 from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.errors import ModelError
 from phrase_rescore.inference import ngram_scorer
 from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.models.feedforward_lm import FeedforwardLM, LanguageModelSizes, initialise
@@ -26,25 +27,27 @@ LM = small()
 ROWS = st.tuples(*[st.integers(0, 9)] * 3, st.integers(0, 8))  # a context, in which words may be missing, and a word
 
 
-def one_by_one(ngrams: Ngrams, normalised: bool) -> list[float]:
+def one_by_one(ngrams: Ngrams, among: list[int]) -> list[float]:
     found = []
     for context, word in zip(ngrams.contexts, ngrams.words, strict=True):
         logits = (LM.model.hidden(torch.tensor(context[None])) @ LM.model.G.T + LM.model.b_G)[0].double()
-        found.append((logits[word] - (torch.logsumexp(logits, 0) if normalised else 0.0)).item())
+        found.append((logits[word] - torch.logsumexp(logits[among], 0)).item())
     return found
 
 
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(*[st.integers(0, 9)] * 3, st.integers(0, 8)), min_size=1, max_size=40), st.integers(1, 7), st.booleans()
+    st.lists(ROWS, min_size=1, max_size=40),
+    st.integers(1, 7),
+    st.none() | st.lists(st.integers(0, 8), min_size=1, unique=True),
 )
-def test_sharing_changes_nothing(rows, contexts, normalised):
+def test_sharing_changes_nothing(rows, contexts, among):
     array = np.array(rows, np.int64)
     ngrams = Ngrams(array[:, :3], array[:, 3])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram_scorer, "CONTEXTS", contexts)
-        found = NgramScorer(LM).log_probs(ngrams, normalised)
-    assert found == pytest.approx(one_by_one(ngrams, normalised), abs=2e-6)
+        found = NgramScorer(LM, among=None if among is None else np.array(among)).log_probs(ngrams)
+    assert found == pytest.approx(one_by_one(ngrams, among or list(range(9))), abs=2e-6)
 
 
 def test_the_words_after_a_context_sum_to_one():
@@ -65,6 +68,14 @@ def test_what_is_shared_is_computed_once(monkeypatch):
     found = NgramScorer(LM).log_probs(ngrams_at(text, np.arange(len(text)), 4))
     assert seen == [4]
     assert len(set(found.tolist())) == 4
+
+
+def test_scores_that_are_not_finite_are_no_scores():
+    lm = small()
+    lm.model.U.data *= 1e30
+    lm.model.W.data *= 1e30
+    with pytest.raises(ModelError, match="the language model's scores are not finite"):
+        NgramScorer(lm).log_probs(Ngrams(np.array([[2, 3, 4]]), np.array([2])))
 
 
 def test_no_ngrams():

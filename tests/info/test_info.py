@@ -318,7 +318,7 @@ LM_REPORT = """\
 {path}: a language model
 signature    {signature}
 gives        p(word | the 3 words before it)
-sizes        order 4, embedding 3, hidden 5, output 4
+sizes        order 4, embedding 4, hidden 5, output 4, embeddings tied
 parameters   {parameters:,} in float32, 1 file
 words        5: a b . the house (10.0% of those in training were others)
 """

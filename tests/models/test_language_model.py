@@ -70,6 +70,12 @@ def test_a_model_from_before_there_were_tied_ones_is_loaded(lm_dir):
     assert not load(str(lm_dir)).model.config.tied
 
 
+@pytest.mark.parametrize("training", [None, [1], "x"])
+def test_a_summary_of_training_that_is_none_is_empty(lm_dir, training):
+    edited(lm_dir, training=training)
+    assert load(str(lm_dir)).training == {}
+
+
 def test_the_signature_follows_weights_and_words(tmp_path, lm_dir):
     lm = small()
     others = [replace(lm, vocab=replace(WORDS, words=(b"THE", *WORDS.words[1:]))), replace(lm, unk_share=0.5)]
@@ -107,6 +113,7 @@ def test_a_model_of_the_other_kind_is_told_from_this_one(tmp_path, lm_dir):
         ({"sizes": {"vocabulary": 9, "order": 7, "embedding": 5, "hidden": 12, "output": 9}}, "8 ids where config.json says 9"),
         ({"sizes": {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12}}, "'sizes' is incomplete"),
         ({"sizes": {"vocabulary": 8, "order": 0, "embedding": 5, "hidden": 12, "output": 9}}, "sizes.order is 0"),
+        ({"sizes": SIZES | {"order": 1}}, "sizes.order is 1, and an n-gram has 2 words at least"),
         ({"sizes": SIZES | {"tied": True}}, "sizes.tied, and sizes.output is not sizes.embedding"),
         ({"sizes": SIZES | {"output": 5, "tied": True}}, "tensor G is unknown in the weights"),
         ({"sizes": SIZES | {"tied": 1}}, "sizes.tied is 1, not true or false"),

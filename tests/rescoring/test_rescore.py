@@ -139,6 +139,14 @@ def test_totals_ranks_and_the_best(run: Run, lm: Path, tmp_path: Path) -> None:
     assert at_once.out.splitlines() == best
 
 
+def test_totals_that_are_written_alike_are_ranked_as_they_are(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "w").write_text("[weight]\nLM0= 1\n")
+    data = b"0 ||| a ||| LM0= -100.0004 ||| 0\n0 ||| b ||| LM0= -100.0001 ||| 0\n"
+    assert run("rescore", "-", "--weights", tmp_path / "w", "--best", stdin=data).out == b"b\n"
+    ranked = run("rescore", "-", "--weights", tmp_path / "w", "--sort", stdin=data).out
+    assert ranked == b"0 ||| b ||| LM0= -100.0001 ||| -100\n0 ||| a ||| LM0= -100.0004 ||| -100\n"
+
+
 def test_a_segment_without_entries_is_an_empty_line(run: Run) -> None:
     data = b"1 ||| a ||| X= 1 ||| 1\n3 ||| b ||| X= 1 ||| 1\n"
     assert run("rescore", "-", "--best", stdin=data).out == b"\na\n\nb\n"
@@ -213,15 +221,20 @@ def test_a_gap_of_segments_takes_no_memory(run: Run, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_no_number_or_has_no_label(run: Run, lm: Path, tmp_path: Path) -> None:
-    for total in (b"nan", b"inf", b"1_0", b""):
+    for total in (b"nan", b"inf", b"1_0", b"", b"1e999"):
         result = run("rescore", "-", "--best", stdin=b"0 ||| a ||| X= 1 ||| " + total + b"\n")
         assert (result.status, result.out) == (1, b"")
         assert "is not a number" in result.err
-    for weight in ("nan", "inf", "1_0"):
+    for weight in ("nan", "inf", "1_0", "1e999"):
         (tmp_path / "w").write_text(f"[weight]\nX= {weight}\n")
         result = run("rescore", "-", "--weights", tmp_path / "w", stdin=b"0 ||| a ||| X= 1 ||| 1\n")
         assert result.status == 1
         assert "Moses wants NAME= and numbers there" in result.err
+    (tmp_path / "w").write_text("[weight]\nX= 1e200\n")
+    result = run("rescore", "-", "--weights", tmp_path / "w", stdin=b"0 ||| a ||| X= 1e200 ||| 1\n")
+    assert "<stdin>:1: weights and values whose total is beyond all numbers" in result.err
+    result = run("rescore", "-", "-m", lm, "--replace", stdin=b"0 ||| a ||| CSLM0= 1 X= 2 CSLM0= 3 ||| 1\n")
+    assert "<stdin>:1: the label 'CSLM0=' stands twice; make the list anew" in result.err
     result = run("rescore", "-", "-m", lm, stdin=b"0 ||| a ||| -1 -2 ||| 1\n")
     assert "<stdin>:1: the value '-1' has no label; run moses without -labeled-n-best-list false" in result.err
 
