@@ -248,3 +248,21 @@ def test_shown_steps_count_words(text: Path, tmp_path: Path) -> None:
     )
     train_language_model([str(text)], str(tmp_path / "lm"), config, Observer(on_step=lambda s, d, loss, n: seen.append(n)))
     assert seen == [50, 50, 50]
+
+
+def test_a_text_of_marks_alone_and_a_vocabulary_of_them(run: Run, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "marks").write_bytes(b"<s> </s>\n" * 10)
+    (tmp_path / "vocab").write_bytes(b"<unk>\t3\n")
+    result = run(*command(tmp_path / "marks", tmp_path / "lm"))
+    assert (result.status, result.last_line) == (
+        2, "phrase-rescore: error: the text has no words but marks such as <s>; pass tokenized text"
+    )  # fmt: skip
+    result = run(*command(text, tmp_path / "lm", "--vocab", str(tmp_path / "vocab")))
+    assert result.status == 1
+    assert result.err.startswith(f"phrase-rescore: error: {tmp_path}/vocab: is empty")  # before the text is read
+
+
+def test_none_held_out_as_asked_is_no_warning(run: Run, text: Path, tmp_path: Path) -> None:
+    result = run(*command(text, tmp_path / "lm", "--held-out-share", "0", "--max-steps", "1"))
+    assert result.status == 0
+    assert "too few sentences" not in result.err
