@@ -79,13 +79,17 @@ def _say(message: str) -> None:
     click.echo(f"phrase-rescore: {in_one_line(message)}", err=True)
 
 
-def _occupy_closed_streams() -> None:
-    """Replace closed standard streams (``>&-``) by ones that fail when written to. Else the next file takes their place."""
+def _prepare_streams() -> None:
+    """Replace closed standard streams (``>&-``) by ones that fail when written to, else the next file takes their place; and
+    an unbuffered standard output (PYTHONUNBUFFERED), which may write a part and raise nothing, by a buffered one.
+    """
     while (handle := os.open(os.devnull, os.O_RDONLY)) <= 2:
         pass
     os.close(handle)
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(cast(BinaryIO, io.FileIO(1, "w", closefd=False)), write_through=True)
+    elif isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), write_through=True)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
@@ -153,7 +157,7 @@ def _tell(error: BaseException) -> int:
 def _run(args: list[str] | None) -> int:
     """Run a command line and return its status."""
     try:
-        _occupy_closed_streams()
+        _prepare_streams()
         status = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except (click.ClickException, click.Abort, RescoreError, OSError) as error:

@@ -20,7 +20,8 @@ from phrase_rescore.errors import OptionError
 )
 @click.option(
     "--y", type=click.Choice(["loss", "perplexity"]), default="loss", show_default=True,
-    help="loss draws nats per pair, of training as well. perplexity draws held-out perplexity per word.",
+    help="loss draws nats per pair, or per word of a language model, of training as well. "
+    "perplexity draws held-out perplexity per word.",
 )  # fmt: skip
 @click.option("--log-x", is_flag=True, help="Make the horizontal axis logarithmic.")
 @quiet_option
@@ -33,8 +34,9 @@ def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **
     phrase-rescore curves small=model-500 large=model-1000 --x hours -o curves.svg
     phrase-rescore curves model-* --table
 
-    --table writes a line for every run, with tabs between: name, steps, best step, held-out loss per pair (nats) and
-    perplexity per word at that step, hours. Pictures need Altair: pip install 'phrase-rescore[report]'.
+    --table writes a line for every run, with tabs between: name, steps, best step, held-out loss per pair, or per word of a
+    language model (nats), and perplexity per word at that step, hours.
+    Pictures need Altair: pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.commands.progress import say
     from phrase_rescore.files.paths import Role, Use, check_paths

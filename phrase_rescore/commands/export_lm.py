@@ -58,10 +58,12 @@ def command(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> No
         with open_input(arpa) as stream, atomic_output(out) as output:
             found = NetworkArpa(ArpaReader(read_rows(stream), name), model, name, resolve_device(device))
             write_arpa(output, found.header.counts, found.ngrams())
-        if not quiet:
+        if not found.has_unknown:
+            say(f"warning: {name} has no <unk>, what decoders give to other words is theirs; make it with lmplz")
+        if not quiet and out != "-":
             say(f"{out}: {sum(found.header.counts):,} n-grams")
         return
     with atomic_output(out) as output:
         write_nplm(output, as_nplm(model))
-    if not quiet:
+    if not quiet and out != "-":
         say(f"{out}: NeuralLM factor=0 name=CSLM0 order={model.model.config.order} path={out}")

@@ -24,7 +24,9 @@ from phrase_rescore.commands.options import (
     help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
 )  # fmt: skip
 @out_option
-@file_option("--source", metavar="FILE", help="The text that was decoded. A model of phrase pairs needs it.")
+@file_option(
+    "--source", metavar="FILE", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines."
+)
 @click.option(
     "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
     help="The label of the feature of the first -m, of the second, …  [default: CSLM0, CSLM1, …, RNN0, RNN1, …]",
@@ -48,6 +50,9 @@ def command(
     A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A model of phrase pairs adds two
     values, the sums of log p and of unknown words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It
     needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t.
+
+    INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that mert
+    finds on a list of the tuning set.
     """
     from phrase_rescore.commands.progress import byte_bar, say
     from phrase_rescore.rescoring.run import Options, rescore
@@ -61,5 +66,5 @@ def command(
         say(f"warning: {warning}")
     if not quiet:
         say(f"{summary.entries:,} entries of {summary.segments:,} segments")
-        for label, factor in summary.shared.items():
-            say(f"{label}: each score was computed once and used {factor:.1f} times")
+        for label, told in summary.features.items():
+            say(f"{label}: {told}")

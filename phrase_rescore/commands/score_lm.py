@@ -13,7 +13,6 @@ from phrase_rescore.commands.options import (
     file_option,
     flush_option,
     lm_option,
-    quiet_option,
 )
 from phrase_rescore.errors import OptionError
 
@@ -26,10 +25,7 @@ from phrase_rescore.errors import OptionError
 @flush_option
 @digits_option
 @device_option("cpu")
-@quiet_option
-def command(
-    text: str, lm: str, per_word: bool, interpolate: str | None, flush: bool, digits: int, device: str, quiet: bool
-) -> None:
+def command(text: str, lm: str, per_word: bool, interpolate: str | None, flush: bool, digits: int, device: str) -> None:
     """Score tokenized TEXT, a sentence a line; standard input by default. For every line, write a line with natural log p, </s>
     included, tab, the number of words that the model does not know.
 
@@ -46,7 +42,7 @@ def command(
     from phrase_rescore.commands.progress import say, write_out
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.paths import Role, Use, check_paths
-    from phrase_rescore.files.streams import display_name, open_input
+    from phrase_rescore.files.streams import display_name, open_input, standard_input
     from phrase_rescore.inference.ngram_scorer import NgramScorer
     from phrase_rescore.models.language_model import load, warnings
     from phrase_rescore.moses.arpa import ArpaReader
@@ -66,17 +62,16 @@ def command(
         say(f"warning: {warning}")
     scorer = TextScorer(NgramScorer(model, resolve_device(device)), per_word, digits)
     with contextlib.ExitStack() as opened:
-        rows = read_rows(stream := opened.enter_context(open_input(text)))
+        at_once = flush or (text == "-" and standard_input().isatty())  # what decompresses would wait for more
+        rows = read_rows(standard_input() if at_once and text == "-" else opened.enter_context(open_input(text)))
         if interpolate:
             arpa = opened.enter_context(open_input(interpolate))
             reader = ArpaReader(read_rows(arpa), display_name(interpolate))
             lines = list(rows)
             mixture = fit_mixture(scorer.scorer, reader, [words(line.rstrip(b"\r\n")) for line in lines])
             rows = iter(lines)
-        write_out(score_text(rows, scorer, 1 if flush or stream.isatty() else BATCH))
-    if not quiet:
-        for line in scorer.totals.lines():
-            say(line)
-    if interpolate:
-        for line in mixture.lines():
-            say(line)
+        write_out(score_text(rows, scorer, 1 if at_once else BATCH))
+    if interpolate and not mixture.has_unk:
+        say(f"warning: {display_name(interpolate)} has no <unk>: perplexities including OOVs mean nothing; make it with lmplz")
+    for line in [*scorer.totals.lines(), *(mixture.lines() if interpolate else [])]:
+        say(line)

@@ -65,7 +65,7 @@ _setting = partial(setting_option, presets=PRESETS)
     "Text and words",
     _number("held_out", default=2000, show_default=True, metavar="N", help="Hold out at most N sentences to measure on."),
     _setting("held_out_share", metavar="SHARE", text="Hold out at most this share of the sentences."),
-    _setting("shortlist", metavar="N", text="The network knows N words. All others are UNK."),
+    _setting("shortlist", metavar="N", text="The network knows N words at most, never the rarest 1 %: all others are UNK."),
     _number("min_count", default=1, show_default=True, metavar="N", help="The network knows only words seen N times."),
     file_option("--vocab", metavar="FILE", help="Take the words from FILE: word, tab, count a line."),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.inference.ngram_scorer import NgramScorer
 from phrase_rescore.models.language_model import LanguageModel
-from phrase_rescore.moses.arpa import END, NEVER, START, ArpaReader, Ngram
+from phrase_rescore.moses.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram
 
 _AT_ONCE = 1 << 16  # contexts
 _LEAST = 10.0**NEVER
@@ -58,6 +58,7 @@ class NetworkArpa:
         self._orders: list[_Order] = []
         self._read(reader)
         self._names = list(self._numbers)
+        self.has_unknown = UNKNOWN in self._numbers
         if END not in self._numbers:
             raise InputError(name, "no </s> among its unigrams", "make it of sentences, as lmplz does")
         ids = lm.vocab.encode(self._names)

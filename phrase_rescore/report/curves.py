@@ -16,8 +16,8 @@ from phrase_rescore.training.log import Point, Run
 Curve = list[tuple[float, float]]  # x and y of its points
 
 FORMATS = {".png": "png", ".svg": "svg"}
-X_LABELS = {"steps": "step (minibatches)", "hours": "time of training (hours)", "pairs": "phrase pairs seen (millions)"}
-Y_LABELS = {"loss": "negative log-likelihood (nats per pair)", "perplexity": "held-out perplexity (per word)"}
+X_LABELS = {"steps": "step (minibatches)", "hours": "time of training (hours)", "pairs": "{}s seen (millions)"}
+Y_LABELS = {"loss": "negative log-likelihood (nats per {})", "perplexity": "held-out perplexity (per word)"}
 
 # Shapes as Vega names them, or SVG paths. Their number has no factor in common with that of the colours.
 _MARKERS = (
@@ -107,8 +107,11 @@ def curves(runs: Sequence[Run], chart: Chart = Chart(), width: int = 480, height
     _add_kinds(legend, {line["dashed"] for line in plot.lines})
     plot.lines.sort(key=lambda line: not line["dashed"])
     plot.symbols.sort(key=lambda symbol: symbol["shape"] == _STAR)
-    x_axis = alt.X("x:Q", title=X_LABELS[chart.x], **_scaled(chart.log_x))
-    y_axis = alt.Y("y:Q", title=Y_LABELS[chart.y], **_scaled(chart.y == "perplexity"))  # which falls by orders of magnitude
+    learnt = sorted({run.learnt for run in runs})
+    x_title = X_LABELS[chart.x].format("s, ".join("phrase pair" if name == "pair" else name for name in learnt))
+    x_axis = alt.X("x:Q", title=x_title, **_scaled(chart.log_x))
+    y_title = Y_LABELS[chart.y].format(" or ".join(learnt))
+    y_axis = alt.Y("y:Q", title=y_title, **_scaled(chart.y == "perplexity"))  # which falls by orders of magnitude
     tooltip = [alt.Tooltip("x:Q", title=chart.x, format=",.6~g"), alt.Tooltip("y:Q", title=chart.y, format=",.3f")]
     pixels = {"x": alt.X("x:Q", scale=None, axis=None), "y": alt.Y("y:Q", scale=None, axis=None)}
     layers = *plot.layers("", x=x_axis, y=y_axis, tooltip=tooltip), *legend.layers("legend_", **pixels)

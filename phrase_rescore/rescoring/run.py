@@ -51,7 +51,7 @@ class Summary:
     segments: int = 0
     entries: int = 0
     warnings: list[str] = field(default_factory=list)
-    shared: dict[str, float] = field(default_factory=dict)  # scores asked for, for each that was computed, by label
+    features: dict[str, str] = field(default_factory=dict)  # what is told of each, by label
 
 
 def rescore(options: Options, on_read: Callable[[int], object] | None = None) -> Summary:
@@ -79,7 +79,11 @@ def rescore(options: Options, on_read: Callable[[int], object] | None = None) ->
             output.write(gzip_member(data, GZIP_LEVEL) if options.out.endswith(".gz") else data, len(lines))
         if not summary.entries:
             raise InputError(name, "is empty", "pass an n-best list")
-    summary.shared = {scorer.label.decode(): scorer.asked / max(1, scorer.computed) for scorer in scorers}
+    for scorer in scorers:
+        label, tally = scorer.label.decode(), scorer.tally
+        summary.features[label] = tally.line()
+        if misfit := tally.misfit():
+            summary.warnings.append(f"{label}: {misfit}")
     return summary
 
 
@@ -141,6 +145,8 @@ def _check_options(options: Options) -> None:
         raise OptionError("nothing to do; name a model with -m, or ask for --weights, --sort or --best")
     if options.sort and options.best:
         raise OptionError("--sort writes the list, --best one hypothesis a segment; choose one of them")
+    if options.best and options.models and not options.weights:
+        raise OptionError("--best goes by the totals of the list, in which -m does not count; give --weights, or leave -m out")
     if len(options.labels) > len(options.models):
         raise OptionError(f"{len(options.labels)} labels for {len(options.models)} models; --label names those of -m, in order")
     for label in options.labels:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data.coverage import MOST_UNKNOWN
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import RowError
 from phrase_rescore.inference.ngram_scorer import NgramScorer
@@ -26,12 +28,34 @@ def beyond(segment: int, sources: int) -> RowError:
     return RowError(f"segment {segment}, and the source has {sources:,}", "give the text that was decoded with --source")
 
 
+@dataclass
+class Tally:
+    """What a scorer counts."""
+
+    usual: float  # share of the words that were unknown in training
+    asked: int = 0  # so many scores of n-grams or phrase pairs were needed,
+    computed: int = 0  # and so many were computed
+    words: int = 0
+    unknown: int = 0  # words that the model does not know
+
+    def line(self) -> str:
+        """Return what is to be said."""
+        share, shared = self.unknown / max(1, self.words), self.asked / max(1, self.computed)
+        return f"{share:.1%} of the words are unknown to the model; each score was computed once and used {shared:.1f} times"
+
+    def misfit(self) -> str:
+        """Return a warning of unknown words, empty if they are not many."""
+        share = self.unknown / max(1, self.words)
+        if share <= max(MOST_UNKNOWN, 2 * self.usual):
+            return ""
+        return f"{share:.1%} of the words are unknown to the model, {self.usual:.1%} in its training: is it of this language?"
+
+
 class EntryScorer(Protocol):
     """Scores the entries of a list."""
 
     label: bytes
-    asked: int  # so many scores of n-grams or phrase pairs were needed,
-    computed: int  # and so many were computed
+    tally: Tally
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
         """Return the values of entries of the list ``name``: (entries, values). Raises InputError for a bad one."""
@@ -42,13 +66,15 @@ class TextFeature:
 
     def __init__(self, label: bytes, scorer: NgramScorer) -> None:
         self.label, self._scorer = label, scorer
-        self.asked = self.computed = 0
+        self.tally = Tally(scorer.lm.unk_share)
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
         """Return log p of the hypotheses: (entries, 1)."""
-        found = self._scorer.sentences(of_each(entries, name, Entry.hypothesis))
-        self.asked += len(found.log_probs)
-        self.computed = self._scorer.computed
+        found, tally = self._scorer.sentences(of_each(entries, name, Entry.hypothesis)), self.tally
+        tally.asked += len(found.log_probs)
+        tally.computed = self._scorer.computed
+        tally.words += len(found.log_probs) - len(entries)
+        tally.unknown += int(found.unknown.sum())
         return found.sums()[:, None]
 
 
@@ -60,7 +86,7 @@ class PairFeature:
 
     def __init__(self, label: bytes, scorer: Scorer, sources: Sequence[Sequence[bytes]]) -> None:
         self.label, self._scorer, self._sources = label, scorer, sources
-        self.asked = self.computed = 0
+        self.tally = Tally(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
 
     def _pairs(self, entry: Entry) -> list[Pair]:
         """Return the phrase pairs of the hypothesis, those without a target left out."""
@@ -82,7 +108,10 @@ class PairFeature:
         if places:
             encoded = self._scorer.encode_phrases([src for src, _ in places], [tgt for _, tgt in places])
             of_pair[:, 0] = np.maximum(self._scorer.log_probs(encoded), MIN_LOG_P)
-            of_pair[:, 1] = self._scorer.checkpoint.for_model(encoded).tgt.counts_of(UNK)
-        self.asked += sum(map(len, which))
-        self.computed += len(places)
+            predicted = self._scorer.checkpoint.for_model(encoded).tgt
+            of_pair[:, 1] = predicted.counts_of(UNK)
+            self.tally.words += len(predicted.ids)
+            self.tally.unknown += int(of_pair[:, 1].sum())
+        self.tally.asked += sum(map(len, which))
+        self.tally.computed += len(places)
         return np.stack([of_pair[pairs].sum(0) for pairs in which])

@@ -33,6 +33,8 @@ class Totals:
 
     def lines(self) -> list[str]:
         """Return the totals in the words of KenLM's ``query``."""
+        if not self.tokens:
+            return ["Tokens: 0"]
         return [
             f"Perplexity including OOVs: {self.perplexity():.6g}",
             f"Perplexity excluding OOVs: {self.perplexity_known():.6g}",

@@ -26,14 +26,18 @@ class Mixture:
     including_unknown: dict[str, float]  # the same of all tokens
     tokens: int
     unknown: int  # words that the n-gram model does not know
+    has_unk: bool  # whether it has a probability for those
 
     def lines(self) -> list[str]:
         """Return what is to be said of it."""
         told = [
-            f"{name}: perplexity {including:.6g} including OOVs, {self.perplexities[name]:.6g} excluding OOVs"
-            for name, including in self.including_unknown.items()
+            f"with the words that the n-gram model knows, all but {self.unknown:,} of {self.tokens:,} tokens:",
+            *(
+                f"{name}: perplexity {including:.6g} including OOVs, {self.perplexities[name]:.6g} excluding OOVs"
+                for name, including in self.including_unknown.items()
+            ),
         ]
-        share = 1 - self.perplexities["mixture"] / self.perplexities["n-gram model"]
+        share = max(0.0, 1 - self.perplexities["mixture"] / self.perplexities["n-gram model"])
         return [
             *told,
             f"weight of the network, by EM on this text: {self.weight:.4f}; the mixture's perplexity is {share:.1%} lower than "
@@ -64,6 +68,7 @@ def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Seq
         {name: float(np.exp(-log_p.mean())) for name, log_p in of.items()},
         len(known),
         int((~known).sum()),
+        UNKNOWN in backoff.unigrams,
     )
 
 

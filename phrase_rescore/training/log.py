@@ -1,8 +1,8 @@
 """The log of a training, written and read again, and whether its model learnt enough.
 
 A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
-(mean over the steps since the record before; nats per pair) and ``held_out``: ``loss`` (nats per pair), ``perplexity``
-(per word). Each of the last two may be missing.
+(mean over the steps since the record before) and ``held_out``: ``loss``, ``perplexity`` (per word). Losses: nats per pair,
+of a language model per word. Each of the last two may be missing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.streams import open_plain
+from phrase_rescore.models.kinds import KINDS, TEXT
 from phrase_rescore.models.storage import CONFIG, LOG
 from phrase_rescore.training.config import Observer
 
@@ -64,11 +65,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """The log of a run. Only a finished model's config.json tells ``batch_size`` (pairs a step)."""
+    """The log of a run. Only a finished model's config.json tells ``batch_size`` (pairs or words a step) and that it learnt
+    words; without one it is taken for a model of phrase pairs.
+    """
 
     name: str
     points: tuple[Point, ...]
     batch_size: int | None
+    learnt: str = "pair"  # or word: a loss is one of each
 
     @property
     def best(self) -> Point | None:
@@ -123,12 +127,15 @@ def _read_points(path: str) -> tuple[Point, ...]:
     return tuple(points)
 
 
-def _batch_size(directory: str) -> int | None:
+def _of_config(directory: str) -> tuple[int | None, str]:
+    """Return what config.json tells of the batch size and of what was learnt."""
     try:
-        size = json.loads(Path(directory, CONFIG).read_bytes())["training"]["batch_size"]
+        config = json.loads(Path(directory, CONFIG).read_bytes())
+        size, kind = config["training"]["batch_size"], config.get("kind")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return size if isinstance(size, int) else None
+        return None, "pair"
+    of_text = isinstance(kind, str) and kind in KINDS and KINDS[kind].of == TEXT
+    return size if isinstance(size, int) else None, "word" if of_text else "pair"
 
 
 def _default_name(path: str) -> str:
@@ -154,7 +161,7 @@ def read_run(argument: str) -> Run:
     log = os.path.join(path, LOG) if os.path.isdir(path) else path
     points = _read_points(log)
     name = printable(os.fsencode(name or _default_name(path)), 1000)  # printable and without tabs
-    return Run(name, points, _batch_size(os.path.dirname(log)))
+    return Run(name, points, *_of_config(os.path.dirname(log)))
 
 
 def read_runs(arguments: Sequence[str]) -> list[Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 from collections import Counter
@@ -16,6 +17,7 @@ from phrase_rescore.files.atomic import recover_directory
 from phrase_rescore.files.blocks import batches, read_rows
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.moses.phrase_table import SEPARATOR
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.lm_config import Text
 from phrase_rescore.training.prepare import beside
@@ -101,7 +103,21 @@ def _lines(inputs: Sequence[str], observer: Observer) -> Generator[list[bytes]]:
         with open_input(path, observer.on_read) as stream:
             empty = True
             for lines in batches(read_rows(stream), _AT_ONCE):
+                if empty:
+                    _check_text(lines, display_name(path))
                 empty = False
                 yield lines
         if empty:
             raise InputError(display_name(path), "is empty", "pass tokenized text, a sentence a line")
+
+
+def _check_text(lines: Sequence[bytes], name: str) -> None:
+    """Raise InputError for the first lines of a file that is no text: a table, an n-best list, an ARPA file, UTF-16."""
+    looks = {
+        "a phrase table or an n-best list": 2 * sum(SEPARATOR in line for line in lines) > len(lines),
+        "an ARPA file": lines[0].strip() == b"\\data\\",
+        "UTF-16": lines[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
+    }
+    for what, like in looks.items():
+        if like:
+            raise InputError(name, f"looks like {what}", "pass tokenized text in UTF-8, a sentence a line", 1)

@@ -170,3 +170,18 @@ def test_an_input_with_the_name_of_a_partial_stays(
         done = run(*words, name, *(["-m", model_dir] if words == ["annotate"] else []), "-o", "out")
         assert (done.status, "the partial of -o" in done.err) == (2, True), done.err
         assert (here / name).read_bytes() == ROWS
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("name", ["annotate", "strip"])
+def test_a_file_that_cannot_grow_ends_it(name: str, unbuffered: str, here: Path, model_dir: str) -> None:
+    """Python's unbuffered streams write a part and raise nothing: the rest was lost, with status 0."""
+    (here / "table").write_bytes(ROWS * 60)  # one block
+    words = [word for word in command(name, "-", model_dir)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 50; "$@" > out', "bash", *words], cwd=here, env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert b"OUTPUT IS INCOMPLETE" in done.stderr
+    assert b"File too large" in done.stderr

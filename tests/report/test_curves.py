@@ -1,6 +1,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -165,6 +166,23 @@ def test_each_axis_says_what_it_measures(make_run, tmp_path):
     assert "training, mean since the last record" not in texts
     draw([run], str(out), Chart("hours"))
     assert "time of training (hours)" in svg_texts(out)
+
+
+def test_a_language_model_learns_words(make_run, tmp_path):
+    run = read_run(make_run())
+    of_text = replace(run, learnt="word")
+    out = tmp_path / "curves.svg"
+    for runs, x, y in (
+        ([run], "phrase pairs seen (millions)", "negative log-likelihood (nats per pair)"),
+        ([of_text], "words seen (millions)", "negative log-likelihood (nats per word)"),
+        ([run, of_text], "phrase pairs, words seen (millions)", "negative log-likelihood (nats per pair or word)"),
+    ):
+        draw(runs, str(out), Chart("pairs"))
+        assert {x, y} <= set(svg_texts(out))
+    config = tmp_path / "model" / "config.json"
+    for kind, learnt in (("feedforward-lm", "word"), ("rnn-encoder-decoder", "pair"), ("other", "pair"), (7, "pair")):
+        config.write_text(json.dumps({"kind": kind, "training": {"batch_size": 5}}))
+        assert (read_run(str(tmp_path / "model")).learnt, read_run(str(tmp_path / "model")).batch_size) == (learnt, 5)
 
 
 @pytest.mark.parametrize("log_x", [False, True])

@@ -259,3 +259,22 @@ def test_words_without_the_factor_have_their_line(run: Run, model_dir: str, tmp_
     (tmp_path / "source").write_bytes(b"a|X b|Y c|Z\n" * 29 + b"a b c\n")
     result = run("rescore", "-", "-m", tmp_path / "factored", "--source", tmp_path / "source", stdin=a_list())
     assert "<stdin>:204: source word 'a' has no factor 1" in result.err
+
+
+def test_the_best_by_totals_that_leave_the_model_out_are_refused(run: Run, lm: Path) -> None:
+    result = run("rescore", "-", "-m", lm, "--best", stdin=a_list())
+    assert (result.status, result.out) == (2, b"")
+    assert "--best goes by the totals of the list, in which -m does not count; give --weights, or leave -m out" in result.err
+
+
+def test_words_of_another_language_are_told_of(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:
+    known = run("rescore", "-", "-m", lm, stdin=b"0 ||| a b . ||| X= 1 ||| 1\n")
+    assert "warning" not in known.err
+    assert "phrase-rescore: CSLM0: 0.0% of the words are unknown to the model; each score was computed once" in known.err
+    other = run("rescore", "-", "-m", lm, stdin=b"0 ||| a q q q ||| X= 1 ||| 1\n" * 2)
+    told = "CSLM0: 75.0% of the words are unknown to the model, 10.0% in its training: is it of this language?"
+    assert f"phrase-rescore: warning: {told}" in other.err
+    (tmp_path / "source").write_bytes(b"the house\n")
+    pairs = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source",
+                stdin=b"0 ||| das qq ||| X= 1 ||| 1 ||| 0=0 1=1\n")  # fmt: skip
+    assert "RNN0: 50.0% of the words are unknown to the model, 2.0% in its training" in pairs.err

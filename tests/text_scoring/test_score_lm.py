@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,7 +62,7 @@ def test_lines_in_lines_out(run: Run, lm: Path) -> None:
 def test_a_file_is_as_standard_input(run: Run, lm: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(TEXT)
     assert run("score-lm", tmp_path / "text", "-m", lm) == run("score-lm", "-m", lm, stdin=TEXT)
-    at_once, flushed = (run("score-lm", "-m", lm, "-q", *more, stdin=TEXT).out.split() for more in ((), ("--flush",)))
+    at_once, flushed = (run("score-lm", "-m", lm, *more, stdin=TEXT).out.split() for more in ((), ("--flush",)))
     assert list(map(float, flushed)) == pytest.approx(list(map(float, at_once)), abs=1e-4)
 
 
@@ -67,3 +70,17 @@ def test_no_text(run: Run, lm: Path) -> None:
     result = run("score-lm", "-m", lm)
     assert (result.status, result.out) == (0, b"")
     assert "Tokens: 0" in result.err
+
+
+@pytest.mark.parametrize("text", [[], ["-"]])
+def test_flush_answers_line_by_line(lm: Path, text: list[str]) -> None:
+    command = [sys.executable, "-m", "phrase_rescore", "score-lm", *text, "-m", str(lm), "--flush"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdin
+        assert process.stdout
+        for line in (b"a b\n", b"the house .\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert re.fullmatch(rb"-\d+\.\d+\t0\n", process.stdout.readline())  # hangs if it waits for more
+        process.stdin.close()
+        assert process.wait() == 0

@@ -266,3 +266,19 @@ def test_none_held_out_as_asked_is_no_warning(run: Run, text: Path, tmp_path: Pa
     result = run(*command(text, tmp_path / "lm", "--held-out-share", "0", "--max-steps", "1"))
     assert result.status == 0
     assert "too few sentences" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"das ||| the ||| 0.5 ||| 0-0 ||| 1 1 1\n" * 9, "a phrase table or an n-best list"),
+        (b"0 ||| das ||| LM0= 1 ||| 1\n" * 9, "a phrase table or an n-best list"),
+        (b"\\data\\\nngram 1=3\n", "an ARPA file"),
+        ("das haus\n".encode("utf-16"), "UTF-16"),
+    ],
+)
+def test_what_is_no_text_is_not_learnt(run: Run, tmp_path: Path, data: bytes, what: str) -> None:
+    (tmp_path / "odd").write_bytes(data)
+    result = run(*command(tmp_path / "odd", tmp_path / "lm"))
+    hint = "pass tokenized text in UTF-8, a sentence a line"
+    assert (result.status, result.last_line) == (1, f"phrase-rescore: error: {tmp_path}/odd:1: looks like {what}; {hint}")
