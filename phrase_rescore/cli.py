@@ -136,7 +136,6 @@ def _tell(error: BaseException) -> int:
             _say(str(error))
             return status
         case BrokenPipeError():  # the reader has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet too
             return 1
         case click.Abort() if isinstance(error.__context__, KeyboardInterrupt):  # as click turns one into the other
             return _tell(error.__context__)
@@ -176,6 +175,11 @@ def main(args: list[str] | None = None) -> None:
         status = _run(args)
     except KeyboardInterrupt as error:
         status = _tell(error)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        status = status or _tell(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet
     if status in (130, 143) and threading.active_count() > 1:  # Python would wait for the other threads
         sys.stdout.flush()
         sys.stderr.flush()

@@ -40,7 +40,7 @@ BASES: dict[str, Tokens] = {
     "info": {"path": ["table"]},
     "report": {"table": ["annotated"], "model_dir": ["model"], "out": ["out.html"]},
     "curves": {"runs": ["log"], "out": ["out.png"]},
-    "train-lm": {"inputs": ["table"], "lm": ["new"], "text_dir": ["pairs"], **TINY_LM},
+    "train-lm": {"inputs": ["ref"], "lm": ["new"], "text_dir": ["pairs"], **TINY_LM},
     "score-lm": {"text": ["ref"], "lm": ["lm"]},
     "export-lm": {"lm": ["lm"], "out": ["out"]},
     "rescore": {"nbest": ["nbest"], "models": ["lm"], "out": ["out"]},
@@ -75,7 +75,7 @@ GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a 
     ("why", "systems"): "seg", ("why", "source"): "ref", ("why", "reference"): "ref", ("why", "table"): "annotated",
     ("score-lm", "text"): "ref", ("score-lm", "lm"): "lm", ("export-lm", "lm"): "lm", ("rescore", "models"): "lm",
     ("rescore", "nbest"): "nbest", ("rescore", "source"): "ref", ("rescore", "weights"): "weights",
-    ("train-lm", "vocab"): "words",
+    ("train-lm", "vocab"): "words", ("train-lm", "inputs"): "ref",
     ("train", "scratch"): "scratch", ("embed", "scratch"): "scratch",
 }  # fmt: skip
 SPELT: dict[tuple[str, str], list[tuple[str, ...]]] = {  # options whose value has more than the name of a file

@@ -85,7 +85,7 @@ LINES = {
     "export-lm": Line("export-lm -m {l} -o {o}/out.nplm", "", b"", "out.nplm"),
     "export-lm ARPA": Line("export-lm {i} -m {l} -o {o}/out.arpa", "arpa", ARPA, "out.arpa"),
     "rescore": Line("rescore {i} -m {l} -o {o}/out", "nbest", NBEST, "out"),
-    "rescore -o -": Line("rescore {i} -m {l} --best", "nbest", NBEST),
+    "rescore -o -": Line("rescore {i} -m {l} --sort", "nbest", NBEST),
 }  # fmt: skip
 
 
