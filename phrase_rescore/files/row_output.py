@@ -17,11 +17,13 @@ class RowWriter:
 
     complete, begin_anew = False, ""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self.rows = stream, 0
+    def __init__(self, stream: BinaryIO, at_once: bool = False) -> None:
+        self._stream, self._at_once, self.rows = stream, at_once, 0
 
     def write(self, data: bytes, rows: int) -> None:
         self._stream.write(data)
+        if self._at_once:  # a reader need not wait, and one that went away is noticed
+            self._stream.flush()
         self.rows += rows
 
     def commit(self, state: Callable[[], dict[str, Any]]) -> None:
@@ -56,7 +58,7 @@ def row_output(out: str) -> Iterator[RowWriter]:
     writer: RowWriter | None = None
     try:
         with _stream_output(out) as stream:
-            writer = RowWriter(stream)
+            writer = RowWriter(stream, at_once=True)
             yield writer
     except BrokenPipeError:
         raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import random
 import zlib
 
@@ -18,7 +17,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, OptionError
     from phrase_rescore.models.storage import CONFIG, LOG
     from phrase_rescore.report.curves import X_LABELS, Y_LABELS, Chart, curves
-    from phrase_rescore.training.log import _seconds, read_runs, shortfall
+    from phrase_rescore.training.log import read_runs, shortfall, training_seconds
 
 import parts
 from harness import fuzz, told, workplace
@@ -42,7 +41,7 @@ def mutate_record(data: bytes, chance: random.Random) -> bytes:
 
 
 def check_folder(folder: str, chart: Chart | None) -> None:
-    seconds = _seconds(os.path.join(folder, LOG))
+    seconds = training_seconds(folder)
     assert seconds is None or isinstance(seconds, float)
     try:
         (run,) = read_runs([folder])
