@@ -221,7 +221,7 @@ class Config:
         return sizes
 
     def training(self) -> dict[str, Any]:
-        """Return the training summary, which tells and is not needed: empty if it is no object."""
+        """Return the training summary. Nothing depends on it, so one that is no object counts as empty."""
         training = self.entries.get("training")
         return training if isinstance(training, dict) else {}
 

@@ -112,7 +112,7 @@ def _lines(inputs: Sequence[str], observer: Observer) -> Generator[list[bytes]]:
 
 
 def _check_text(lines: Sequence[bytes], name: str) -> None:
-    """Raise InputError for the first lines of a file that is no text: a table, an n-best list, an ARPA file, UTF-16."""
+    """Raise InputError if the first lines of a file are those of a table, an n-best list, an ARPA file or UTF-16."""
     looks = {
         "a phrase table or an n-best list": 2 * sum(SEPARATOR in line for line in lines) > len(lines),
         "an ARPA file": lines[0].strip() == b"\\data\\",
