@@ -9,7 +9,6 @@ import errno
 import importlib
 import io
 import os
-import re
 import signal
 import sys
 import threading
@@ -18,7 +17,7 @@ from typing import BinaryIO, cast
 import click
 
 from phrase_rescore import __version__
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, remedy
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, lacks_memory, remedy
 
 COMMANDS = {
     "train": "train",
@@ -39,7 +38,6 @@ COMMANDS = {
     "rescore": "rescore",
 }  # name -> module of phrase_rescore.commands
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it, in a RuntimeError
 
 
 class Commands(click.Group):
@@ -96,7 +94,7 @@ def _prepare_streams() -> None:
 
 def _one_line(error: BaseException) -> str:
     """Put a failure into one line. An error of the system names its file, or standard output if it was written to."""
-    if _lacks_memory(error):
+    if lacks_memory(error):
         return "memory ran out; take less at a time (smaller blocks or minibatches, fewer jobs), or a machine with more"
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
@@ -104,10 +102,6 @@ def _one_line(error: BaseException) -> str:
     hint = remedy(error, writing=not error.filename)
     said = f"{error.strerror}; {hint}" if hint else error.strerror
     return f"{where}: {said}" if where else said
-
-
-def _lacks_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 class Terminated(KeyboardInterrupt):
@@ -129,7 +123,7 @@ def _tell(error: BaseException) -> int:
             cause, status = error.__cause__, 1
             if isinstance(cause, KeyboardInterrupt):
                 status = _tell(cause)
-            elif isinstance(cause, RescoreError | OSError) or (cause and _lacks_memory(cause)):
+            elif isinstance(cause, RescoreError | OSError) or (cause and lacks_memory(cause)):
                 _say(f"error: {_one_line(cause)}")
             elif cause:
                 sys.excepthook(type(cause), cause, cause.__traceback__)
@@ -162,7 +156,7 @@ def _run(args: list[str] | None) -> int:
     except (click.ClickException, click.Abort, RescoreError, OSError) as error:
         return _tell(error)
     except (MemoryError, RuntimeError) as error:
-        if not _lacks_memory(error):
+        if not lacks_memory(error):
             raise
         return _tell(error)
 

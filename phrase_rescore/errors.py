@@ -6,7 +6,9 @@ The library raises; the command line turns an exception into one line and an exi
 from __future__ import annotations
 
 import errno
+import re
 
+_NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it
 _FULL = "make room there, or write elsewhere"
 _REMEDIES = {  # what to do when the system refuses: where something is read, and where it is written
     errno.ENOENT: ("check the path", "make its directory first, or name another"),
@@ -60,6 +62,11 @@ def remedy(error: OSError, writing: bool = False) -> str:
     'check the path'
     """
     return _REMEDIES.get(error.errno or 0, ("", ""))[writing]
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Tell whether an error says that memory ran out; torch says so in a RuntimeError."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
 def unreadable(path: str, error: OSError) -> InputError:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from phrase_rescore import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, printable
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, lacks_memory, printable
 from phrase_rescore.files.atomic import replace_directory
 from phrase_rescore.files.paths import missing_model
 from phrase_rescore.models.kinds import KINDS, Kind, Network, Sizes, kind_of
@@ -295,6 +295,10 @@ def load_network(directory: str, config: Config, kind: Kind, sizes: Sizes) -> Ne
                 shard = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
             except (OSError, safetensors.SafetensorError) as error:
                 raise ModelError(f"{path}: {printable(str(error), limit=200)}; {_DAMAGED_FILE}") from None
+            except RuntimeError as error:  # torch's, of a system call that failed
+                if lacks_memory(error):
+                    raise
+                raise ModelError(f"{path}: {printable(str(error), limit=200)}; try again") from None
             shards.update(dict.fromkeys(shard.keys(), shard))
         for name in sorted(expected.keys() ^ shards.keys()):
             verb = "missing from" if name in expected else "unknown in"
