@@ -175,7 +175,7 @@ def main() -> None:
             points = [point for point in points if str(point[1]).startswith(f"{options.at} ")]
         if options.sample:
             points = random.Random(options.seed).sample(points, options.sample)
-        print(f"{'':20s}{'points':>8s}{'lines':>8s}  exit statuses")
+        print(f"{'':20s}{'points':>8s}{'lines':>8s}  exit statuses", flush=True)
         for command in dict.fromkeys(point[0] for point in points):
             chosen = [(line, number) for name, line, number in points if name == command]
             found = shared_out(folder, command, chosen, options.jobs)

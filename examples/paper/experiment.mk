@@ -40,6 +40,9 @@ TUNER = mert#                 or mira: batch MIRA [tuning-settings]
 ITERATIONS = 6
 LIMIT = 200#                  of cube pruning and of the stacks [decoder-settings]
 HEADROOM = oracle coverage search#        bounds to measure, see below
+COLUMNS = baseline rnn+wp#    of headroom "columns": systems of a table, the first to compare with, the last to make the lists
+COLUMN_TRAIN_OPTIONS = $(TRAIN_OPTIONS)#  of phrase-rescore train on half of the text
+COLUMN_SEGMENTS = 5600#       lists of each half
 
 include $(HERE)/systems.conf
 include $(CONFIG)
@@ -361,6 +364,38 @@ $(W)/headroom/cheat.gz: $(W)/filtered/plain.gz $(M)/corpus/train.$(SRC)
 	python3 $(HERE)/headroom.py column $(@D)/extract.gz $< | gzip -n >$@.part
 	mv $@.part $@
 	rm $(@D)/{all,sets,extract,bitext,forward,reverse}*
+
+# Columns in lists: each half of the training text is translated by tables, n-grams and networks of the other half. The halves
+# are experiments of their own, which end with their systems; blocks of 20 lines belong together, since neighbours are alike
+$(eval $(call setting,columns,$(COLUMNS) $(COLUMN_TRAIN_OPTIONS) $(COLUMN_SEGMENTS)))
+half = $(HERE)/run.sh $(CONFIG) WORK=$(W)/halves NAME=$(1) SYSTEMS='$(COLUMNS)' TRAIN=$(W)/halves/$(1).train \
+    DEV=$(W)/halves/$(1).other TEST=$(W)/halves/$(1).other TRAIN_SEGMENTS= DEV_SEGMENTS= TEST_SEGMENTS= TOKENIZE=no MODEL_OF= \
+    TRAIN_OPTIONS='$(COLUMN_TRAIN_OPTIONS)'
+
+$(W)/halves/%.text: $(M)/corpus/train.$(SRC) $(W)/settings/columns
+	@$(call begin,half-$*)
+	for language in $(SRC) $(TGT); do
+	    text=$(M)/corpus/train.$$language
+	    awk 'int((NR - 1) / 20) % 2 == $*' $$text >$(@D)/$*.train.$$language
+	    awk 'int((NR - 1) / 20) % 2 != $*' $$text | $(call some,$(COLUMN_SEGMENTS)) >$(@D)/$*.other.$$language
+	done
+	touch $@
+
+$(W)/halves/%/lists.gz: $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(W)/halves/%.text
+	@$(call begin,lists-$*)
+	$(call half,$*) tables systems
+	sed -E 's#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$(@D)/systems/$(lastword $(COLUMNS))/phrase-table.gz#
+	    s#^(KENLM .*path=)[^ ]*#\1$(@D)/lm/$(TGT).blm#' $< >$(@D)/moses.ini
+	$(MOSES_BIN)/moses -config $(@D)/moses.ini -input-file $(@D)/corpus/dev.$(SRC) -threads $(THREADS) $(call search,$(LIMIT)) \
+	    -n-best-list $(@D)/lists 100 distinct -include-segmentation-in-n-best
+	gzip -n <$(@D)/lists >$@.part
+	mv $@.part $@
+	rm $(@D)/lists
+
+$(W)/headroom/columns.json: $(W)/halves/0/lists.gz $(W)/halves/1/lists.gz
+	@$(call begin,columns)
+	python3 $(HERE)/columns.py $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(SRC) $(TGT) $(^D) $(COLUMNS) >$@.part
+	mv $@.part $@
 
 # ---- Results: counts of every segment, settings, weights and bounds: no text. They outlive the rest
 

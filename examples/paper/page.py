@@ -98,6 +98,21 @@ def headroom(found: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def columns(found: dict[str, Any]) -> Iterator[str]:
+    yield "\n## Columns in lists of the training text\n"
+    yield (
+        f"{found['segments']:,} segments of the training text, each translated by a model of the other half of it, "
+        f"{found['entries'] / found['segments']:.0f} entries on average; every system has its own weights, tuned on the lists "
+        "of other segments. p by randomization over segments.\n"
+    )
+    yield "| system | BLEU | gain (p) | length | weights of the table's scores |"
+    yield "|:---|---:|---:|---:|:---|"
+    for number, (system, of) in enumerate(found["systems"].items()):
+        gain = f"{of['gain']:+.2f} ({of['p']:.3f})" if number else ""
+        of_table = " ".join(f"{weight:.3f}" for label, weight in of["weights"].items() if label.startswith("TranslationModel0"))
+        yield f"| {system} | {of['bleu']:.2f} | {gain} | {of['length']:.3f} | {of_table} |"
+
+
 def networks(record: dict[str, Any]) -> Iterator[str]:
     for name, training in record["networks"].items():
         if "distinct_pairs" not in training:
@@ -130,6 +145,8 @@ def page(results: Path) -> Iterator[str]:
     yield from words_and_length(results, runs)
     yield "\n## Headroom\n"
     yield from headroom(record["headroom"])
+    if found := record["headroom"].get("columns"):
+        yield from columns(found)
     yield "\n## Weights\n"
     yield from weights(record)
     yield "\n## Networks and settings\n"

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import math
 import os
+import random
 import re
 import shutil
 import signal
@@ -16,8 +17,11 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+import torch
 from conftest import ROOT
+from sacrebleu.metrics.bleu import BLEU
 
 PAPER = ROOT / "examples" / "paper"
 CONFIGURATIONS = sorted(path.stem for path in PAPER.glob("*.conf") if path.stem != "systems")
@@ -188,6 +192,66 @@ def test_the_cheat_is_a_relative_frequency_of_the_sets(tmp_path: Path) -> None:
     assert found == ["0.6666667", "0.3333333", "0.001", "0.001"]
 
 
+# ---- Columns in lists
+
+
+def half_with_lists(folder: Path, seed: int) -> Path:
+    """Twelve segments of two words; a list has the reference and a worse entry, which the n-gram model likes as often."""
+    rng = random.Random(seed)
+    (folder / "corpus").mkdir(parents=True)
+    lists, tables = [], {"baseline": list[str](), "knows": list[str]()}
+    for i in range(12):
+        good, bad = f"the {i} th right one", f"a {i} th wrong one"
+        first, second = (good, bad) if rng.random() < 0.5 else (bad, good)
+        lists += [
+            f"{i} ||| {tgt} xx  ||| Distortion0= 0 LM0= {lm} TranslationModel0= -9 ||| -1 ||| 0=0-4 1=5 "
+            for tgt, lm in ((first, -1.0), (second, -1.1))
+        ]
+        for name, of_bad in (("baseline", 0.5), ("knows", 0.1)):
+            tables[name] += [f"s{i} ||| {tgt} ||| 0.5 {score} ||| 0-0 ||| 1 1 1" for tgt, score in ((bad, of_bad), (good, 0.5))]
+    (folder / "corpus" / "dev.es").write_text("".join(f"s{i} xx\n" for i in range(12)))
+    (folder / "corpus" / "dev.en").write_text("".join(f"the {i} th right one xx\n" for i in range(12)))
+    (folder / "lists.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in lists).encode()))
+    for name, rows in tables.items():
+        (folder / "systems" / name).mkdir(parents=True)
+        (folder / "systems" / name / "phrase-table.gz").write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
+    return folder
+
+
+def test_a_column_that_knows_is_worth_what_is_right(tmp_path: Path) -> None:
+    halves = [half_with_lists(tmp_path / str(seed), seed) for seed in (0, 1)]
+    (tmp_path / "weights.ini").write_text("[weight]\nDistortion0= 0.1\nLM0= 0.2\nTranslationModel0= 0.3\n")
+    command = [sys.executable, PAPER / "columns.py", tmp_path / "weights.ini", "es", "en", *halves, "baseline", "knows"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["segments"], found["entries"]) == (24, 48)
+    knows, baseline = found["systems"]["knows"], found["systems"]["baseline"]
+    assert knows["bleu"] == pytest.approx(100)
+    assert baseline["bleu"] < 90
+    assert (baseline["gain"], baseline["p"]) == (0.0, 1.0)
+    assert knows["gain"] == pytest.approx(100 - baseline["bleu"])
+    assert knows["p"] < 0.05
+    assert knows["weights"]["TranslationModel0.1"] > max(
+        abs(knows["weights"][name]) for name in ("LM0.0", "TranslationModel0.0")
+    )
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert again.stdout == done.stdout
+    assert subprocess.run(command[:-4], capture_output=True, check=False).returncode != 0
+
+
+def test_bleu_of_sums_is_that_of_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PAPER)
+    hypotheses, references = (
+        ["the house is very small now", "a man he saw"],
+        ["the house is very small .", "he saw a man in it"],
+    )
+    metric = BLEU(tokenize="none", force=True)
+    counts = np.array(metric._extract_corpus_statistics(hypotheses, [references]), np.float64).sum(0)
+    found = float(part("columns").bleu(torch.from_numpy(counts)))
+    assert found == pytest.approx(metric.corpus_score(hypotheses, [references]).score, abs=1e-6)
+
+
 # ---- Re-ranking
 
 LIST = "0 ||| a b  ||| Distortion0= 0 LM0= -3 TranslationModel0= -1 -2 CSLM0= -4.5 ||| -1\n"
@@ -247,6 +311,7 @@ def test_from_two_text_files_to_the_table_through_interruptions(programs: dict[s
     whole = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'whole'}", **programs)
     assert whole.returncode == 0, whole.stderr[-3000:]
     assert all(f"| {system} " in whole.stdout for system in ("rnn+wp", "cslm-ngrams", "cslm-n-best"))
+    assert re.search(r"## Columns in lists.*\| rnn\+wp \| \d+\.\d\d \| [+-]\d", whole.stdout, re.DOTALL)
     (weights,) = (line.split("|")[2:-1] for line in whole.stdout.splitlines() if line.startswith("| CSLM |"))
     assert [bool(cell.strip()) for cell in weights] == [False] * 5 + [True] * 2
     idle = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'whole'}", **programs)

@@ -1,0 +1,204 @@
+"""What is a column worth? n-best lists tell, if there are enough of them: thousands of the training text, each half of which is
+translated by tables, n-grams and networks of the other half.
+
+usage: columns.py WEIGHTS.ini SRC TGT HALF... SYSTEM...     a line of JSON on standard output
+
+A HALF is a folder with lists.gz (with segmentation) of corpus/dev.SRC, whose translation is corpus/dev.TGT, and for every
+SYSTEM systems/SYSTEM/phrase-table.gz, tables of the same phrase pairs with other scores. The features of an entry are those of
+the decoder, but the logarithms of the table's scores, summed over the phrase pairs, come from the system's table; a pair that
+it lacks, a word passed through, adds 0.
+
+Weights start from WEIGHTS.ini, which made the lists, and climb the BLEU of the expected counts (Rosti et al. 2011), with
+exp(total) / Σ exp(total) the probability of an entry in its list. They are tuned on two thirds of the segments and choose among
+the entries of the last third, three times. Gains are those over the first SYSTEM, p by randomization over segments.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rerank import read_weights
+from sacrebleu.metrics.bleu import BLEU
+from torch import Tensor
+
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.evaluation.significance import randomization_p_values
+from phrase_rescore.files.streams import open_input
+from phrase_rescore.moses.nbest import read_entries
+from phrase_rescore.moses.phrase_table import split_fields, words
+
+FOLDS = 3
+SHARPNESS = 30.0  # of the entries' probabilities at the start: mert's weights have absolute values that sum to 1
+STEPS = 200
+SAMPLES = 1000
+TABLE = b"TranslationModel0"
+
+Pair = tuple[bytes, bytes]
+Rows = NDArray[np.int64]
+
+
+class Lists(NamedTuple):
+    """The entries of all lists: n of them, in S segments."""
+
+    segment: Rows  # (n,) from 0, never falling
+    counts: NDArray[np.float64]  # (n, 10) sacrebleu's: lengths of output and reference, matches, n-grams
+    decoder: NDArray[np.float64]  # (n, features) of the decoder, without those of the table
+    labels: list[str]  # of these features
+    pairs: list[Pair]
+    used: Rows  # (k,) which pair,
+    by: Rows  # (k,) and which entry takes it
+
+
+def read_lists(half: Path, languages: Sequence[str]) -> Lists:
+    sources, references = ((half / "corpus" / f"dev.{language}").read_bytes().split(b"\n") for language in languages)
+    src, ref = [words(line) for line in sources], [line.decode() for line in references]
+    places: dict[Pair, int] = {}
+    segment, hypotheses, decoder, used, by = list[int](), list[str](), list[list[float]](), list[int](), list[int]()
+    labels: list[str] = []
+    with open_input(str(half / "lists.gz")) as rows:
+        for number, entry in enumerate(read_entries(rows, str(half / "lists.gz"))):
+            features = {label: values for label, values in entry.features().items() if label != TABLE}
+            labels = labels or [f"{label.decode()}.{i}" for label, values in features.items() for i in range(len(values))]
+            decoder.append([value for values in features.values() for value in values])
+            segment.append(entry.segment)
+            hypotheses.append(b" ".join(entry.hypothesis()).decode())
+            for first, last, tgt in entry.derivation():
+                pair = b" ".join(src[entry.segment][first : last + 1]), tgt
+                used.append(places.setdefault(pair, len(places)))
+                by.append(number)
+    counts = BLEU(tokenize="none", force=True)._extract_corpus_statistics(hypotheses, [[ref[i] for i in segment]])
+    return Lists(
+        np.unique(segment, return_inverse=True)[1], np.array(counts, np.float64), np.array(decoder), labels,
+        list(places), np.array(used), np.array(by),
+    )  # fmt: skip
+
+
+def read_table(path: Path, lists: Lists) -> NDArray[np.float64]:
+    """Return the logarithms of a table's scores, summed over the pairs of each entry: (n, scores)."""
+    places = {pair: i for i, pair in enumerate(lists.pairs)}
+    found: dict[int, list[float]] = {}
+    with open_input(str(path)) as rows:
+        for row in rows:
+            src, tgt, scores, *_ = (field.strip() for field in split_fields(row, 3))
+            if (place := places.get((src, tgt))) is not None:
+                found[place] = [float(score) for score in words(scores)]
+    width = len(next(iter(found.values())))
+    logs = np.zeros((len(places), width))
+    logs[list(found)] = np.log(np.maximum(np.array(list(found.values())), 1e-30))
+    columns = [np.bincount(lists.by, column[lists.used], len(lists.segment)) for column in logs.T]
+    return np.stack(columns, axis=1)
+
+
+def bleu(counts: Tensor) -> Tensor:
+    """Return BLEU of sums of counts, (10,), which may be expectations."""
+    return 100 * torch.exp((counts[2:6] / counts[6:10]).log().mean() + torch.clamp(1 - counts[1] / counts[0], max=0))
+
+
+def tuned(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor) -> Tensor:
+    """Return the weights from ``start`` uphill, (features,), for entries in the order of their segments."""
+    weights, segments = start.clone().requires_grad_(True), int(segment.max()) + 1
+    optimizer = torch.optim.LBFGS([weights], max_iter=STEPS, history_size=20, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        total = features @ weights
+        top = total.new_full((segments,), -torch.inf).scatter_reduce(0, segment, total.detach(), "amax")
+        weight = (total - top[segment]).exp()
+        mass = total.new_zeros(segments).index_add(0, segment, weight)
+        loss = -bleu((weight / mass[segment]) @ counts)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return weights.detach()
+
+
+def chosen(features: Tensor, weights: Tensor, segment: Rows) -> Rows:
+    """Return which entry of every segment has the highest total, the first of equal ones."""
+    total = (features @ weights).numpy()
+    order = np.lexsort((-total, segment))
+    return order[np.append(True, np.diff(segment[order]) > 0)]
+
+
+def judged(features: NDArray[np.float64], lists: Lists, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], Rows]:
+    """Return the tuned weights, (features,), their mean over folds, and the entry that is chosen for every segment, (S,)."""
+    scale = np.where(features.std(0) > 1e-9, features.std(0), 1.0)
+    scaled, counts = torch.from_numpy(features / scale), torch.from_numpy(lists.counts)
+    choice, weights = np.zeros(lists.segment[-1] + 1, np.int64), []
+    for fold in range(FOLDS):
+        held = np.flatnonzero(lists.segment % FOLDS == fold)
+        rest = np.flatnonzero(lists.segment % FOLDS != fold)
+        segment = torch.from_numpy(np.unique(lists.segment[rest], return_inverse=True)[1])
+        found = tuned(scaled[rest], counts[rest], segment, torch.from_numpy(start * SHARPNESS * scale))
+        best = held[chosen(scaled[held], found, lists.segment[held])]
+        choice[lists.segment[best]] = best
+        weights.append(found.numpy() / scale)
+    return np.mean(weights, axis=0), choice
+
+
+def joined(halves: list[Lists]) -> Lists:
+    """Concatenate lists; pairs of different halves are different, as their tables are."""
+    segments = np.cumsum([0, *(half.segment[-1] + 1 for half in halves)])
+    entries = np.cumsum([0, *(len(half.segment) for half in halves)])
+    pairs = np.cumsum([0, *(len(half.pairs) for half in halves)])
+    return Lists(
+        np.concatenate([half.segment + first for half, first in zip(halves, segments, strict=False)]),
+        np.concatenate([half.counts for half in halves]),
+        np.concatenate([half.decoder for half in halves]),
+        halves[0].labels,
+        [pair for half in halves for pair in half.pairs],
+        np.concatenate([half.used + first for half, first in zip(halves, pairs, strict=False)]),
+        np.concatenate([half.by + first for half, first in zip(halves, entries, strict=False)]),
+    )
+
+
+def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: list[str]) -> dict[str, object]:
+    given = read_weights(Path(ini).read_text())
+    halves = [read_lists(folder, languages) for folder in folders]
+    lists, found, base = joined(halves), dict[str, object](), np.zeros(0)
+    for system in systems:
+        tables = [
+            read_table(folder / "systems" / system / "phrase-table.gz", half)
+            for folder, half in zip(folders, halves, strict=True)
+        ]
+        features = np.concatenate([lists.decoder, np.concatenate(tables)], axis=1)
+        labels = [*lists.labels, *(f"{TABLE.decode()}.{i}" for i in range(tables[0].shape[1]))]
+        start = [float(dict(enumerate(given[name])).get(int(i), 0.0)) for name, i in (label.split(".") for label in labels)]
+        weights, choice = judged(features, lists, np.array(start))
+        counts = lists.counts[choice]
+        base = counts if not len(base) else base
+        score = float(bleu(torch.from_numpy(counts.sum(0))))
+        found[system] = {
+            "bleu": score,
+            "gain": score - float(bleu(torch.from_numpy(base.sum(0)))),
+            "p": randomization_p_values(
+                [base[None]], [counts[None]], [lambda sums: float(bleu(torch.tensor(sums)))], SAMPLES, 1
+            )[0],
+            "length": counts[:, 0].sum() / counts[:, 1].sum(),
+            "weights": dict(zip(labels, (weights / np.abs(weights).sum()).round(4).tolist(), strict=True)),
+        }
+    return {"segments": int(lists.segment[-1]) + 1, "entries": len(lists.segment), "systems": found}
+
+
+def main() -> None:
+    if len(sys.argv) < 6:
+        sys.exit(__doc__)
+    ini, src, tgt, *rest = sys.argv[1:]
+    folders = [Path(name) for name in rest if (Path(name) / "lists.gz").exists()]
+    if not folders or len(folders) == len(rest):
+        sys.exit(__doc__)
+    print(json.dumps(columns(ini, (src, tgt), folders, rest[len(folders) :])))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except RescoreError as error:
+        sys.exit(f"columns.py: {error}")
