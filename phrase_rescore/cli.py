@@ -79,7 +79,8 @@ def _say(message: str) -> None:
 
 def _prepare_streams() -> None:
     """Replace closed standard streams (``>&-``) by ones that fail when written to, else the next file takes their place; and
-    an unbuffered standard output (PYTHONUNBUFFERED), which may write a part and raise nothing, by a buffered one.
+    an unbuffered standard output (PYTHONUNBUFFERED), which may write a part and raise nothing, by a buffered one. Names of
+    files that are not UTF-8 are written as they are.
     """
     while (handle := os.open(os.devnull, os.O_RDONLY)) <= 2:
         pass
@@ -90,6 +91,8 @@ def _prepare_streams() -> None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), write_through=True)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")
 
 
 def _one_line(error: BaseException) -> str:

@@ -185,3 +185,14 @@ def test_a_file_that_cannot_grow_ends_it(name: str, unbuffered: str, here: Path,
     assert done.returncode == 1
     assert b"OUTPUT IS INCOMPLETE" in done.stderr
     assert b"File too large" in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_name_that_is_not_utf_8_is_written_as_it_is(locale: str, unbuffered: str, here: Path) -> None:
+    (here / os.fsdecode(b"a\xff")).write_bytes(ROWS)
+    environment = {**os.environ, "LC_ALL": locale, "PYTHONUNBUFFERED": unbuffered}
+    words = [sys.executable, "-m", "phrase_rescore", "info", b"a\xff"]
+    done = subprocess.run(words, cwd=here, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"a\xff" in done.stdout
