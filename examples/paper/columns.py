@@ -63,7 +63,8 @@ def read_lists(half: Path, languages: Sequence[str]) -> Lists:
     segment, hypotheses, decoder, used, by = list[int](), list[str](), list[list[float]](), list[int](), list[int]()
     labels: list[str] = []
     with open_input(str(half / "lists.gz")) as rows:
-        for number, entry in enumerate(read_entries(rows, str(half / "lists.gz"))):
+        entries = sorted(read_entries(rows, str(half / "lists.gz")), key=lambda entry: (entry.segment, entry.fields))
+        for number, entry in enumerate(entries):  # moses orders equal ones by where they lie in memory
             features = {label: values for label, values in entry.features().items() if label != TABLE}
             labels = labels or [f"{label.decode()}.{i}" for label, values in features.items() for i in range(len(values))]
             decoder.append([value for values in features.values() for value in values])
@@ -188,6 +189,7 @@ def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: li
 
 
 def main() -> None:
+    torch.set_num_threads(1)  # sums in one order, whatever the machine
     if len(sys.argv) < 6:
         sys.exit(__doc__)
     ini, src, tgt, *rest = sys.argv[1:]

@@ -329,9 +329,14 @@ def test_from_two_text_files_to_the_table_through_interruptions(programs: dict[s
         interrupt(step, tmp_path / "interrupted", programs)
     again = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'interrupted'}", **programs)
     assert again.returncode == 0, again.stderr[-3000:]
-    assert again.stdout == whole.stdout
+    assert without_columns(again.stdout) == without_columns(whole.stdout)
     idle = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'interrupted'}", **programs)
-    assert (idle.stdout, idle.stderr) == (whole.stdout, "")
+    assert (idle.stdout, idle.stderr) == (again.stdout, "")
+
+
+def without_columns(page: str) -> str:
+    """Leave out what depends on n-best lists with equal totals, which moses orders, and cuts off, by addresses in memory."""
+    return re.sub(r"(## Columns in lists).*?(?=## )", r"\1\n", page, flags=re.DOTALL)
 
 
 def interrupt(step: str, work: Path, programs: dict[str, str]) -> None:
