@@ -161,7 +161,8 @@ def joined(halves: list[Lists]) -> Lists:
 
 
 def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: list[str]) -> dict[str, object]:
-    given = read_weights(Path(ini).read_text())
+    with open_input(ini) as text:
+        given = read_weights(text.read().decode())
     halves = [read_lists(folder, languages) for folder in folders]
     lists, found, base = joined(halves), dict[str, object](), np.zeros(0)
     for system in systems:

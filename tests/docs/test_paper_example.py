@@ -237,7 +237,9 @@ def test_a_column_that_knows_is_worth_what_is_right(tmp_path: Path) -> None:
     )
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stdout == done.stdout
-    assert subprocess.run(command[:-4], capture_output=True, check=False).returncode != 0
+    command[2] = tmp_path / "none.ini"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"columns.py: {command[2]}: No such file or directory; check the path\n")
 
 
 def test_bleu_of_sums_is_that_of_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
