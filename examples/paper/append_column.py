@@ -1,12 +1,13 @@
-"""Append a column of numbers to the scores of a phrase table: a feature of any origin, to be tuned like the others.
+"""Append columns of numbers to the scores of a phrase table: features of any origin, to be tuned like the others.
 
-usage: append_column.py TABLE COLUMN > NEW_TABLE
+usage: append_column.py TABLE COLUMN... > NEW_TABLE
 
-COLUMN has a number above 0 for every row of TABLE, of which Moses will take the logarithm. Either may be compressed.
+A COLUMN has a number above 0 for every row of TABLE, of which Moses will take the logarithm. Any may be compressed.
 """
 
 import itertools
 import sys
+from contextlib import ExitStack
 
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.files.streams import open_input
@@ -14,19 +15,22 @@ from phrase_rescore.moses.phrase_table import parse_row, with_scores
 
 
 def main() -> None:
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    table, column = sys.argv[1:]
-    with open_input(table) as rows, open_input(column) as numbers:
-        for line, (row, number) in enumerate(itertools.zip_longest(rows, numbers), 1):
-            if row is None or number is None:
-                sys.exit(f"append_column.py: {table if row is None else column}: ends before line {line:,} of the other file")
-            if not float(number) > 0:
-                sys.exit(
-                    f"append_column.py: {column}:{line}: {number.strip().decode()} is not above 0; Moses takes its logarithm"
-                )
+    with ExitStack() as files:
+        lines = [files.enter_context(open_input(name)) for name in sys.argv[1:]]
+        for line, (row, *numbers) in enumerate(itertools.zip_longest(*lines), 1):
+            for name, found in zip(sys.argv[1:], (row, *numbers), strict=True):
+                if found is None:
+                    sys.exit(f"append_column.py: {name}: ends before line {line:,} of another file")
+            for name, number in zip(sys.argv[2:], numbers, strict=True):
+                if not float(number) > 0:
+                    sys.exit(
+                        f"append_column.py: {name}:{line}: {number.strip().decode()} is not above 0; Moses takes its logarithm"
+                    )
             fields = parse_row(row.removesuffix(b"\n")).fields
-            sys.stdout.buffer.write(with_scores(fields, 0, b" " + number.strip()) + b"\n")
+            new = b"".join(b" " + number.strip() for number in numbers)
+            sys.stdout.buffer.write(with_scores(fields, 0, new) + b"\n")
 
 
 if __name__ == "__main__":

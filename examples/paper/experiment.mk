@@ -112,7 +112,7 @@ $(eval $(call setting,lm,$(LM_ORDER)))
 $(eval $(call setting,train,$(TRAIN_OPTIONS)))
 $(eval $(call setting,cslm,$(CSLM_OPTIONS)))
 $(eval $(call setting,tune,$(TUNER) $(ITERATIONS) $(LIMIT)))
-$(foreach system,$(SYSTEMS),$(eval $(call setting,system.$(system),$(system.$(system)) $(cslm.$(system)))))
+$(foreach system,$(sort $(SYSTEMS) rnn),$(eval $(call setting,system.$(system),$(system.$(system)) $(cslm.$(system)))))
 
 # ---- Corpus, alignment, phrase tables, language model, networks: of this configuration, or of MODEL_OF
 
@@ -232,6 +232,12 @@ $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$
 	$(if $(call models,$*),phrase-rescore annotate $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter forward inverse,$(word)),$(M)/$(word),$(word))) -o $@,\
 	$(if $(call column,$*),python3 $(HERE)/append_column.py $< $(call column,$*) | gzip -n >$@.part && mv $@.part $@,\
 	cp $< $@.part && mv $@.part $@))
+
+# What system.NAME calls column=$(W)/columns/…
+$(W)/columns/%.gz: $(W)/systems/rnn/phrase-table.gz
+	@$(call begin,column-$*)
+	python3 $(HERE)/derived.py $* $< | gzip -n >$@.part
+	mv $@.part $@
 
 # With the weights of train-model.perl
 $(W)/systems/baseline/moses.ini: $(W)/systems/baseline/phrase-table.gz $(M)/model/moses.ini
@@ -367,12 +373,13 @@ $(W)/headroom/cheat.gz: $(W)/filtered/plain.gz $(M)/corpus/train.$(SRC)
 
 # Columns in lists: each half of the training text is translated by tables, n-grams and networks of the other half. The halves
 # are experiments of their own, which end with their systems; blocks of 20 lines belong together, since neighbours are alike
-$(eval $(call setting,columns,$(COLUMNS) $(COLUMN_TRAIN_OPTIONS) $(COLUMN_SEGMENTS)))
+$(eval $(call setting,halves,$(COLUMN_SEGMENTS)))
+$(eval $(call setting,columns,$(COLUMNS) $(COLUMN_TRAIN_OPTIONS)))
 half = $(HERE)/run.sh $(CONFIG) WORK=$(W)/halves NAME=$(1) SYSTEMS='$(COLUMNS)' TRAIN=$(W)/halves/$(1).train \
     DEV=$(W)/halves/$(1).other TEST=$(W)/halves/$(1).other TRAIN_SEGMENTS= DEV_SEGMENTS= TEST_SEGMENTS= TOKENIZE=no MODEL_OF= \
     TRAIN_OPTIONS='$(COLUMN_TRAIN_OPTIONS)'
 
-$(W)/halves/%.text: $(M)/corpus/train.$(SRC) $(W)/settings/columns
+$(W)/halves/%.text: $(M)/corpus/train.$(SRC) $(W)/settings/halves
 	@$(call begin,half-$*)
 	for language in $(SRC) $(TGT); do
 	    text=$(M)/corpus/train.$$language
@@ -381,10 +388,17 @@ $(W)/halves/%.text: $(M)/corpus/train.$(SRC) $(W)/settings/columns
 	done
 	touch $@
 
-$(W)/halves/%/lists.gz: $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(W)/halves/%.text
-	@$(call begin,lists-$*)
+$(W)/halves/%.systems: $(W)/halves/%.text $(W)/settings/columns
+	@$(call begin,systems-$*)
 	$(call half,$*) tables systems
-	sed -E 's#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$(@D)/systems/$(lastword $(COLUMNS))/phrase-table.gz#
+	touch $@
+
+of_lists := systems/$(lastword $(COLUMNS))/phrase-table.gz
+$(W)/halves/%/$(of_lists): $(W)/halves/%.systems ;
+
+$(W)/halves/%/lists.gz: $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(W)/halves/%/$(of_lists)
+	@$(call begin,lists-$*)
+	sed -E 's#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$(@D)/$(of_lists)#
 	    s#^(KENLM .*path=)[^ ]*#\1$(@D)/lm/$(TGT).blm#' $< >$(@D)/moses.ini
 	$(MOSES_BIN)/moses -config $(@D)/moses.ini -input-file $(@D)/corpus/dev.$(SRC) -threads $(THREADS) $(call search,$(LIMIT)) \
 	    -n-best-list $(@D)/lists 100 distinct -include-segmentation-in-n-best
@@ -392,9 +406,9 @@ $(W)/halves/%/lists.gz: $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(W)/halv
 	mv $@.part $@
 	rm $(@D)/lists
 
-$(W)/headroom/columns.json: $(W)/halves/0/lists.gz $(W)/halves/1/lists.gz
+$(W)/headroom/columns.json: $(W)/halves/0/lists.gz $(W)/halves/1/lists.gz $(W)/halves/0.systems $(W)/halves/1.systems
 	@$(call begin,columns)
-	python3 $(HERE)/columns.py $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(SRC) $(TGT) $(^D) $(COLUMNS) >$@.part
+	python3 $(HERE)/columns.py $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(SRC) $(TGT) $(W)/halves/0 $(W)/halves/1 $(COLUMNS) >$@.part
 	mv $@.part $@
 
 # ---- Results: counts of every segment, settings, weights and bounds: no text. They outlive the rest

@@ -126,9 +126,10 @@ def test_a_column_is_appended_to_the_scores(tmp_path: Path) -> None:
     table = tmp_path / "t.gz"
     table.write_bytes(gzip.compress(b"a ||| b ||| 0.5 1 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 ||| ||| 2 2 2\n"))
     (tmp_path / "c").write_text("0.25\n1e-3\n")
-    command = [sys.executable, PAPER / "append_column.py", table, tmp_path / "c"]
+    (tmp_path / "d").write_text("2\n3\n")
+    command = [sys.executable, PAPER / "append_column.py", table, tmp_path / "c", tmp_path / "d"]
     assert subprocess.run(command, capture_output=True, check=True).stdout == (
-        b"a ||| b ||| 0.5 1 0.25 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 1e-3 ||| ||| 2 2 2\n"
+        b"a ||| b ||| 0.5 1 0.25 2 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 1e-3 3 ||| ||| 2 2 2\n"
     )
 
 
@@ -143,6 +144,40 @@ def test_columns_that_do_not_fit_are_refused(column: str, said: str, tmp_path: P
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("column", "numbers"),
+    [
+        ("mass", [0.75, 0.75, 0.75, 0.1]),
+        ("posterior", [0.5 / 0.75, 0.125 / 0.75, 0.125 / 0.75, 1]),
+        # Σ c(t) = 6 + 2 + 2, each target once
+        ("pmi", [0.5 / 0.6, 0.125 / 0.2, 0.125 / 0.2, 0.1 / 0.2]),
+        ("per-word", [0.5 ** (1 / 2), 0.125 ** (1 / 3), 0.125 ** (1 / 2), 0.1 ** (1 / 2)]),
+        # two pairs seen once, one seen twice: D = 2 / (2 + 2 · 1) = 0.5; "a" has three targets
+        ("discounted", [(3 - 0.5 + 1.5 * 2 / 3) / 6, (1 - 0.5 + 1.5 / 6) / 6, (2 - 0.5 + 1.5 / 6) / 6, (1 - 0.5 + 0.5) / 1]),
+    ],
+)
+def test_columns_that_are_derived_from_the_score(column: str, numbers: list[float], tmp_path: Path) -> None:
+    rows = [
+        "a ||| x ||| 0.5 0.5 ||| 0-0 ||| 6 6 3 ||| |||",
+        "a ||| y z ||| 0.5 0.125 ||| 0-0 ||| 2 6 1 ||| |||",
+        "a ||| w ||| 0.5 0.125 ||| 0-0 ||| 2 6 2 ||| |||",
+        "b c ||| w ||| 0.5 0.1 ||| 0-0 ||| 2 1 1 ||| |||",
+    ]
+    (tmp_path / "table.gz").write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
+    command = [sys.executable, PAPER / "derived.py", column, tmp_path / "table.gz"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [float(line) for line in found.splitlines()] == pytest.approx(numbers, rel=1e-6)
+
+
+def test_a_column_that_is_not_known_is_told_how_to_be_named(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a ||| x ||| 0.5 ||| 0-0 ||| 1 1 1\n")
+    done = subprocess.run(
+        [sys.executable, PAPER / "derived.py", "no", tmp_path / "t"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "usage: derived.py COLUMN TABLE" in done.stderr
 
 
 # ---- Headroom
