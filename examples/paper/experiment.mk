@@ -324,6 +324,19 @@ $(W)/evaluation/%.out: $(W)/evaluation/%.seg
 	@sed -E 's/ \|[0-9]+-[0-9]+\|//g; s/ +$$//' $< >$@.part
 	mv $@.part $@
 
+comma := ,
+# $(call extract_with,NAME,STEMS): extract pairs of STEMS.$(SRC) and STEMS.$(TGT) into NAME.extract.gz
+define extract_with
+for language in $(SRC) $(TGT); do
+    cat $(2).$$language >$(@D)/$(1).$$language
+    cat $(M)/corpus/train.$$language $(@D)/$(1).$$language >$(@D)/all.$$language
+done
+$(call align,$(@D),$(@D)/all) | tail -n $$(wc -l <$(@D)/$(1).$(SRC)) >$(@D)/$(1).align
+$(MOSES_BIN)/extract $(@D)/$(1).$(TGT) $(@D)/$(1).$(SRC) $(@D)/$(1).align $(@D)/extract 7 --GZOutput
+mv $(@D)/extract.gz $@
+rm $(@D)/{all,$(1)}.{$(SRC),$(TGT)} $(@D)/$(1).align $(@D)/extract* $(@D)/{bitext,forward.align,reverse.align}
+endef
+
 # ---- Headroom: what any score could give (headroom.py), around the baseline's first tuning
 
 $(W)/headroom/nbest.gz: $(W)/tuning/baseline.1/moses.ini $(W)/corpus/test.$(SRC)
@@ -357,19 +370,24 @@ $(W)/headroom/search.json: $(foreach limit,200 2000 5000,$(W)/headroom/search.$(
 	    $(foreach limit,200 2000 5000,$(limit)=$(@D)/search.$(limit).out) >$@.part
 	mv $@.part $@
 
-# The cheat: dev and test are aligned with the training text, and pairs are counted in them alone
-$(W)/headroom/cheat.gz: $(W)/filtered/plain.gz $(M)/corpus/train.$(SRC)
+# Pairs of other text, which is aligned with the training text: of dev and test for the cheat, of MORE_TEXT for more-text
+$(W)/headroom/sets.extract.gz: $(M)/corpus/train.$(SRC) $(W)/corpus/dev.$(SRC) $(W)/corpus/test.$(SRC)
+	@$(call begin,extract-sets)
+	$(call extract_with,sets,$(W)/corpus/{dev$(comma)test})
+
+$(W)/headroom/more.extract.gz: $(M)/corpus/train.$(SRC)
+	@$(call begin,extract-more)
+	$(call extract_with,more,$(MORE_TEXT))
+
+$(W)/headroom/cheat.gz: $(W)/filtered/plain.gz $(W)/headroom/sets.extract.gz
 	@$(call begin,cheat)
-	for language in $(SRC) $(TGT); do
-	    cat $(W)/corpus/{dev,test}.$$language >$(@D)/sets.$$language
-	    cat $(M)/corpus/train.$$language $(@D)/sets.$$language >$(@D)/all.$$language
-	done
-	$(call align,$(@D),$(@D)/all) \
-	    | tail -n $$(wc -l <$(@D)/sets.$(SRC)) >$(@D)/sets.align
-	$(MOSES_BIN)/extract $(@D)/sets.$(TGT) $(@D)/sets.$(SRC) $(@D)/sets.align $(@D)/extract 7 --GZOutput
-	python3 $(HERE)/headroom.py column $(@D)/extract.gz $< | gzip -n >$@.part
+	python3 $(HERE)/headroom.py column $(word 2,$^) $< | gzip -n >$@.part
 	mv $@.part $@
-	rm $(@D)/{all,sets,extract,bitext,forward,reverse}*
+
+$(W)/columns/more-text.gz: $(W)/filtered/plain.gz $(W)/headroom/more.extract.gz
+	@$(call begin,column-more-text)
+	python3 $(HERE)/headroom.py recount $(word 2,$^) $< | gzip -n >$@.part
+	mv $@.part $@
 
 # Columns in lists: each half of the training text is translated by tables, n-grams and networks of the other half. The halves
 # are experiments of their own, which end with their systems; blocks of 20 lines belong together, since neighbours are alike
@@ -377,15 +395,21 @@ $(eval $(call setting,halves,$(COLUMN_SEGMENTS)))
 $(eval $(call setting,columns,$(COLUMNS) $(COLUMN_TRAIN_OPTIONS)))
 half = $(HERE)/run.sh $(CONFIG) WORK=$(W)/halves NAME=$(1) SYSTEMS='$(COLUMNS)' TRAIN=$(W)/halves/$(1).train \
     DEV=$(W)/halves/$(1).other TEST=$(W)/halves/$(1).other TRAIN_SEGMENTS= DEV_SEGMENTS= TEST_SEGMENTS= TOKENIZE=no MODEL_OF= \
-    TRAIN_OPTIONS='$(COLUMN_TRAIN_OPTIONS)'
+    TRAIN_OPTIONS='$(COLUMN_TRAIN_OPTIONS)' MORE_TEXT=$(W)/halves/$(1).rest
 
 $(W)/halves/%.text: $(M)/corpus/train.$(SRC) $(W)/settings/halves
 	@$(call begin,half-$*)
 	for language in $(SRC) $(TGT); do
 	    text=$(M)/corpus/train.$$language
 	    awk 'int((NR - 1) / 20) % 2 == $*' $$text >$(@D)/$*.train.$$language
-	    awk 'int((NR - 1) / 20) % 2 != $*' $$text | $(call some,$(COLUMN_SEGMENTS)) >$(@D)/$*.other.$$language
+	    awk 'int((NR - 1) / 20) % 2 != $*' $$text >$(@D)/$*.rest.$$language
+	    $(call some,$(COLUMN_SEGMENTS)) <$(@D)/$*.rest.$$language >$(@D)/$*.other.$$language
 	done
+	# What is in no list is more text
+	paste -d '\t' $(@D)/$*.rest.{$(SRC),$(TGT)} | LC_ALL=C grep -vxF -f <(paste -d '\t' $(@D)/$*.other.{$(SRC),$(TGT)}) >$(@D)/$*.rest || [[ $$? -eq 1 ]]
+	cut -f 1 $(@D)/$*.rest >$(@D)/$*.rest.$(SRC)
+	cut -f 2 $(@D)/$*.rest >$(@D)/$*.rest.$(TGT)
+	rm $(@D)/$*.rest
 	touch $@
 
 $(W)/halves/%.systems: $(W)/halves/%.text $(W)/settings/columns

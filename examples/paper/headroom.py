@@ -3,8 +3,10 @@
 usage: headroom.py oracle NBEST REFERENCE          BLEU of the best choices within n-best lists
        headroom.py coverage SEGMENTED SOURCE TABLE tokens of the source by the phrases that the decoder took
        headroom.py column EXTRACT TABLE            the cheat: a relative frequency for every row of TABLE, counted in EXTRACT
+       headroom.py recount EXTRACT TABLE           the same, counted in EXTRACT and in the text that TABLE comes from
 
-The cheat knows the sets that it is judged on. It says how far a column could come that always knew which target is right.
+The cheat knows the sets that it is judged on. It says how far a column could come that always knew which target is right. If
+EXTRACT comes from more text like that of TABLE, "recount" says what better counts of the same pairs are worth.
 """
 
 from __future__ import annotations
@@ -99,8 +101,8 @@ def coverage(segmented: str, source: str, table: str) -> dict[str, float]:
     return {"tokens": tokens["all"]} | {name: tokens[name] / tokens["all"] for name in ("long phrases", "seen once", "unknown")}
 
 
-def column(extract: str, table: str) -> Iterator[str]:
-    """Yield p(target | source) counted in an extract file, ``UNSEEN`` for pairs that are not there."""
+def column(extract: str, table: str, recount: bool = False) -> Iterator[str]:
+    """Yield p(target | source) counted in an extract file, ``UNSEEN`` where it is 0; ``recount``: there and in the table."""
     pairs, sources = Counter[tuple[bytes, bytes]](), Counter[bytes]()
     for row in lines(extract):
         src, tgt, *_ = (field.strip() for field in split_fields(row))
@@ -108,7 +110,11 @@ def column(extract: str, table: str) -> Iterator[str]:
         sources[src] += 1
     for row in lines(table):
         src, tgt, *_ = (field.strip() for field in split_fields(row, 2))
-        yield f"{max(UNSEEN, pairs[src, tgt] / max(1, sources[src])):.7g}"
+        pair, source = float(pairs[src, tgt]), float(sources[src])
+        if recount:
+            _, of_src, of_pair = map(float, words(split_fields(row, 5)[4])[:3])
+            pair, source = pair + of_pair, source + of_src
+        yield f"{max(UNSEEN, pair / max(1, source)):.7g}"
 
 
 def main() -> None:
@@ -117,8 +123,8 @@ def main() -> None:
             print(json.dumps(oracle(nbest, reference)))
         case "coverage", segmented, source, table:
             print(json.dumps(coverage(segmented, source, table)))
-        case "column", extract, table:
-            for number in column(extract, table):
+        case "column" | "recount" as which, extract, table:
+            for number in column(extract, table, recount=which == "recount"):
                 print(number)
         case _:
             sys.exit(__doc__)

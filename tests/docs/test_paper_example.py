@@ -227,6 +227,15 @@ def test_the_cheat_is_a_relative_frequency_of_the_sets(tmp_path: Path) -> None:
     assert found == ["0.6666667", "0.3333333", "0.001", "0.001"]
 
 
+def test_counts_of_more_text_join_those_of_the_table(tmp_path: Path) -> None:
+    (tmp_path / "extract").write_text("a ||| x ||| 0-0\na ||| x ||| 0-0\na ||| y ||| 0-0\nb ||| z ||| 0-0\n")
+    rows = ["a ||| x ||| 1 ||| 0-0 ||| 9 5 3 ||| |||", "a ||| z ||| 1 ||| 0-0 ||| 2 5 2", "c ||| x ||| 1 ||| 0-0 ||| 9 2 1"]
+    (tmp_path / "table").write_text("".join(f"{row}\n" for row in rows))
+    command = [sys.executable, PAPER / "headroom.py", "recount", tmp_path / "extract", tmp_path / "table"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [float(line) for line in done.stdout.splitlines()] == pytest.approx([(2 + 3) / (3 + 5), 2 / (3 + 5), 1 / 2])
+
+
 # ---- Columns in lists
 
 
