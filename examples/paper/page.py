@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -55,7 +56,8 @@ def weights(record: dict[str, Any]) -> Iterator[str]:
     by_system: dict[str, dict[str, list[float]]] = {}
     for system, runs in record["runs"].items():
         found = by_system.setdefault(system, {})
-        names = [*OF_MOSES, *(record["columns"][system] or ["column"])]
+        of_files = re.findall(r"column=\S*?([^/\s]+)\.gz", record["settings"].get(f"system.{system}", ""))
+        names = [*OF_MOSES, *(record["columns"][system] or of_files)]
         for run in runs.values():
             for feature, values in run["tuned"].items():
                 labels = names if feature == "TranslationModel0" else [feature.removesuffix("0")]
