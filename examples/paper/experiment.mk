@@ -233,8 +233,8 @@ $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$
 	$(if $(call column,$*),python3 $(HERE)/append_column.py $< $(call column,$*) | gzip -n >$@.part && mv $@.part $@,\
 	cp $< $@.part && mv $@.part $@))
 
-# What system.NAME calls column=$(W)/columns/…
-$(W)/columns/%.gz: $(W)/systems/rnn/phrase-table.gz
+# What system.NAME calls column=$(W)/columns/… (by name, since make applies a rule for any name once in a chain)
+$(foreach name,mass posterior pmi per-word discounted,$(W)/columns/$(name).gz): $(W)/columns/%.gz: $(W)/systems/rnn/phrase-table.gz
 	@$(call begin,column-$*)
 	python3 $(HERE)/derived.py $* $< | gzip -n >$@.part
 	mv $@.part $@
