@@ -5,7 +5,9 @@ a thousand hidden units that is more memory traffic than the products themselves
 product of all dy_t and all x_t, each concatenated.
 
 The products x Mᵀ, dy M and Σ_t dy_tᵀ x_t may be made in bf16. Their results become float32 at once, as under torch's
-autocast, so that everything else, the update and the weights keep all their digits.
+autocast, so that everything else, the update and the weights keep all their digits. On a CPU torch makes them by oneDNN, which
+compiles a program for every shape that it has not met lately. A minibatch has other numbers of rows than the last, and to
+compile took longer than to multiply: so rows are filled up with zeros to a multiple of ``MULTIPLE``, and shapes come back.
 """
 
 from __future__ import annotations
@@ -17,6 +19,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+MULTIPLE = 64  # the rows of a product in fewer digits are filled up to one
+
+
+def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return x itself if it is of this type, else a copy that is, with rows of zeros up to a multiple of ``MULTIPLE``."""
+    return x if x.dtype == dtype else filled(x, dtype)
+
+
+def filled(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a copy of x (n, m) of this type, with rows of zeros up to a multiple of ``MULTIPLE``."""
+    copy = x.new_zeros(-(-len(x) // MULTIPLE) * MULTIPLE, x.shape[1], dtype=dtype)
+    copy[: len(x)] = x
+    return copy
 
 
 class _Gather:
@@ -33,18 +49,18 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, M: Tensor, gather: _Gather) -> Tensor:
-        low = x.to(gather.M.dtype)
+        low = in_dtype(x, gather.M.dtype)
         ctx.save_for_backward(low, gather.M)
         ctx.gather = gather
         gather.uses += 1
-        return (low @ gather.M.T).to(x.dtype)
+        return (low @ gather.M.T)[: len(x)].to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         x, M = ctx.saved_tensors
-        dtype, dy = grad_outputs[0].dtype, grad_outputs[0].to(M.dtype)
+        dtype, n, dy = grad_outputs[0].dtype, len(grad_outputs[0]), in_dtype(grad_outputs[0], M.dtype)
         gather: _Gather = ctx.gather
-        dx = (dy @ M).to(dtype) if ctx.needs_input_grad[0] else None
+        dx = (dy @ M)[:n].to(dtype) if ctx.needs_input_grad[0] else None
         dM = None
         if ctx.needs_input_grad[1]:
             gather.parts.append((dy, x))

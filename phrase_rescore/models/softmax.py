@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from phrase_rescore.models.linear import MULTIPLE, filled
+
 ROWS = 256  # rows at a time: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
@@ -71,15 +73,19 @@ class _CrossEntropy(torch.autograd.Function):
         total = -picked.sum()
         M = _extended(G_l, b, dtype or G_l.dtype)
         d_g, d_G_l, d_b = torch.empty_like(g), torch.zeros_like(G_l), torch.zeros_like(b)
-        scratch = M.new_empty(len(b) * min(ROWS, len(g)))  # to ask for it every time takes as long as a product
+        scratch = M.new_empty(len(b) * min(ROWS, len(g) + MULTIPLE))  # to ask for it every time takes as long as a product
         for start in range(0, len(g), ROWS):
-            rows = slice(start, min(start + ROWS, len(g)))
-            e, sums, mass, shift = _exponentials(g[rows], G_l, b, M, scratch[: len(b) * (rows.stop - start)])
+            rows = g[start : start + ROWS]
+            n = len(rows)
+            if M.dtype != g.dtype:
+                rows = filled(rows, g.dtype)
+            e, sums, mass, shift = _exponentials(rows, G_l, b, M, scratch[: len(b) * len(rows)])
             log_z = mass.log() + shift
-            total += log_z.sum() + alpha * log_z.square().sum()
+            total += log_z[:n].sum() + alpha * log_z[:n].square().sum()
             mass = mass / (1.0 + 2.0 * alpha * log_z)
-            d_g[rows] = (sums / mass).T
-            weights = (g[rows] / mass.unsqueeze(1)).to(e.dtype)
+            mass[n:] = math.inf  # what was filled up has no gradient
+            d_g[start : start + n] = (sums / mass).T[:n]
+            weights = (rows / mass.unsqueeze(1)).to(e.dtype)
             if e.dtype == d_G_l.dtype:
                 d_G_l.addmm_(e, weights)
             else:
