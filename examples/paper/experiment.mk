@@ -461,7 +461,7 @@ $(RESULTS)/README.md: $(RESULTS)/experiment.json
 page: $(RESULTS)/README.md
 	@cat $<
 tables: $(M)/model/phrase-table.gz $(M)/model/moses.ini
-networks: $(foreach system,$(SYSTEMS),$(call models,$(system))) $(if $(foreach system,$(SYSTEMS),$(cslm.$(system))),$(M)/cslm/config.json)
+networks: $(foreach system,$(SYSTEMS),$(call models,$(system))) $(if $(strip $(foreach system,$(SYSTEMS),$(cslm.$(system)))),$(M)/cslm/config.json)
 systems: $(foreach system,$(SYSTEMS),$(W)/systems/$(system)/phrase-table.gz)
 tunings: $(foreach run,$(every_run),$(W)/tuning/$(run)/moses.ini)
 outputs: $(foreach run,$(every_run),$(W)/evaluation/$(run).dev.out $(W)/evaluation/$(run).test.out)

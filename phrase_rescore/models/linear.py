@@ -109,7 +109,7 @@ def times(x: Tensor, M: Tensor, add: Tensor | None = None) -> Tensor:
             _active.matrices[id(M)] = _Gather(M, _active.dtype)
         y: Tensor = _Product.apply(x, M, _active.matrices[id(M)])  # type: ignore[no-untyped-call]
     elif M.dtype != x.dtype:
-        y = (x.to(M.dtype) @ M.T).to(x.dtype)
+        y = (in_dtype(x, M.dtype) @ M.T)[: len(x)].to(x.dtype)
     else:
         return x @ M.T if add is None else torch.addmm(add, x, M.T)
     return y if add is None else y + add
