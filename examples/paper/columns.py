@@ -11,8 +11,10 @@ it lacks, a word passed through, adds 0.
 Weights start from WEIGHTS.ini, which made the lists, and climb the BLEU of the expected counts (Rosti et al. 2011), with
 exp(total) / Σ exp(total) the probability of an entry in its list. That has many tops: they climb again from where they ended,
 with all weights three times as large, so that the probabilities are nearer to 0 and 1, and the weights are kept that choose
-best. They are tuned on two thirds of the segments and choose among the entries of the last third, three times. Gains are those
-over the first SYSTEM, p by randomization over segments; it does not know that another climb would have ended elsewhere.
+best; from these, as small as at first, the climbs are made once more. Every SYSTEM but the first starts from the first one's
+weights, 0 for what that does not have, so that no column loses because its climb went astray. Weights are tuned on two thirds
+of the segments and choose among the entries of the last third, three times. Gains are those over the first SYSTEM, p by
+randomization over segments; it does not know that another climb would have ended elsewhere.
 """
 
 from __future__ import annotations
@@ -38,21 +40,22 @@ from phrase_rescore.moses.phrase_table import split_fields, words
 
 FOLDS = 3
 SHARPNESS = 30.0  # of the entries' probabilities at the start: mert's weights have absolute values that sum to 1
-CLIMBS, SHARPER = 4, 3.0
+CLIMBS, SHARPER, ROUNDS = 4, 3.0, 2
 STEPS = 200
 SAMPLES = 1000
 TABLE = b"TranslationModel0"
 
 Pair = tuple[bytes, bytes]
 Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 class Lists(NamedTuple):
     """The entries of all lists: n of them, in S segments."""
 
     segment: Rows  # (n,) from 0, never falling
-    counts: NDArray[np.float64]  # (n, 10) sacrebleu's: lengths of output and reference, matches, n-grams
-    decoder: NDArray[np.float64]  # (n, features) of the decoder, without those of the table
+    counts: Floats  # (n, 10) sacrebleu's: lengths of output and reference, matches, n-grams
+    decoder: Floats  # (n, features) of the decoder, without those of the table
     labels: list[str]  # of these features
     pairs: list[Pair]
     used: Rows  # (k,) which pair,
@@ -84,7 +87,7 @@ def read_lists(half: Path, languages: Sequence[str]) -> Lists:
     )  # fmt: skip
 
 
-def read_table(path: Path, lists: Lists) -> NDArray[np.float64]:
+def read_table(path: Path, lists: Lists) -> Floats:
     """Return the logarithms of a table's scores, summed over the pairs of each entry: (n, scores)."""
     places = {pair: i for i, pair in enumerate(lists.pairs)}
     found: dict[int, list[float]] = {}
@@ -132,31 +135,40 @@ def chosen(features: Tensor, weights: Tensor, segment: Rows) -> Rows:
 
 
 def best_tuned(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor) -> Tensor:
-    """Return those weights of several climbs, each sharper than the one before, whose choice of entries has the best BLEU."""
-    best, highest = start, -1.0
-    for _ in range(CLIMBS):
-        found = tuned(features, counts, segment, start)
-        score = float(bleu(counts[chosen(features, found, segment.numpy())].sum(0)))
-        if score > highest:
-            best, highest = found, score
-        start = SHARPER * found
+    """Return those weights of all climbs, or of the start, whose choice of entries has the best BLEU: (features,)."""
+
+    def score(weights: Tensor) -> float:
+        return float(bleu(counts[chosen(features, weights, segment.numpy())].sum(0)))
+
+    best, highest = start, score(start)
+    for _ in range(ROUNDS):
+        found = best * (start.norm() / best.norm())
+        for _ in range(CLIMBS):
+            found = tuned(features, counts, segment, found)
+            if score(found) > highest:
+                best, highest = found, score(found)
+            found = SHARPER * found
     return best
 
 
-def judged(features: NDArray[np.float64], lists: Lists, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], Rows]:
-    """Return the tuned weights, (features,), their mean over folds, and the entry that is chosen for every segment, (S,)."""
+def judged(features: Floats, lists: Lists, starts: Sequence[Floats]) -> tuple[list[Floats], Rows]:
+    """Return the tuned weights of every fold, each (features,), and the entry that is chosen for every segment, (S,).
+
+    ``starts`` are weights for every fold, (features,), of any size.
+    """
     scale = np.where(features.std(0) > 1e-9, features.std(0), 1.0)
     scaled, counts = torch.from_numpy(features / scale), torch.from_numpy(lists.counts)
     choice, weights = np.zeros(lists.segment[-1] + 1, np.int64), []
-    for fold in range(FOLDS):
+    for fold, start in enumerate(starts):
         held = np.flatnonzero(lists.segment % FOLDS == fold)
         rest = np.flatnonzero(lists.segment % FOLDS != fold)
         segment = torch.from_numpy(np.unique(lists.segment[rest], return_inverse=True)[1])
-        found = best_tuned(scaled[rest], counts[rest], segment, torch.from_numpy(start * SHARPNESS * scale))
+        size = SHARPNESS / np.abs(start).sum()
+        found = best_tuned(scaled[rest], counts[rest], segment, torch.from_numpy(start * size * scale))
         best = held[chosen(scaled[held], found, lists.segment[held])]
         choice[lists.segment[best]] = best
         weights.append(found.numpy() / scale)
-    return np.mean(weights, axis=0), choice
+    return weights, choice
 
 
 def joined(halves: list[Lists]) -> Lists:
@@ -179,7 +191,7 @@ def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: li
     with open_input(ini) as text:
         given = read_weights(text.read().decode())
     halves = [read_lists(folder, languages) for folder in folders]
-    lists, found, base = joined(halves), dict[str, object](), np.zeros(0)
+    lists, found, base, of_base = joined(halves), dict[str, object](), np.zeros(0), list[dict[str, float]]()
     for system in systems:
         tables = [
             read_table(folder / "systems" / system / "phrase-table.gz", half)
@@ -187,8 +199,11 @@ def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: li
         ]
         features = np.concatenate([lists.decoder, np.concatenate(tables)], axis=1)
         labels = [*lists.labels, *(f"{TABLE.decode()}.{i}" for i in range(tables[0].shape[1]))]
-        start = [float(dict(enumerate(given[name])).get(int(i), 0.0)) for name, i in (label.split(".") for label in labels)]
-        weights, choice = judged(features, lists, np.array(start))
+        mert = [float(dict(enumerate(given[name])).get(int(i), 0.0)) for name, i in (label.split(".") for label in labels)]
+        known = of_base or [dict(zip(labels, mert, strict=True))] * FOLDS
+        of_folds, choice = judged(features, lists, [np.array([start.get(label, 0.0) for label in labels]) for start in known])
+        of_base = of_base or [dict(zip(labels, weights.tolist(), strict=True)) for weights in of_folds]
+        weights = np.mean([weights / np.abs(weights).sum() for weights in of_folds], axis=0)
         counts = lists.counts[choice]
         base = counts if not len(base) else base
         score = float(bleu(torch.from_numpy(counts.sum(0))))
@@ -199,7 +214,7 @@ def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: li
                 [base[None]], [counts[None]], [lambda sums: float(bleu(torch.tensor(sums)))], SAMPLES, 1
             )[0],
             "length": counts[:, 0].sum() / counts[:, 1].sum(),
-            "weights": dict(zip(labels, (weights / np.abs(weights).sum()).round(4).tolist(), strict=True)),
+            "weights": dict(zip(labels, weights.round(4).tolist(), strict=True)),
         }
     return {"segments": int(lists.segment[-1]) + 1, "entries": len(lists.segment), "systems": found}
 
