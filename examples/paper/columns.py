@@ -145,8 +145,8 @@ def best_tuned(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor)
         found = best * (start.norm() / best.norm())
         for _ in range(CLIMBS):
             found = tuned(features, counts, segment, found)
-            if score(found) > highest:
-                best, highest = found, score(found)
+            if (reached := score(found)) > highest:
+                best, highest = found, reached
             found = SHARPER * found
     return best
 

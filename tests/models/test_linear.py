@@ -6,7 +6,7 @@ import torch
 from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.linear import times
+from phrase_rescore.models.linear import filled, times
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
@@ -21,6 +21,15 @@ def test_times_adds(dtype, atol):
     np.testing.assert_allclose(times(x, M.to(dtype), add[0]), x @ M.T + add[0], atol=atol)
     assert torch.equal(add, kept)
     assert times(x[:0], M.to(dtype)).shape == (0, 5)
+
+
+@pytest.mark.parametrize(("n", "rows"), [(0, 0), (1, 64), (64, 64), (65, 128)])
+def test_rows_are_filled_up_with_zeros(n, rows):
+    x = torch.arange(1.0, n * 3 + 1).reshape(n, 3)
+    found = filled(x, torch.bfloat16)
+    assert (found.shape, found.dtype) == ((rows, 3), torch.bfloat16)
+    assert torch.equal(found[:n], x.bfloat16())
+    assert not found[n:].any()
 
 
 def test_scores_in_bf16():
