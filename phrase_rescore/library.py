@@ -5,6 +5,7 @@ Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.annotation.annotator import Compute, Statistics
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, GZIP_LEVEL, workers
+from phrase_rescore.annotation.executors.cluster import open_cluster
+from phrase_rescore.annotation.executors.local import BlockExecutor, workers
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, GZIP_LEVEL
 from phrase_rescore.annotation.run import Files, Summary
 from phrase_rescore.annotation.run import annotate as annotate_table
 from phrase_rescore.data.ragged import EncodedPairs
@@ -214,8 +217,11 @@ def annotate(
     threads: int = 1,
     device: str = "auto",
     precision: str = "float32",
+    cluster: str | None = None,
     on_read: Callable[[int], object] | None = None,
     on_block: Callable[[Statistics], None] = lambda statistics: None,
+    on_work: Callable[[str], object] = lambda how: None,
+    tell: Callable[[str], object] = lambda message: None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> Summary:
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
@@ -223,9 +229,10 @@ def annotate(
     ``columns`` says what is written and which rows are taken; ``columns.replace`` removes only columns that annotate wrote,
     unless ``replace_any``. ``columns_json`` and ``dropped`` name the two files beside ``out`` (default: OUT.columns.json,
     OUT.dropped). ``expect_rows`` is a number, or a file whose rows are counted. ``jobs`` blocks of ``block_rows`` rows are in
-    work at a time, ``threads`` cores on each. ``on_read`` is told bytes read from the table's file, ``on_block`` the
-    statistics so far, ``warn`` what may be wrong. Torch's number of threads and its treatment of denormal numbers are set for
-    the whole process.
+    work at a time, ``threads`` cores on each; on a ``cluster``, named as for ``--cluster``, as many blocks as its workers have
+    threads. ``on_read`` is told bytes read from the table's file, ``on_block`` the statistics so far, ``on_work`` how work
+    stands on the cluster, ``tell`` what happens there, ``warn`` what may be wrong. Torch's number of threads and its treatment
+    of denormal numbers are set for the whole process.
 
     Raises InputError for a bad table, ModelError for a bad model, OptionError for options that do not fit, RescoreError if
     ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when it is complete.
@@ -233,23 +240,44 @@ def annotate(
     for name, value, wanted in (("jobs", jobs, JOBS), ("threads", threads, THREADS), ("block_rows", block_rows, BLOCK)):
         if value is not None:
             check(name, value, wanted)
+    files = Files(os.fspath(table), _paths(models), os.fspath(out), _path(columns_json), _path(dropped))
+    with _executor(cluster, jobs, threads, device, strict, tell) as (executor, devices):
+        compute = Compute(devices, threads, precision)
+        if cluster is None:
+            for name in dict.fromkeys(devices):
+                if slow := check_precision(precision, name):
+                    warn(slow)
+            prepare(threads)
+
+        def on_block_back(statistics: Statistics) -> None:
+            on_work(executor.progress())
+            on_block(statistics)
+
+        return annotate_table(
+            files, columns or ColumnFormat(), executor, compute, strict=strict,
+            expect_rows=expect_rows, replace_any=replace_any, resume=resume,
+            block_rows=block_rows or (BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS),
+            gzip_level=gzip_level, on_read=on_read, on_block=on_block_back, warn=warn,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _executor(
+    cluster: str | None, jobs: int | None, threads: int, device: str, strict: bool, tell: Callable[[str], object]
+) -> Iterator[tuple[BlockExecutor, tuple[str, ...]]]:
+    """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
+    if cluster is not None:
+        if jobs is not None:
+            raise OptionError("--jobs is for this machine; a cluster works on as many blocks as its workers have threads")
+        with open_cluster(cluster, device, strict=strict, tell=tell) as opened:
+            yield opened
+        return
     cores = usable_cores()
     jobs = jobs or max(1, cores // threads)
     if jobs * threads > cores:
         raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
-    compute = Compute(resolve_devices(device), threads, precision)
-    for name in dict.fromkeys(compute.devices):
-        if slow := check_precision(precision, name):
-            warn(slow)
-    prepare(threads)
-    files = Files(os.fspath(table), _paths(models), os.fspath(out), _path(columns_json), _path(dropped))
     with workers(jobs) as executor:
-        return annotate_table(
-            files, columns or ColumnFormat(), executor, jobs, compute, strict=strict,
-            expect_rows=expect_rows, replace_any=replace_any, resume=resume,
-            block_rows=block_rows or (BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS),
-            gzip_level=gzip_level, on_read=on_read, on_block=on_block, warn=warn,
-        )  # fmt: skip
+        yield executor, resolve_devices(device)
 
 
 def _path(path: Path | None) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
+from phrase_rescore.annotation.executors.local import BlockExecutor
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.blocks import Block
 
@@ -18,31 +18,13 @@ Result = TypeVar("Result")
 BlockFunction = Callable[[int, int, bytes], Result]
 
 
-@contextlib.contextmanager
-def workers(jobs: int) -> Iterator[Executor]:
-    """Start threads that run blocks. An interruption does not wait for blocks in work; the process ends without them."""
-    executor = ThreadPoolExecutor(jobs)
-    try:
-        yield executor
-    except KeyboardInterrupt:
-        executor.shutdown(wait=False, cancel_futures=True)
-        raise
-    except BaseException:
-        executor.shutdown(cancel_futures=True)
-        raise
-    executor.shutdown()
-
-
-def in_order(executor: Executor, function: BlockFunction[Result], blocks: Iterable[Block], in_flight: int) -> Iterator[Result]:
-    """Yield ``function(number, first_row, data)`` of every block, in order; at most ``in_flight`` blocks are in memory.
-
-    The executor is any of ``concurrent.futures``: threads, processes, a cluster engine's.
-    """
+def in_order(executor: BlockExecutor, function: BlockFunction[Result], blocks: Iterable[Block]) -> Iterator[Result]:
+    """Yield ``function(number, first_row, data)`` of every block, in order; ``executor.in_flight`` are in memory at most."""
     waiting: deque[Future[Result]] = deque()
     try:
         for block in blocks:
             waiting.append(executor.submit(function, *block))
-            if len(waiting) >= in_flight:
+            while len(waiting) >= executor.in_flight:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -8,13 +8,13 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
 from phrase_rescore import __version__
 from phrase_rescore.annotation.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Model, ModelStatistics, Statistics
+from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
@@ -38,7 +38,6 @@ from phrase_rescore.moses.score_columns import (
     sidecar_path,
 )
 from phrase_rescore.ranges import TABLE_ROWS, check
-from phrase_rescore.runtime import no_cycle_collection
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,18 @@ class Files:
 
     @property
     def dropped_path(self) -> str:
-        if self.dropped is not None:
-            return self.dropped
-        base = self.out
+        return f"{self._base}.dropped" if self.dropped is None else self.dropped
+
+    @property
+    def failed_path(self) -> str:
+        """Where the rows go that workers of a cluster died of."""
+        return f"{self._base}.failed"
+
+    @property
+    def _base(self) -> str:
         if is_stream(self.out):
-            base = "stdin" if is_stream(self.table) else os.path.basename(self.table)
-        return f"{base}.dropped"
+            return "stdin" if is_stream(self.table) else os.path.basename(self.table)
+        return self.out
 
     def check(self, drops: bool, expect_rows: int | str | None) -> None:
         """Raise OptionError for a path that cannot be used, and for two that are the same file; also derived ones."""
@@ -303,6 +308,15 @@ def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> 
         out.publish()
 
 
+def _kept(lost: BlockLost, path: str, table: str) -> RescoreError:
+    """Keep the rows that workers failed at in a file of their own, and make the error that says so."""
+    with atomic_output(path) as stream:
+        stream.write(lost.block.data)
+    first = lost.block.first_row
+    rows = f"rows {first:,} to {first + len(lost.block.rows()) - 1:,}"
+    return RescoreError(f"{table}: {rows}: workers failed at them again and again ({lost}); they are kept in {path}")
+
+
 def _write_sidecar(path: str | None, columns: str) -> None:
     if path is not None:
         with atomic_output(path) as stream:
@@ -326,8 +340,7 @@ def _is_number(value: str) -> bool:
 def annotate(
     files: Files,
     form: ColumnFormat,
-    executor: Executor,
-    jobs: int,
+    executor: BlockExecutor,
     compute: Compute = ONE_CORE,
     *,
     strict: bool = False,
@@ -340,7 +353,7 @@ def annotate(
     on_block: Callable[[Statistics], None] = lambda statistics: None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> Summary:
-    """Annotate a table: rows in, rows out, in their order. ``executor`` runs ``jobs`` blocks at a time.
+    """Annotate a table: rows in, rows out, in their order, by way of ``executor``.
 
     A file appears under its name only when all is well. With ``resume`` the run goes on from what an interrupted one left
     (``files.resumable``), if that is of the same models, options and rows; the output is the same to the byte.
@@ -369,18 +382,21 @@ def annotate(
             run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         identity = _identity(annotator, block_rows)
         columns = format_sidecar(form, n_scores, [Scored(c.signature, c.sides) for c in run.checkpoints])
-        with no_cycle_collection(), _output(run, columns, identity, resume) as out:
-            for data, statistics in in_order(executor, annotator, run.rest(blocks, out), in_flight=jobs + 2):
-                out.write(data, statistics.rows)
-                if run.add(statistics, block_rows):  # the last block may be longer when the table is cut off and comes again
-                    out.commit(run.state)
-                on_block(run.statistics)
+        with _output(run, columns, identity, resume) as out:
+            try:
+                for data, statistics in in_order(executor, annotator, run.rest(blocks, out)):
+                    out.write(data, statistics.rows)
+                    if run.add(statistics, block_rows):  # the last block may be longer when a cut-off table comes again
+                        out.commit(run.state)
+                    on_block(run.statistics)
+            except BlockLost as lost:
+                raise _kept(lost, files.failed_path, table) from None
             run.check_fit()
             if expected is not None and run.statistics.rows != expected:
                 found = f"{run.statistics.rows:,} rows went through where {expected:,} were expected"
                 raise RescoreError(f"{table}: {found}; is the table cut off, or the number of another one?")
     seconds = time.monotonic() - start
-    how = f"on {', '.join(compute.devices)} in {compute.precision}, {jobs} x {compute.threads} threads"
+    how = f"on {', '.join(compute.devices)} in {compute.precision}, {executor.describe(compute.threads)}"
     if small := [d for i, d in enumerate(compute.devices) if any(compute.scorer(m.directory, i).halved for m in models)]:
         run.warnings.append(f"{', '.join(small)} ran out of memory; smaller batches went through")
     return Summary(run.statistics, models, how, seconds, run.warnings, run.dropped.summary(), run.changes)

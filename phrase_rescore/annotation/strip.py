@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
 
+from phrase_rescore.annotation.executors.local import BlockExecutor
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order
 from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.atomic import PartialFile, gzip_member
@@ -15,7 +15,6 @@ from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.row_output import row_output
 from phrase_rescore.files.streams import display_name, open_input
 from phrase_rescore.moses.phrase_table import parse_row, with_scores
-from phrase_rescore.runtime import no_cycle_collection
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,7 @@ class Stripper:
         return joined if self.gzip_level is None else gzip_member(joined, self.gzip_level), len(rows)
 
 
-def strip(
-    table: str, out: str, columns: int, executor: Executor, jobs: int, on_read: Callable[[int], object] | None = None
-) -> int:
+def strip(table: str, out: str, columns: int, executor: BlockExecutor, on_read: Callable[[int], object] | None = None) -> int:
     """Write the table without its last ``columns`` scores and return the number of rows.
 
     Raises InputError for a bad row, one with another number of scores than the first, and one that would have no score left.
@@ -55,13 +52,13 @@ def strip(
     if not is_stream(out):
         check_paths([*uses, Use("the partial of -o", PartialFile(out).path, Role.WRITE)])
     name, gzip_level = display_name(table), gzip_level_of(out)
-    with no_cycle_collection(), open_input(table, on_read) as stream, row_output(out) as output:
+    with open_input(table, on_read) as stream, row_output(out) as output:
         blocks = read_blocks(stream, BLOCK_ROWS)
         first = next(blocks, None)
         if first is None:
             raise InputError(name, "is empty", "pass a phrase table")
         stripper = Stripper(name, columns, _scores_of(first.rows()[0], name, columns), gzip_level)
-        for data, rows in in_order(executor, stripper, chain([first], blocks), in_flight=jobs + 2):
+        for data, rows in in_order(executor, stripper, chain([first], blocks)):
             output.write(data, rows)
     return output.rows
 

@@ -94,6 +94,11 @@ from phrase_rescore.runtime import PRECISIONS
     number_option(
         "--jobs", range=JOBS, metavar="N", help="Blocks in work at a time.  [default: usable cores / threads]"
     ),
+    click.option(
+        "--cluster", type=TEXT, metavar="PLACE",
+        help="Have blocks scored by the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or "
+        "slurm:JOBS and others by the settings of dask-jobqueue (docs/cluster.md).",
+    ),
     number_option(
         "--threads", range=THREADS, default=1, show_default=True, metavar="N",
         help="Cores that score one block. They need less memory than as many jobs, are slower, and change the last digits.",
@@ -111,7 +116,8 @@ def command(
     table: str, model_dirs: tuple[str, ...], features: tuple[str, ...], out: str, scale: str, digits: int, unknown_side: str,
     replace: int, replace_any: bool, fix_blanks: bool, on_bad_row: str, dropped: str | None,
     expect_rows: int | str | None, columns_json: str | None, resume: bool, strict: bool, allow_untrained_unk: bool,
-    block_size: int | None, gzip_level: str, jobs: int | None, threads: int, device: str, precision: str, quiet: bool,
+    block_size: int | None, gzip_level: str, jobs: int | None, threads: int, device: str, precision: str,
+    cluster: str | None, quiet: bool,
 ) -> None:  # fmt: skip
     """Append p(target | source) and exp(number of unknown words), in this order, to the scores of every row of TABLE
     ('-': standard input). Rows keep their order and every other byte. An inverse model ('train --inverse') appends
@@ -139,15 +145,24 @@ def command(
         drop_bad_rows=on_bad_row == "drop", allow_untrained_unk=allow_untrained_unk,
     )  # fmt: skip
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        work = ""
+
+        def on_work(how: str) -> None:
+            nonlocal work
+            work = how and f", {how}"
 
         def on_block(statistics: Statistics) -> None:
-            bar.set_postfix_str(f"{statistics.rows:,} rows", refresh=False)
+            bar.set_postfix_str(f"{statistics.rows:,} rows{work}", refresh=False)
+
+        def tell(line: str) -> None:
+            if not quiet or line.startswith("warning"):
+                say(line)
 
         summary = annotate(
             table, model_dirs, out, columns=columns, replace_any=replace_any, columns_json=columns_json, dropped=dropped,
             expect_rows=expect_rows, resume=resume, strict=strict, block_rows=block_size, gzip_level=gzip_level, jobs=jobs,
-            threads=threads, device=device, precision=precision, on_read=bar.update, on_block=on_block,
-            warn=lambda message: say(f"warning: {message}"),
+            threads=threads, device=device, precision=precision, cluster=cluster, on_read=bar.update, on_block=on_block,
+            on_work=on_work, tell=tell, warn=lambda message: say(f"warning: {message}"),
         )  # fmt: skip
     if not quiet:
         for line in summary.lines():

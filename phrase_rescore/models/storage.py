@@ -161,6 +161,11 @@ def _stamps(directory: str) -> dict[str, tuple[int, ...]]:
     return stamps
 
 
+def files_of(directory: str) -> list[str]:
+    """Return the names of the files that a model directory needs to be used: all but the log of its training."""
+    return sorted(name for name in _stamps(directory) if name != LOG)
+
+
 def require(condition: bool, found: str, remedy: str = DAMAGED) -> None:
     if not condition:
         raise ModelError(f"{found}; {remedy}")

@@ -10,8 +10,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from conftest import ROOT, Run
 
 from phrase_rescore.annotation import run as annotation_run
 from phrase_rescore.annotation.annotator import Statistics
-from phrase_rescore.annotation.pipeline import workers
+from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.cli import Terminated
 from phrase_rescore.errors import OptionError
@@ -71,7 +69,7 @@ def interrupted(table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) ->
 
         files = Files(str(table), (model_dir,), str(table.parent / out))
         with pytest.raises(Stopped) as raised, workers(1) as executor:
-            annotate(files, form, executor, 1, block_rows=10, on_block=stop)
+            annotate(files, form, executor, block_rows=10, on_block=stop)
         assert raised.value.__notes__ == [
             f"{rows} rows are kept in {files.out}.partial; the same command with --resume goes on"
         ]
@@ -184,7 +182,7 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: 
 
     form = ColumnFormat(drop_bad_rows=True)
     with pytest.raises(Stopped), workers(1) as executor:
-        annotate(Files(str(table), (str(factored),), str(out)), form, executor, 1, block_rows=10, on_block=stop)
+        annotate(Files(str(table), (str(factored),), str(out)), form, executor, block_rows=10, on_block=stop)
     command = ("annotate", table, "-m", factored, "--block-size", 10, "--on-bad-row", "drop", "-o")
     again, fresh = run(*command, out, "--resume"), run(*command, whole)
     assert (again.status, fresh.status) == (0, 0), again.err
@@ -278,33 +276,16 @@ def test_a_bad_row_late_in_the_table_loses_nothing(
     table.write_bytes(b"".join(ROWS[:50]) + b"bad\n")
     out = table.parent / "out.gz"
     with pytest.raises(Exception, match="1 field in 'bad'") as raised, workers(1) as executor:
-        annotate(Files(str(table), (model_dir,), str(out)), ColumnFormat(), executor, 1, block_rows=10)
+        annotate(Files(str(table), (model_dir,), str(out)), ColumnFormat(), executor, block_rows=10)
     assert "50 rows are kept in" in raised.value.__notes__[0]
     table.write_bytes(b"".join(ROWS))
     assert run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume").status == 0
 
 
-class Dies:
-    """A block function's stand-in whose worker is killed, as by the kernel when memory runs out."""
-
-    def __call__(self, *block: object) -> None:
-        os.kill(os.getpid(), 9)
-
-
-def test_a_dead_worker_is_noticed(table: Path) -> None:
-    """Of executors with processes, which a library caller may pass: no hang, the error is the executor's."""
-    from phrase_rescore.annotation.pipeline import in_order
-    from phrase_rescore.files.blocks import Block
-
-    blocks = [Block(i, 10 * i + 1, b"") for i in range(5)]
-    with ProcessPoolExecutor(2) as executor, pytest.raises(BrokenProcessPool):
-        list(in_order(executor, Dies(), blocks, in_flight=4))
-
-
 def test_options_error_before_reading(table: Path, model_dir: str) -> None:
     files = Files(str(table), (model_dir,), str(table.parent / "none" / "out"))
     with workers(1) as executor, pytest.raises(OptionError, match="-o .*none/out: No such file or directory"):
-        annotate(files, ColumnFormat(), executor, 1)
+        annotate(files, ColumnFormat(), executor)
 
 
 # One moment at which a block counts: its bytes, the record of it, the rows that were dropped from it

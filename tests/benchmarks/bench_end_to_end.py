@@ -18,12 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from bench_scoring import ours
 from inputs import encode, middle_rows, paper_model, table
 
 from phrase_rescore.annotation.annotator import scorer_of
+from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
 from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.models.checkpoint import save
@@ -55,8 +55,8 @@ def main() -> None:
             ours(scorer, pairs, jobs, BLOCK_ROWS)
             alone.append(len(rows) / (time.perf_counter() - start))
             start = time.perf_counter()
-            with ThreadPoolExecutor(jobs) as executor:
-                annotate(Files(source, (model,), out), ColumnFormat(), executor, jobs)
+            with workers(jobs) as executor:
+                annotate(Files(source, (model,), out), ColumnFormat(), executor)
             whole.append(len(rows) / (time.perf_counter() - start))
         del scorer
         start = time.perf_counter()

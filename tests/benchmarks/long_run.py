@@ -16,12 +16,12 @@ import os
 import re
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from inputs import paper_model, table
 
+from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.models.checkpoint import save
 from phrase_rescore.moses.score_columns import ColumnFormat
@@ -54,8 +54,8 @@ def _forget_peak() -> None:
 
 def run_once(files: Files, jobs: int) -> Pass:
     _forget_peak()
-    with ThreadPoolExecutor(jobs) as executor:
-        summary = annotate(files, ColumnFormat(), executor, jobs)
+    with workers(jobs) as executor:
+        summary = annotate(files, ColumnFormat(), executor)
     with open(files.out, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     descriptors = len(os.listdir("/proc/self/fd"))

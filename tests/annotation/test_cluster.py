@@ -1,0 +1,289 @@
+"""Blocks scored by workers of a Dask cluster: the bytes of a local run, whatever happens to workers, scheduler and lines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Run
+from dask_harness import Cluster, Line, cluster, wait_for
+
+from phrase_rescore import annotate
+from phrase_rescore.annotation.executors import cluster as on_client
+from phrase_rescore.annotation.executors.worker import Kind
+from phrase_rescore.errors import OptionError, RescoreError
+
+pytest.importorskip("distributed")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+ROWS, BLOCK, DELAY = 400, 10, 0.03
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "table"
+    path.write_bytes(
+        b"".join(b"la maison %d ||| the house %d ||| 0.5 0.25 ||| 0-0 1-1 ||| 4 2 1\n" % (i // 3, i) for i in range(ROWS))
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(table: Path, model_dir: str) -> bytes:
+    out = table.parent / "expected"
+    annotate(table, model_dir, out, block_rows=BLOCK, jobs=1)
+    return out.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster for all tests of this module, each of which leaves two workers behind."""
+    with cluster(tmp_path_factory.mktemp("dask"), 2, DELAY=DELAY) as started:
+        yield started
+
+
+@pytest.fixture
+def dask(standing: Cluster) -> Cluster:
+    for path in standing.troubles.iterdir():
+        path.unlink()
+    while len(standing.living()) < 2:
+        standing.add_worker(DELAY=DELAY)
+    return standing
+
+
+class Annotation:
+    """An annotation on a cluster: what was told, and a call after the first blocks."""
+
+    def __init__(self, table: Path, model_dir: str, out: Path) -> None:
+        self.table, self.model_dir, self.out = table, model_dir, out
+        self.told: list[str] = []
+        self.work: list[str] = []
+
+    def __call__(self, where: str, then: Callable[[], object] = lambda: None, after: int = 3, **options: object) -> bytes:
+        blocks = 0
+
+        def on_block(statistics: object) -> None:
+            nonlocal blocks
+            blocks += 1
+            if blocks == after:
+                threading.Thread(target=then).start()
+
+        summary = annotate(
+            self.table, self.model_dir, self.out, block_rows=BLOCK, cluster=where, on_block=on_block, on_work=self.work.append,
+            tell=self.told.append, **options,
+        )  # type: ignore[arg-type]  # fmt: skip
+        self.how = summary.how
+        return self.out.read_bytes()
+
+
+@pytest.fixture
+def annotation(table: Path, model_dir: str, tmp_path: Path) -> Annotation:
+    return Annotation(table, model_dir, tmp_path / "out")
+
+
+def test_same_bytes(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    assert annotation(dask.address) == expected
+    assert annotation.how == f"on cpu in float32, 2 workers of {dask.address}"
+    assert any("2 workers, " in work and "blocks in flight" in work for work in annotation.work)
+
+
+@pytest.mark.parametrize("trouble", ["killed", "exits", "hung", "memory", "disk", "slow"])
+def test_trouble_of_a_worker_costs_time_and_no_row(
+    annotation: Annotation, dask: Cluster, expected: bytes, trouble: str
+) -> None:
+    assert annotation(dask.address, lambda: dask.trouble(trouble)) == expected
+    assert not list(dask.troubles.iterdir())
+    assert ("1 lost on the way" in annotation.how) == (trouble in ("killed", "exits", "hung"))
+    for worker in dask.workers:  # the one that was stopped, too
+        if trouble == "hung" and worker.poll() is None:
+            worker.kill()
+            worker.wait()
+
+
+def test_a_worker_that_lacks_the_model_is_sent_it(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    for worker in dask.living():
+        worker.kill()
+    dask.add_worker(DELAY=DELAY, HIDDEN=os.path.realpath(annotation.model_dir))
+    assert annotation(dask.address) == expected
+    assert [line for line in annotation.told if "sending the model to workers that lack it" in line]
+
+
+def test_a_broken_copy_of_the_model_is_not_used(
+    annotation: Annotation, dask: Cluster, expected: bytes, model_dir: str, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(model_dir, broken)
+    (weights,) = broken.glob("*.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-9] ^= 1
+    weights.write_bytes(content)
+    for worker in dask.living():
+        worker.kill()
+    dask.add_worker(DELAY=DELAY, HIDDEN=os.path.realpath(model_dir), BROKEN=broken)
+    assert annotation(dask.address) == expected
+    assert any("another model" in line for line in annotation.told)
+
+
+def test_a_worker_with_a_full_disk_is_left_out(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    full = dask.add_worker(DELAY=0, HIDDEN=os.path.realpath(annotation.model_dir), FILE_LIMIT=1000)
+    wait_for(lambda: _registered(dask, 3))
+    assert annotation(dask.address) == expected
+    assert any("left out: worker" in line and "cannot keep the model" in line for line in annotation.told), annotation.told
+    full.wait(30)
+
+
+def _registered(dask: Cluster, workers: int) -> bool:
+    from distributed import Client
+
+    with Client(dask.address, set_as_default=False) as client:
+        return len(client.scheduler_info(n_workers=-1)["workers"]) >= workers
+
+
+def test_a_restarted_scheduler(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    def restart() -> None:
+        dask.restart_scheduler()
+        for worker in dask.living():
+            worker.kill()
+        for _ in range(2):
+            dask.add_worker(DELAY=DELAY)
+
+    assert annotation(dask.address, restart) == expected
+    assert any("lost the scheduler" in line for line in annotation.told)
+
+
+def test_a_cut_line(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    line = Line(dask.port)
+    assert annotation(f"tcp://127.0.0.1:{line.port}", line.cut) == expected
+    assert any("lost the scheduler" in told for told in annotation.told)
+
+
+def test_a_killed_client_goes_on(dask: Cluster, table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "out"
+    command = ["annotate", str(table), "-m", model_dir, "-o", str(out), "--block-size", str(BLOCK), "--cluster", dask.address]
+    client = subprocess.Popen([sys.executable, "-m", "phrase_rescore", *command, "-q"])
+    partial = tmp_path / "out.partial"
+    wait_for(lambda: partial.exists() and partial.stat().st_size > 2000)
+    client.kill()
+    client.wait()
+    assert not out.exists()
+    assert run(*command, "--resume").status == 0
+    assert out.read_bytes() == expected
+
+
+def test_a_block_that_three_workers_die_of(annotation: Annotation, dask: Cluster, expected: bytes, table: Path) -> None:
+    for worker in dask.living():
+        worker.kill()
+    poisoned = [dask.add_worker(DELAY=DELAY, POISON=20) for _ in range(3)]
+    with pytest.raises(RescoreError, match=r"table: rows 201 to 210: workers failed .* died; .* died; .* died.*out\.failed"):
+        annotation(dask.address)
+    kept = annotation.out.with_name("out.failed").read_bytes()
+    assert kept == b"".join(table.read_bytes().splitlines(keepends=True)[200:210])
+    for worker in poisoned:
+        worker.kill()
+    dask.add_worker(DELAY=DELAY)
+    assert annotation(dask.address, resume=True) == expected
+
+
+def test_strict_refuses_workers_of_another_kind(
+    annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = on_client.kind()
+    monkeypatch.setattr(on_client, "kind", lambda: Kind(here.version, "1.0", here.cpu, here.has_cuda))
+    with pytest.raises(RescoreError, match=r"torch .* here is .*torch 1\.0.*\(--strict\)"):
+        annotation(dask.address, strict=True)
+    assert annotation(dask.address) == expected
+    assert any(line.startswith("warning: workers with") and "last digits" in line for line in annotation.told)
+
+
+def test_workers_of_another_version_are_left_out(
+    annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = on_client.kind()
+    monkeypatch.setattr(on_client, "kind", lambda: Kind("9.9", here.torch, here.cpu, here.has_cuda))
+    with pytest.raises(RescoreError, match="no worker there can score"):
+        annotation(dask.address)
+    assert any("here is 9.9" in line for line in annotation.told)
+
+
+def test_bad_rows_are_named(dask: Cluster, tmp_path: Path, model_dir: str, run: Run) -> None:
+    table = tmp_path / "bad"
+    table.write_bytes(b"a ||| b ||| 0.5\n" * 30 + b"bad\n")
+    result = run("annotate", table, "-m", model_dir, "--block-size", 10, "--cluster", dask.address, "-o", tmp_path / "out")
+    assert result.status == 1
+    assert f"{table}:31: 1 field" in result.err
+
+
+def test_local_workers(table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "out"
+    result = run("annotate", table, "-m", model_dir, "--block-size", BLOCK, "--cluster", "local:2", "-o", out)
+    assert result.status == 0, result.err
+    assert out.read_bytes() == expected
+    assert "2 workers of local:2" in result.err
+
+
+SBATCH = """#!/bin/sh
+cp "$1" "$JOBS/$$"
+setsid sh "$JOBS/$$" > "$JOBS/$$.log" 2>&1 &
+echo "Submitted batch job $!"
+"""
+
+
+def test_slurm(table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dask-jobqueue submits to a stand-in of Slurm, which starts every job at once."""
+    for name, script in (("sbatch", SBATCH), ("scancel", '#!/bin/sh\nkill -- "-$1"\n')):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    settings = {"CORES": "1", "MEMORY": "2GB", "INTERFACE": "lo", "LOCAL_DIRECTORY": str(tmp_path)}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"DASK_JOBQUEUE__SLURM__{name}", value)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("JOBS", str(tmp_path))
+    import dask
+
+    dask.config.refresh()
+    out = tmp_path / "out"
+    result = run("annotate", table, "-m", model_dir, "--block-size", BLOCK, "--cluster", "slurm:1", "-o", out)
+    assert result.status == 0, result.err
+    assert out.read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "says"),
+    [
+        ("nowhere", OptionError, "--cluster nowhere: is none of tcp://HOST:PORT"),
+        ("local:many", OptionError, "needs a number, as in local:4"),
+        ("file:none.json", RescoreError, "none.json is not there"),
+        ("tcp://127.0.0.1:1", RescoreError, "no scheduler answers there"),
+    ],
+)
+def test_places_that_cannot_be_reached(
+    annotation: Annotation, where: str, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_client, "FIRST_CONNECTION", 1.0)
+    with pytest.raises(error, match=says):
+        annotation(where)
+
+
+def test_jobs_are_for_this_machine(annotation: Annotation) -> None:
+    with pytest.raises(OptionError, match="--jobs is for this machine"):
+        annotation("local:1", jobs=2)
+
+
+def test_a_lost_scheduler_that_stays_away(
+    annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last test of the standing cluster's scheduler: it ends."""
+    monkeypatch.setattr(on_client, "PATIENCE", 2.0)
+    begun = time.monotonic()
+    with pytest.raises(RescoreError, match=r"no scheduler answers there.*go on with --resume"):
+        annotation(dask.address, dask.scheduler.kill)
+    assert time.monotonic() - begun < 120
+    assert annotation("local:1", resume=True) == expected
+    dask.restart_scheduler()

@@ -1,0 +1,145 @@
+"""annotate on a Dask cluster: what a block costs client and scheduler, how many workers that serves, and beside local threads.
+
+usage: bench_cluster.py [--rows 1000000] [--scored 60000] [--json FILE]
+
+First the client alone, with workers that send blocks back as they are. From what that took, a discrete-event model of 1 to
+1,000 workers; it stands beside runs whose workers wait as long as a block takes and leave this machine's cores alone. Then the
+same rows scored by local threads and by as many local workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from dask_harness import Cluster
+from inputs import middle_rows, paper_model, table
+from simulate_cluster import Costs, simulate
+
+from phrase_rescore import annotate
+from phrase_rescore.annotation.executors.cluster import AHEAD, MOST_AHEAD
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS
+from phrase_rescore.models.checkpoint import save
+from phrase_rescore.runtime import usable_cores
+
+ECHO = Path(__file__).with_name("echo_worker.py")
+WAIT = 0.05  # seconds a block of workers that wait
+
+
+def processor_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Run:
+    """An annotation on a cluster of workers that echo: rows, seconds, and what it cost client and scheduler."""
+
+    def __init__(self, folder: Path, path: Path, model: Path, threads: int, block_rows: int, wait: float) -> None:
+        cluster = Cluster(folder / f"{threads}.{block_rows}.{wait}")
+        try:
+            cluster.start_worker(ECHO, threads, SECONDS_A_BLOCK=wait)
+            self._times: list[float] = []
+            before = time.process_time(), processor_seconds(cluster.scheduler.pid)
+            summary = annotate(
+                path, model, folder / "out", cluster=cluster.address, block_rows=block_rows,
+                on_block=lambda statistics: self._times.append(time.perf_counter()),
+            )  # fmt: skip
+            self.rows = summary.statistics.rows
+            self.blocks = len(self._times)
+            self.client = (time.process_time() - before[0]) / self.blocks
+            self.scheduler = (processor_seconds(cluster.scheduler.pid) - before[1]) / self.blocks
+        finally:
+            cluster.stop()
+        tenth = self.blocks // 10
+        self.blocks_a_second = (self.blocks - 1 - tenth) / (self._times[-1] - self._times[tenth])  # without the start
+
+
+def window(workers: int) -> int:
+    return max(2 * workers, min(AHEAD * workers, MOST_AHEAD)) + 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the table that is echoed")
+    parser.add_argument("--scored", type=int, default=60_000)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    found: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        some = table()
+        (folder / "model").mkdir()
+        save(paper_model(some), str(folder / "model"))
+        rows = middle_rows(some, options.scored)
+        (folder / "scored").write_bytes(b"".join(row + b"\n" for row in rows))
+        with open(folder / "table", "wb") as stream:
+            for _ in range(-(-options.rows // len(rows))):
+                stream.write((folder / "scored").read_bytes())
+
+        for block_rows in (BLOCK_ROWS, 4 * BLOCK_ROWS):
+            echo = Run(folder, folder / "table", folder / "model", usable_cores(), block_rows, 0.0)
+            costs = Costs(echo.client / 2, echo.client / 2, echo.scheduler / 2, 0.0)
+            print(
+                f"echo, blocks of {block_rows} rows: {echo.rows * echo.blocks_a_second / echo.blocks:,.0f} rows/s; of a block, "
+                f"the client takes {1e3 * echo.client:.2f} ms, the scheduler {1e3 * echo.scheduler:.2f} ms"
+            )
+            found[f"echo.{block_rows}"] = [echo.rows * echo.blocks_a_second / echo.blocks, echo.client, echo.scheduler]
+            if block_rows == BLOCK_ROWS:
+                of_a_block = costs
+
+        (folder / "short").write_bytes(b"".join((folder / "table").read_bytes().splitlines(keepends=True)[: 300 * BLOCK_ROWS]))
+        for workers in (1, 2, 4):
+            run = Run(folder, folder / "short", folder / "model", workers, BLOCK_ROWS, WAIT)
+            model = simulate(
+                run.blocks, workers, Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, WAIT), window(workers)
+            )
+            expected = run.blocks / model.seconds
+            print(
+                f"{workers} workers that wait {1e3 * WAIT:.0f} ms a block: {run.blocks_a_second:.1f} blocks/s; "
+                f"the model says {expected:.1f}, {run.blocks_a_second / expected:.2f} of it"
+            )
+            found[f"waiting.{workers}"] = [run.blocks_a_second, expected]
+
+        seconds, out = {}, {}
+        for place in ("threads", f"local:{usable_cores()}"):
+            times: list[float] = []
+            annotate(
+                folder / "scored", folder / "model", folder / "scored.out", cluster=None if place == "threads" else place,
+                on_block=lambda statistics, times=times: times.append(time.perf_counter()),
+            )  # type: ignore[misc] # fmt: skip
+            few = max(2 * usable_cores(), len(times) // 10)
+            seconds[place], out[place] = (times[-1] - times[few]) / (len(times) - 1 - few), (folder / "scored.out").read_bytes()
+        same = len(set(out.values())) == 1
+        ratio = seconds["threads"] / seconds[f"local:{usable_cores()}"]
+        print(f"local:{usable_cores()} has {ratio:.2f} of the rows/s of {usable_cores()} threads; same bytes: {same}")
+        found["local"] = [ratio, same]
+        a_block = seconds["threads"] * usable_cores()
+        print(f"a block of {BLOCK_ROWS} rows is scored in {a_block:.2f} s of a core")
+        for workers in (10, 100, 1000):
+            costs = Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, a_block)
+            model = simulate(30 * workers + 300, workers, costs, window(workers))
+            rate = (30 * workers + 300) * BLOCK_ROWS / model.seconds
+            alike = rate * a_block / BLOCK_ROWS / workers
+            print(
+                f"model, {workers} cores: {rate:,.0f} rows/s, {alike:.2f} of {workers} single ones; "
+                f"busy: client {model.client:.0%}, scheduler {model.scheduler:.0%}, workers {model.workers:.0%}"
+            )
+            found[f"model.{workers}"] = [rate, model.client, model.scheduler, model.workers]
+
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"the client's memory went up to {memory:.0f} MB")
+    found["memory"] = memory
+    if options.json:
+        Path(options.json).write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

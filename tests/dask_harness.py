@@ -1,0 +1,156 @@
+"""A Dask scheduler and workers as a user starts them by hand, and things that happen to them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+QUICK = {  # so that what is silent is noticed in seconds
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(condition)
+        time.sleep(0.02)
+
+
+class Cluster:
+    """A scheduler on this machine and any number of workers, each a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.troubles = folder / "troubles"
+        self.troubles.mkdir(parents=True)
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._started = 0
+        self.start_scheduler()
+
+    @property
+    def address(self) -> str:
+        return f"tcp://127.0.0.1:{self.port}"
+
+    def _start(self, *command: object, **env: object) -> subprocess.Popen[bytes]:
+        self._started += 1
+        with open(self.folder / f"{self._started}.log", "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *map(str, command)], stdout=log, stderr=log,
+                env={**os.environ, **QUICK, **{name: str(value) for name, value in env.items()}},
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def start_scheduler(self) -> None:
+        self.scheduler = self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", self.port, "--dashboard-address", "127.0.0.1:0"
+        )
+        wait_for(self._answers)
+
+    def _answers(self) -> bool:
+        with socket.socket() as attempt:
+            return attempt.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def add_worker(self, threads: int = 1, **env: object) -> subprocess.Popen[bytes]:
+        """Start a worker that lets trouble happen to it."""
+        return self.start_worker(HERE / "troubled_worker.py", threads, **{"TROUBLES": self.troubles, **env})
+
+    def start_worker(self, preload: Path, threads: int = 1, **env: object) -> subprocess.Popen[bytes]:
+        worker = self._start(
+            "worker", self.address, "--nthreads", threads, "--no-nanny", "--host", "127.0.0.1", "--no-dashboard",
+            "--local-directory", self.folder / f"worker{self._started}", "--preload", preload, **env,
+        )  # fmt: skip
+        self.workers.append(worker)
+        return worker
+
+    def trouble(self, kind: str) -> None:
+        """Let something happen to the worker that takes the next block."""
+        self._started += 1
+        (self.troubles / f"{kind}.{self._started}").touch()
+
+    def restart_scheduler(self) -> None:
+        self.scheduler.kill()
+        self.scheduler.wait()
+        self.start_scheduler()
+
+    def living(self) -> list[subprocess.Popen[bytes]]:
+        return [worker for worker in self.workers if worker.poll() is None]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+        for process in self.processes:
+            process.wait()
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, workers: int = 2, **env: object) -> Iterator[Cluster]:
+    """Start a scheduler and workers; end them all with the ``with`` block."""
+    started = Cluster(folder)
+    try:
+        for _ in range(workers):
+            started.add_worker(**env)
+        yield started
+    finally:
+        started.stop()
+
+
+class Line:
+    """A network line to a port of this machine that can be cut: connections to ``port`` are passed on while it stands."""
+
+    def __init__(self, to: int) -> None:
+        self._to, self._pairs = to, list[tuple[socket.socket, socket.socket]]()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._server.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                here, _ = self._server.accept()
+                there = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                continue
+            self._pairs.append((here, there))
+            for source, sink in ((here, there), (there, here)):
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """End all connections; new ones are passed on again."""
+        for pair in self._pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+        self._pairs.clear()
