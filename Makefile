@@ -39,11 +39,13 @@ bench: $(VENV)/installed
 	$(BIN)/python tests/benchmarks/bench_lm.py --json $(BUILD)/bench/lm.json
 	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json
 	$(BIN)/python tests/benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
+	$(BIN)/python tests/benchmarks/bench_cluster.py --json $(BUILD)/bench/cluster.json
 
 faults: $(VENV)/installed
 	$(BIN)/python tests/faults.py
 	$(BIN)/python tests/system_faults.py
 	$(BIN)/python tests/signals.py
+	$(BIN)/python tests/cluster_faults.py
 	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/commands
 	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 

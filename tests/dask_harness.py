@@ -89,6 +89,13 @@ class Cluster:
         self._started += 1
         (self.troubles / f"{kind}.{self._started}").touch()
 
+    def registered(self) -> int:
+        """Return how many workers the scheduler knows."""
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            return len(client.scheduler_info(n_workers=-1)["workers"])
+
     def restart_scheduler(self) -> None:
         self.scheduler.kill()
         self.scheduler.wait()

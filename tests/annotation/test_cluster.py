@@ -21,7 +21,7 @@ from phrase_rescore.annotation.executors.worker import Kind
 from phrase_rescore.errors import OptionError, RescoreError
 
 pytest.importorskip("distributed")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # Dask warns of its own future
 
 ROWS, BLOCK, DELAY = 400, 10, 0.03
 
@@ -133,17 +133,10 @@ def test_a_broken_copy_of_the_model_is_not_used(
 
 def test_a_worker_with_a_full_disk_is_left_out(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
     full = dask.add_worker(DELAY=0, HIDDEN=os.path.realpath(annotation.model_dir), FILE_LIMIT=1000)
-    wait_for(lambda: _registered(dask, 3))
+    wait_for(lambda: dask.registered() >= 3)
     assert annotation(dask.address) == expected
     assert any("left out: worker" in line and "cannot keep the model" in line for line in annotation.told), annotation.told
     full.wait(30)
-
-
-def _registered(dask: Cluster, workers: int) -> bool:
-    from distributed import Client
-
-    with Client(dask.address, set_as_default=False) as client:
-        return len(client.scheduler_info(n_workers=-1)["workers"]) >= workers
 
 
 def test_a_restarted_scheduler(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
@@ -287,3 +280,22 @@ def test_a_lost_scheduler_that_stays_away(
     assert time.monotonic() - begun < 120
     assert annotation("local:1", resume=True) == expected
     dask.restart_scheduler()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_parts_cut_after_whole_blocks_make_the_bytes_of_one_run(
+    table: Path, model_dir: str, tmp_path: Path, suffix: str
+) -> None:
+    """As ``docs/cluster.md`` cuts a table for an array of jobs, by GNU split, and puts the parts together by cat."""
+    cut = f"cat {table} | split -l {3 * BLOCK} -d -a 4 --filter='gzip > $FILE.gz' - {tmp_path}/part."
+    subprocess.run(["bash", "-c", cut], check=True)
+    parts = sorted(tmp_path.glob("part.*.gz"))
+    assert len(parts) == -(-ROWS // (3 * BLOCK))
+    joined = b""
+    for part in parts:
+        out = part.with_name(f"{part.name}.out{suffix}")
+        annotate(part, model_dir, out, block_rows=BLOCK, jobs=1)
+        joined += out.read_bytes()
+    whole = tmp_path / f"whole{suffix}"
+    annotate(table, model_dir, whole, block_rows=BLOCK, jobs=2)
+    assert joined == whole.read_bytes()
