@@ -64,9 +64,7 @@ class Bench:
         if kind in OF_A_COPY:
             hidden = {"HIDDEN": self.model, "DELAY": DELAY}
             more = {"no model": {}, "broken model": {"BROKEN": self.broken}, "full disk": {"FILE_LIMIT": 1000}}[kind]
-            there = self.cluster.registered()
-            self.cluster.add_worker(**hidden, **more)
-            wait_for(lambda: self.cluster.registered() > there)
+            self.cluster.wait_for_worker(self.cluster.add_worker(**hidden, **more))
         if kind == "client killed":
             self._kill_client(out, after)
         faults = {"scheduler restarted": self._restart, "line cut": line.cut}

@@ -45,7 +45,7 @@ class Cluster:
         self.troubles.mkdir(parents=True)
         self.processes: list[subprocess.Popen[bytes]] = []
         self.workers: list[subprocess.Popen[bytes]] = []
-        self._started = 0
+        self._troubles = 0
         self.start_scheduler()
 
     @property
@@ -53,8 +53,7 @@ class Cluster:
         return f"tcp://127.0.0.1:{self.port}"
 
     def _start(self, *command: object, **env: object) -> subprocess.Popen[bytes]:
-        self._started += 1
-        with open(self.folder / f"{self._started}.log", "wb") as log:
+        with open(self.folder / f"{len(self.processes) + 1}.log", "wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dask", *map(str, command)], stdout=log, stderr=log,
                 env={**os.environ, **QUICK, **{name: str(value) for name, value in env.items()}},
@@ -79,22 +78,20 @@ class Cluster:
     def start_worker(self, preload: Path, threads: int = 1, **env: object) -> subprocess.Popen[bytes]:
         worker = self._start(
             "worker", self.address, "--nthreads", threads, "--no-nanny", "--host", "127.0.0.1", "--no-dashboard",
-            "--local-directory", self.folder / f"worker{self._started}", "--preload", preload, **env,
+            "--local-directory", self.folder / f"worker{len(self.processes)}", "--preload", preload, **env,
         )  # fmt: skip
         self.workers.append(worker)
         return worker
 
     def trouble(self, kind: str) -> None:
         """Let something happen to the worker that takes the next block."""
-        self._started += 1
-        (self.troubles / f"{kind}.{self._started}").touch()
+        self._troubles += 1
+        (self.troubles / f"{kind}.{self._troubles}").touch()
 
-    def registered(self) -> int:
-        """Return how many workers the scheduler knows."""
-        from distributed import Client
-
-        with Client(self.address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-            return len(client.scheduler_info(n_workers=-1)["workers"])
+    def wait_for_worker(self, worker: subprocess.Popen[bytes]) -> None:
+        """Wait until the scheduler knows a worker."""
+        log = self.folder / f"{self.processes.index(worker) + 1}.log"
+        wait_for(lambda: b"Registered to" in log.read_bytes())
 
     def restart_scheduler(self) -> None:
         self.scheduler.kill()

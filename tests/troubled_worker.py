@@ -2,7 +2,7 @@
 
 Every block first takes a file from the folder TROUBLES, if there is one, and what its name says (NAME.anything) happens. DELAY
 is how many seconds a block takes at least. HIDDEN is a folder that this worker cannot see, as on another machine; BROKEN is
-what it finds there instead. FILE_LIMIT is the most bytes that a file of this worker may have, as on a full disk.
+what it finds there instead. FILE_LIMIT is the most bytes of a file of a model that is sent, as on a full disk.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Annotator:
         return self._annotator(number, *block)
 
 
-true_replace = on_worker.replace
+true_replace, true_receive = on_worker.replace, on_worker.receive
 
 
 def scorer_of(directory: str, *options: Any) -> Any:
@@ -75,9 +75,18 @@ def scorer_of(directory: str, *options: Any) -> Any:
     return true_scorer_of(directory, *options)
 
 
+def receive(*piece: Any, dask_worker: Any) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(FILE_LIMIT), limits[1]))
+    try:
+        true_receive(*piece, dask_worker=dask_worker)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def dask_setup(worker: Any) -> None:
     annotator.scorer_of = scorer_of
     on_worker.replace = lambda given, **changes: Annotator(true_replace(given, **changes))  # type: ignore[attr-defined]
     if FILE_LIMIT:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(FILE_LIMIT), int(FILE_LIMIT)))
+        on_worker.receive = receive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import threading
 import time
 import traceback
@@ -23,6 +24,7 @@ BEAT, SILENCE = 5.0, 45.0  # seconds between signs of life, and without any, aft
 START = 600.0  # seconds until its first sign of life: machines may start one after the other
 _MINUTE = 60.0
 _ALIVE, _OUTCOME = "alive", "outcome"
+_LOST = re.compile("gloo.*(peer|[Tt]imed out)|nccl|NCCL", re.DOTALL)  # of a RuntimeError: the words of torch's backends
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ def find_processes() -> ProcessGroup:
 def process_group(device: str, processes: ProcessGroup | None = None) -> Iterator[ProcessGroup]:
     """Join the other processes for as long as the ``with`` block lasts: by NCCL among GPUs, by gloo among CPUs.
 
+    Raises RescoreError if another process is lost on the way.
+
     No wrapped module may outlive the block (``Gradients.close`` lets go of its own). The reducer of DistributedDataParallel
     holds the process group; were it the last to do so, the group would be destroyed by a thread that holds Python's global
     lock and joins gloo's threads, which wait for that lock to free the tensors that they sent last.
@@ -174,6 +178,9 @@ def process_group(device: str, processes: ProcessGroup | None = None) -> Iterato
         yield processes
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # frames of a failed step hold the wrapped module
+        if isinstance(error, RuntimeError) and _LOST.search(str(error)):
+            said = str(error).split("This is typically")[0].strip()
+            raise RescoreError(f"lost another process of this training ({said}); start all again with --resume") from None
         raise
     finally:
         gc.collect()  # wrapped modules may be parts of circles

@@ -133,7 +133,7 @@ def test_a_broken_copy_of_the_model_is_not_used(
 
 def test_a_worker_with_a_full_disk_is_left_out(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
     full = dask.add_worker(DELAY=0, HIDDEN=os.path.realpath(annotation.model_dir), FILE_LIMIT=1000)
-    wait_for(lambda: dask.registered() >= 3)
+    dask.wait_for_worker(full)
     assert annotation(dask.address) == expected
     assert any("left out: worker" in line and "cannot keep the model" in line for line in annotation.told), annotation.told
     full.wait(30)

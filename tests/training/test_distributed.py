@@ -75,7 +75,19 @@ def slow(*args, **more):
     time.sleep(8)
     return made(*args, **more)
 
-prepare.sorted_pairs = slow
+if what == "second dies":
+    from phrase_rescore.training.gradients import Gradients
+    step, steps = Gradients.__call__, []
+
+    def last(*args):
+        steps.append(args)
+        if os.environ["RANK"] == "1" and len(steps) == 2:
+            os.kill(os.getpid(), 9)
+        return step(*args)
+
+    Gradients.__call__ = last
+else:
+    prepare.sorted_pairs = slow
 main()
 """
 
@@ -121,3 +133,11 @@ def test_processes_end_when_the_first_one_does(tmp_path: Path, what: str, status
     (first, _), (second, told) = two_processes(tmp_path, what)
     assert (first, second) == (status, 1)
     assert told.splitlines()[-1] == f"phrase-rescore: error: {said}"
+
+
+def test_the_first_process_ends_in_a_line_when_another_does(tmp_path: Path) -> None:
+    (first, told), (second, _) = two_processes(tmp_path, "second dies")
+    assert (first, second) == (1, -9)
+    error = told.splitlines()[-1]
+    assert error.startswith("phrase-rescore: error: lost another process of this training ("), told
+    assert error.endswith("; start all again with --resume")
