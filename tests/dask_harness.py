@@ -39,8 +39,8 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
 class Cluster:
     """A scheduler on this machine and any number of workers, each a process."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, scheme: str = "tcp") -> None:
+        self.folder, self.port, self._scheme = folder, free_port(), scheme
         self.troubles = folder / "troubles"
         self.troubles.mkdir(parents=True)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -50,7 +50,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        return f"tcp://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def _start(self, *command: object, **env: object) -> subprocess.Popen[bytes]:
         with open(self.folder / f"{len(self.processes) + 1}.log", "wb") as log:
@@ -63,7 +63,15 @@ class Cluster:
 
     def start_scheduler(self) -> None:
         self.scheduler = self._start(
-            "scheduler", "--host", "127.0.0.1", "--port", self.port, "--dashboard-address", "127.0.0.1:0"
+            "scheduler",
+            "--protocol",
+            self._scheme,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            self.port,
+            "--dashboard-address",
+            "127.0.0.1:0",
         )
         wait_for(self._answers)
 
@@ -111,9 +119,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 2, **env: object) -> Iterator[Cluster]:
+def cluster(folder: Path, workers: int = 2, scheme: str = "tcp", **env: object) -> Iterator[Cluster]:
     """Start a scheduler and workers; end them all with the ``with`` block."""
-    started = Cluster(folder)
+    started = Cluster(folder, scheme)
     try:
         for _ in range(workers):
             started.add_worker(**env)

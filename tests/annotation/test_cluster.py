@@ -299,3 +299,24 @@ def test_parts_cut_after_whole_blocks_make_the_bytes_of_one_run(
     whole = tmp_path / f"whole{suffix}"
     annotate(table, model_dir, whole, block_rows=BLOCK, jobs=2)
     assert joined == whole.read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_tls_by_dasks_own_settings(
+    annotation: Annotation, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    names = ("CA_FILE", *(f"{role}__{what}" for role in ("SCHEDULER", "WORKER", "CLIENT") for what in ("CERT", "KEY")))
+    for name in names:
+        monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", str(key if name.endswith("KEY") else certificate))
+    monkeypatch.setenv("DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION", "True")
+    import dask
+
+    dask.config.refresh()
+    with cluster(tmp_path / "tls", 1, scheme="tls") as started:
+        assert annotation(started.address) == expected
+        assert started.address.startswith("tls://")
+    monkeypatch.undo()
+    dask.config.refresh()
