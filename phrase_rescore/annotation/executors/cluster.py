@@ -170,10 +170,13 @@ class Cluster(BlockExecutor):
         if name == "local":
             from distributed import LocalCluster
 
-            self._deployed = await LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=int(rest), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", asynchronous=True,
-                silence_logs=50,
-            )  # fmt: skip
+            try:
+                self._deployed = await LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=int(rest), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL, asynchronous=True,
+                )  # fmt: skip
+            except (RuntimeError, OSError) as error:
+                raise RescoreError(f"--cluster {self._where}: its workers did not start ({_line(error)})") from None
             return
         import dask_jobqueue
 

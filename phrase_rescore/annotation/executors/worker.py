@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from phrase_rescore import __version__
 from phrase_rescore.annotation.annotator import Annotator, Compute, Model, Statistics
 from phrase_rescore.errors import ModelError, RescoreError
-from phrase_rescore.runtime import prepare
+from phrase_rescore.runtime import no_cycle_collection, prepare
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -79,7 +79,9 @@ def score(run: str, annotator: Annotator, number: int, first_row: int, data: byt
     worker.log_event(run, (worker.address, worker.get_current_task()))
     _prepare(annotator.compute.threads)
     models = [_found(worker, i, model, annotator.compute) for i, model in enumerate(annotator.models)]
-    return Scored(worker.address, *introduce(), replace(annotator, models=tuple(models))(number, first_row, data))
+    with no_cycle_collection():
+        result = replace(annotator, models=tuple(models))(number, first_row, data)
+    return Scored(worker.address, *introduce(), result)
 
 
 @functools.cache
