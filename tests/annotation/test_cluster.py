@@ -115,6 +115,15 @@ def test_a_worker_that_lacks_the_model_is_sent_it(annotation: Annotation, dask: 
     assert [line for line in annotation.told if "sending the model to workers that lack it" in line]
 
 
+def test_a_model_named_from_here_is_found_by_workers_elsewhere(
+    annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(os.path.dirname(annotation.model_dir))
+    annotation.model_dir = os.path.basename(annotation.model_dir)
+    assert annotation(dask.address) == expected
+    assert not [line for line in annotation.told if "sending" in line]
+
+
 def test_a_broken_copy_of_the_model_is_not_used(
     annotation: Annotation, dask: Cluster, expected: bytes, model_dir: str, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phrase_rescore.annotation.annotator import Annotator, Model, Statistics
@@ -354,6 +354,8 @@ class Cluster(BlockExecutor):
         from distributed.client import FutureCancelledError
 
         work = _InWork(block)
+        models = tuple(Model(os.path.abspath(model.directory), model.signature) for model in annotator.models)
+        annotator = replace(annotator, models=models)  # a worker has another working directory
         try:
             while True:
                 client = self._client
