@@ -73,6 +73,7 @@ DIGITS = Whole(2, 17)  # significant
 FACTORS = Whole(0, 100)
 LENGTHS = Whole(1, 10_000)  # words of a phrase
 JOBS, THREADS = Whole(1, 1024), Whole(1, 1024)
+WORKERS = Whole(1, 100_000)  # of a cluster that is started
 COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns
 TABLE_ROWS, BLOCK_ROWS, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
 BYTES = Whole(1, 2**50)

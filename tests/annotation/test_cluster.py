@@ -212,6 +212,8 @@ def test_workers_of_another_version_are_left_out(
     with pytest.raises(RescoreError, match="no worker there can score"):
         annotation(dask.address)
     assert any("here is 9.9" in line for line in annotation.told)
+    for worker in dask.workers:  # they are retired
+        worker.wait(30)
 
 
 def test_bad_rows_are_named(dask: Cluster, tmp_path: Path, model_dir: str, run: Run) -> None:
@@ -260,8 +262,8 @@ def test_slurm(table: Path, model_dir: str, expected: bytes, tmp_path: Path, run
     ("where", "error", "says"),
     [
         ("nowhere", OptionError, "--cluster nowhere: is none of tcp://HOST:PORT"),
-        ("local:many", OptionError, "needs a number, as in local:4"),
-        ("file:none.json", RescoreError, "none.json is not there"),
+        ("local:many", OptionError, "'many' is not a whole number from 1 to 100000, as in local:4"),
+        ("file:none.json", RescoreError, "none.json: no such file; start dask scheduler"),
         ("tcp://127.0.0.1:1", RescoreError, "no scheduler answers there"),
     ],
 )

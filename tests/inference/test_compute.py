@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +14,8 @@ from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore import library
 from phrase_rescore.annotation.annotator import Compute
-from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.inference import scorer
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.moses.score_columns import ColumnFormat
 
 
 @pytest.fixture
@@ -54,19 +50,6 @@ def test_devices_share_the_blocks_in_turn(run: Run, model_dir: str, table: Path,
     assert shared.out == alone.out
     assert {("cpu", 2), ("cpu:0", 1), ("cpu:0", 11)} <= set(asked)
     assert "scored on cpu, cpu:0 in float32, 2 x 1 threads" in shared.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_processes_do_as_threads_do(model_dir: str, table: Path, tmp_path: Path, workers: int) -> None:
-    outputs = []
-    processes = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    for name, executor in (("threads", ThreadPoolExecutor(2)), ("processes", processes)):
-        with executor:
-            out = tmp_path / f"{name}.gz"
-            annotate(Files(str(table), (model_dir,), str(out)), ColumnFormat(), executor, workers, block_rows=10)
-        outputs.append(out.read_bytes())
-    assert outputs[0] == outputs[1]
 
 
 class SmallDevice:

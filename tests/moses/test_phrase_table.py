@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.strip import Stripper, strip
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.moses.phrase_table import (
@@ -223,8 +223,8 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
         ),
     ):
         table.write_bytes(rows)
-        with ThreadPoolExecutor(1) as executor, pytest.raises(InputError) as caught:
-            strip(str(table), str(tmp_path / "out"), 2, executor, 1)
+        with workers(1) as executor, pytest.raises(InputError) as caught:
+            strip(str(table), str(tmp_path / "out"), 2, executor)
         assert str(caught.value) == f"{table}:{said}"
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from phrase_rescore.annotation.annotator import Annotator, Model, Statistics
 from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
 from phrase_rescore.annotation.executors.worker import Kind, ModelMissing, Scored, introduce, kind, receive, received, score
-from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, lacks_memory
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, lacks_memory, printable
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.models.checkpoint import load
 from phrase_rescore.models.storage import files_of
+from phrase_rescore.ranges import WORKERS
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -70,7 +71,7 @@ class Cluster(BlockExecutor):
     """
 
     def __init__(self, where: str, *, strict: bool = False, tell: Tell = lambda line: None) -> None:
-        self._where, self._strict, self._tell = where, strict, tell
+        self._where, self._named, self._strict, self._tell = where, printable(where, 200), strict, tell
         self._run = f"phrase-rescore-{uuid.uuid4().hex[:12]}"
         self._client: Client | None = None
         self._deployed: Any = None  # the cluster that was started for this run
@@ -102,7 +103,7 @@ class Cluster(BlockExecutor):
 
     def describe(self, threads: int) -> str:
         lost = f", {self._lost:,} lost on the way" if self._lost else ""
-        return f"{counted(self._most, 'worker')} of {self._where}{lost}"
+        return f"{counted(self._most, 'worker')} of {self._named}{lost}"
 
     def progress(self) -> str:
         lost = f", {self._lost:,} lost" if self._lost else ""
@@ -152,9 +153,9 @@ class Cluster(BlockExecutor):
             if not asking:
                 asking = {asyncio.ensure_future(self._ask(worker)) for worker in self._cores}
             if not asking and self._left_out:
-                raise RescoreError(f"--cluster {self._where}: no worker there can score; see above")
+                raise RescoreError(f"--cluster {self._named}: no worker there can score; see above")
             if not self._cores and time.monotonic() - begun > 5:
-                self._tell_once(f"no worker yet at {self._where}; waiting for one")
+                self._tell_once(f"no worker yet at {self._named}; waiting for one")
             asking = await _answered(asking, 0.2)
         asking = await _answered(asking, ANSWER, asyncio.ALL_COMPLETED)
         if asking:
@@ -165,27 +166,29 @@ class Cluster(BlockExecutor):
         name, _, rest = self._where.partition(":")
         if name != "local" and name not in QUEUES:
             return
-        if not (rest.isascii() and rest.isdigit() and 0 < int(rest) <= 100_000):
-            raise OptionError(f"--cluster {self._where}: {name}: needs a number, as in {name}:4")
+        try:
+            workers = int(WORKERS.read(rest))
+        except OptionError as error:
+            raise OptionError(f"--cluster {self._named}: {error}, as in {name}:4") from None
         if name == "local":
             from distributed import LocalCluster
 
             try:
                 self._deployed = await LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=int(rest), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+                    n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL, asynchronous=True,
                 )  # fmt: skip
             except (RuntimeError, OSError) as error:
-                raise RescoreError(f"--cluster {self._where}: its workers did not start ({_line(error)})") from None
+                raise RescoreError(f"--cluster {self._named}: its workers did not start ({_line(error)})") from None
             return
         import dask_jobqueue
 
         try:
             self._deployed = await getattr(dask_jobqueue, QUEUES[name])(asynchronous=True)
-            self._deployed.scale(jobs=int(rest))
+            self._deployed.scale(jobs=workers)
         except Exception as error:  # of dask-jobqueue, or of the queue's own command
             raise RescoreError(
-                f"--cluster {self._where}: {_line(error)}; its settings are in ~/.config/dask/jobqueue.yaml"
+                f"--cluster {self._named}: {_line(error)}; its settings are in ~/.config/dask/jobqueue.yaml"
             ) from None
 
     async def _connect(self, timeout: float) -> None:
@@ -197,18 +200,16 @@ class Cluster(BlockExecutor):
             to: dict[str, Any] = {"address": self._deployed}
         elif scheme == "file":
             if not os.path.exists(rest):
-                raise RescoreError(
-                    f"--cluster {self._where}: {rest} is not there; start dask scheduler --scheduler-file {rest}"
-                )
+                raise RescoreError(f"--cluster {self._named}: no such file; start dask scheduler with it as --scheduler-file")
             to = {"scheduler_file": rest}
         elif "://" in self._where:
             to = {"address": self._where}
         else:
-            raise OptionError(f"--cluster {self._where}: is none of {PLACES}")
+            raise OptionError(f"--cluster {self._named}: is none of {PLACES}")
         try:
             client = await Client(**to, asynchronous=True, set_as_default=False, timeout=timeout, name="phrase-rescore")  # type: ignore[no-untyped-call]
         except (OSError, ValueError, ImportError, TypeError) as error:
-            raise RescoreError(f"--cluster {self._where}: no scheduler answers there ({_line(error)})") from None
+            raise RescoreError(f"--cluster {self._named}: no scheduler answers there ({_line(error)})") from None
         client.subscribe_topic("all", self._on_event)
         client.subscribe_topic(self._run, self._on_begun)
         self._client = client
@@ -229,7 +230,7 @@ class Cluster(BlockExecutor):
         async with self._renewal:
             if self._client is not lost:
                 return
-            self._tell(f"warning: lost the scheduler at {self._where}; trying to reach it for {PATIENCE:.0f} seconds")
+            self._tell(f"warning: lost the scheduler at {self._named}; trying to reach it for {PATIENCE:.0f} seconds")
             with contextlib.suppress(Exception):
                 await lost.close(timeout=1)  # type: ignore[no-untyped-call]
             self._cores.clear()
@@ -408,7 +409,7 @@ async def _answered(asking: set[asyncio.Future[None]], seconds: float, until: st
 
 def _line(error: BaseException) -> str:
     """Return the first line of an error, or its name."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
+    return printable(next(iter(str(error).splitlines()), "") or type(error).__name__, 300)
 
 
 @contextlib.contextmanager
@@ -442,7 +443,7 @@ def open_cluster(
         if where.partition(":")[0] in QUEUES:
             import dask_jobqueue  # noqa: F401
     except ImportError as error:
-        raise OptionError(f"--cluster {where} needs {error.name}: pip install 'phrase-rescore[cluster]'") from None
+        raise OptionError(f"--cluster {printable(where)} needs {error.name}: pip install 'phrase-rescore[cluster]'") from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)  # dask_jobqueue puts its own in its place
