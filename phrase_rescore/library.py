@@ -241,6 +241,9 @@ def annotate(
         if value is not None:
             check(name, value, wanted)
     files = Files(os.fspath(table), _paths(models), os.fspath(out), _path(columns_json), _path(dropped))
+    columns = columns or ColumnFormat()
+    if cluster is not None:  # a wrong path is told before a queue is asked for machines
+        files.check(columns.drop_bad_rows, expect_rows)
     with _executor(cluster, jobs, threads, device, strict, tell) as (executor, devices):
         compute = Compute(devices, threads, precision)
         if cluster is None:
@@ -254,7 +257,7 @@ def annotate(
             on_block(statistics)
 
         return annotate_table(
-            files, columns or ColumnFormat(), executor, compute, strict=strict,
+            files, columns, executor, compute, strict=strict,
             expect_rows=expect_rows, replace_any=replace_any, resume=resume,
             block_rows=block_rows or (BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS),
             gzip_level=gzip_level, on_read=on_read, on_block=on_block_back, warn=warn,

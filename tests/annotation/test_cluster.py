@@ -294,11 +294,28 @@ def test_a_lost_scheduler_that_stays_away(
     dask.restart_scheduler()
 
 
+def test_a_wrong_path_is_told_before_a_cluster_is_asked(annotation: Annotation, tmp_path: Path) -> None:
+    annotation.table = tmp_path / "none.gz"
+    with pytest.raises(OptionError, match=r"none\.gz: No such file or directory; check the path"):
+        annotation("local:1")
+    assert annotation.told == []
+
+
+@pytest.mark.parametrize(("workers", "in_flight", "seconds"), [(1, 9, 5.0), (2, 9, 3.0), (5, 9, 1.0), (5, 2, 3.0)])
+def test_the_model_of_a_cluster_by_hand(workers: int, in_flight: int, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five blocks of a second each: the workers share them, and no more are on their way than may be."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    from simulate_cluster import Costs, simulate
+
+    assert simulate(5, workers, Costs(0.0, 0.0, 0.0, 1.0), in_flight).seconds == seconds
+    assert simulate(5, 5, Costs(1.0, 1.0, 0.0, 0.0), in_flight).seconds == 10.0  # the client alone reads and writes
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_parts_cut_after_whole_blocks_make_the_bytes_of_one_run(
     table: Path, model_dir: str, tmp_path: Path, suffix: str
 ) -> None:
-    """As ``docs/cluster.md`` cuts a table for an array of jobs, by GNU split, and puts the parts together by cat."""
+    """GNU split cuts the table and cat puts the parts together, as ``docs/cluster.md`` does for an array of jobs."""
     cut = f"cat {table} | split -l {3 * BLOCK} -d -a 4 --filter='gzip > $FILE.gz' - {tmp_path}/part."
     subprocess.run(["bash", "-c", cut], check=True)
     parts = sorted(tmp_path.glob("part.*.gz"))

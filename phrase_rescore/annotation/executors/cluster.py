@@ -42,10 +42,8 @@ PATIENCE = 300.0  # seconds to wait for a lost scheduler, as Dask's own for a si
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
 ANSWER = 5.0  # seconds that workers have to say what they are, if others have; their first block tells it, too
 PIECE = 16 << 20  # bytes of a model at a time
-AHEAD, MOST_AHEAD = (
-    16,
-    1024,
-)  # blocks a core that may be in flight, so that a slow worker does not stop the others; of all cores
+AHEAD = 16  # blocks in flight, a core, so that a slow worker does not stop the others
+MOST_AHEAD = 1024  # blocks in flight in all, unless that is less than two a core
 QUEUES = {  # of --cluster NAME:JOBS, by the classes of dask_jobqueue that submit to them
     "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster", "oar": "OARCluster",
     "htcondor": "HTCondorCluster", "moab": "MoabCluster",
@@ -125,8 +123,8 @@ class Cluster(BlockExecutor):
     def start(self) -> None:
         """Connect, wait for a worker, and ask those that are there what they are.
 
-        Raises OptionError for a place that cannot be understood, RescoreError if no scheduler answers, or workers have
-        another version of this package or, when ``strict``, are of another kind than this process.
+        Raises OptionError for a place that cannot be understood, RescoreError if no scheduler answers, if all workers have
+        another version of this package or, when ``strict``, if one is of another kind than this process.
         """
         self._call(self._start())
 
