@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from dask_harness import Cluster, Line, wait_for
+from dask_harness import Cluster, Line, broken_copy, wait_for
 from small_models import small_checkpoint
 
 from phrase_rescore import annotate
@@ -43,11 +42,7 @@ class Bench:
         )
         self.model.mkdir()
         save(small_checkpoint(), str(self.model))
-        shutil.copytree(self.model, self.broken)
-        (weights,) = self.broken.glob("*.safetensors")
-        content = bytearray(weights.read_bytes())
-        content[-9] ^= 1
-        weights.write_bytes(content)
+        broken_copy(self.model, self.broken)
         annotate(self.table, self.model, folder / "expected", block_rows=BLOCK, jobs=1)
         self.expected = (folder / "expected").read_bytes()
         self.cluster = Cluster(folder / "dask")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -34,6 +35,16 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
         if time.monotonic() > end:
             raise TimeoutError(condition)
         time.sleep(0.02)
+
+
+def broken_copy(model_dir: str | Path, to: Path) -> Path:
+    """Copy a model, one bit of its last weight turned."""
+    shutil.copytree(model_dir, to)
+    (weights,) = to.glob("*.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-9] ^= 1
+    weights.write_bytes(content)
+    return to
 
 
 class Cluster:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Run
-from dask_harness import Cluster, Line, cluster, wait_for
+from dask_harness import Cluster, Line, broken_copy, cluster, wait_for
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.executors import cluster as on_client
@@ -127,12 +127,7 @@ def test_a_model_named_from_here_is_found_by_workers_elsewhere(
 def test_a_broken_copy_of_the_model_is_not_used(
     annotation: Annotation, dask: Cluster, expected: bytes, model_dir: str, tmp_path: Path
 ) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(model_dir, broken)
-    (weights,) = broken.glob("*.safetensors")
-    content = bytearray(weights.read_bytes())
-    content[-9] ^= 1
-    weights.write_bytes(content)
+    broken = broken_copy(model_dir, tmp_path / "broken")
     for worker in dask.living():
         worker.kill()
     dask.add_worker(DELAY=DELAY, HIDDEN=os.path.realpath(model_dir), BROKEN=broken)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 import os
 import re
-import signal
 import threading
 import time
 import uuid
@@ -24,12 +22,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from phrase_rescore.annotation.annotator import Annotator, Model, Statistics
 from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
+from phrase_rescore.annotation.executors.place import Place, dask_ready, first_line
 from phrase_rescore.annotation.executors.worker import Kind, ModelMissing, Scored, introduce, kind, receive, received, score
-from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, lacks_memory, printable
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, lacks_memory
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.models.checkpoint import load
 from phrase_rescore.models.storage import files_of
-from phrase_rescore.ranges import WORKERS
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -44,11 +42,6 @@ ANSWER = 5.0  # seconds that workers have to say what they are, if others have; 
 PIECE = 16 << 20  # bytes of a model at a time
 AHEAD = 16  # blocks in flight, a core, so that a slow worker does not stop the others
 MOST_AHEAD = 1024  # blocks in flight in all, unless that is less than two a core
-QUEUES = {  # of --cluster NAME:JOBS, by the classes of dask_jobqueue that submit to them
-    "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster", "oar": "OARCluster",
-    "htcondor": "HTCondorCluster", "moab": "MoabCluster",
-}  # fmt: skip
-PLACES = "tcp://HOST:PORT, tls://HOST:PORT, file:SCHEDULER.json, local:WORKERS, " + ", ".join(f"{name}:JOBS" for name in QUEUES)
 
 
 @dataclass(eq=False)
@@ -63,16 +56,15 @@ class _InWork:
 
 
 class Cluster(BlockExecutor):
-    """The workers of a Dask cluster. ``where`` is one of PLACES; ``strict`` refuses workers of another kind than this process.
+    """The workers of a Dask cluster at a ``Place``. ``strict`` refuses workers of another kind than this process.
 
     Calls come from one thread; Dask's client lives in a thread of its own.
     """
 
     def __init__(self, where: str, *, strict: bool = False, tell: Tell = lambda line: None) -> None:
-        self._where, self._named, self._strict, self._tell = where, printable(where, 200), strict, tell
+        self._place, self._strict, self._tell = Place(where), strict, tell
         self._run = f"phrase-rescore-{uuid.uuid4().hex[:12]}"
         self._client: Client | None = None
-        self._deployed: Any = None  # the cluster that was started for this run
         self._in_work: dict[str, _InWork] = {}
         self._keys = itertools.count()
         self._cores: dict[str, int] = {}  # of every worker, by its address
@@ -101,7 +93,7 @@ class Cluster(BlockExecutor):
 
     def describe(self, threads: int) -> str:
         lost = f", {self._lost:,} lost on the way" if self._lost else ""
-        return f"{counted(self._most, 'worker')} of {self._named}{lost}"
+        return f"{counted(self._most, 'worker')} of {self._place.name}{lost}"
 
     def progress(self) -> str:
         lost = f", {self._lost:,} lost" if self._lost else ""
@@ -143,7 +135,7 @@ class Cluster(BlockExecutor):
         return devices
 
     async def _start(self) -> None:
-        await self._deploy()
+        await self._place.start()
         await self._connect(FIRST_CONNECTION)
         begun = time.monotonic()
         asking: set[asyncio.Future[None]] = set()
@@ -151,65 +143,19 @@ class Cluster(BlockExecutor):
             if not asking:
                 asking = {asyncio.ensure_future(self._ask(worker)) for worker in self._cores}
             if not asking and self._left_out:
-                raise RescoreError(f"--cluster {self._named}: no worker there can score; see above")
+                raise RescoreError(f"--cluster {self._place.name}: no worker there can score; see above")
             if not self._cores and time.monotonic() - begun > 5:
-                self._tell_once(f"no worker yet at {self._named}; waiting for one")
+                self._tell_once(f"no worker yet at {self._place.name}; waiting for one")
             asking = await _answered(asking, 0.2)
         asking = await _answered(asking, ANSWER, asyncio.ALL_COMPLETED)
         if asking:
             self._tell_once(f"{counted(len(asking), 'worker')} did not answer yet")
 
-    async def _deploy(self) -> None:
-        """Start the cluster of ``local:N`` or of a queue."""
-        name, _, rest = self._where.partition(":")
-        if name != "local" and name not in QUEUES:
-            return
-        try:
-            workers = int(WORKERS.read(rest))
-        except OptionError as error:
-            raise OptionError(f"--cluster {self._named}: {error}, as in {name}:4") from None
-        if name == "local":
-            from distributed import LocalCluster
-
-            try:
-                self._deployed = await LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-                    silence_logs=logging.CRITICAL, asynchronous=True,
-                )  # fmt: skip
-            except (RuntimeError, OSError) as error:
-                raise RescoreError(f"--cluster {self._named}: its workers did not start ({_line(error)})") from None
-            return
-        import dask_jobqueue
-
-        try:
-            self._deployed = await getattr(dask_jobqueue, QUEUES[name])(asynchronous=True)
-            self._deployed.scale(jobs=workers)
-        except Exception as error:  # of dask-jobqueue, or of the queue's own command
-            raise RescoreError(
-                f"--cluster {self._named}: {_line(error)}; its settings are in ~/.config/dask/jobqueue.yaml"
-            ) from None
-
     async def _connect(self, timeout: float) -> None:
         """Connect to the scheduler. Raises OptionError and RescoreError."""
-        from distributed import Client
-
-        scheme, _, rest = self._where.partition(":")
-        if self._deployed is not None:
-            to: dict[str, Any] = {"address": self._deployed}
-        elif scheme == "file":
-            if not os.path.exists(rest):
-                raise RescoreError(f"--cluster {self._named}: no such file; start dask scheduler with it as --scheduler-file")
-            to = {"scheduler_file": rest}
-        elif "://" in self._where:
-            to = {"address": self._where}
-        else:
-            raise OptionError(f"--cluster {self._named}: is none of {PLACES}")
-        try:
-            client = await Client(**to, asynchronous=True, set_as_default=False, timeout=timeout, name="phrase-rescore")  # type: ignore[no-untyped-call]
-        except (OSError, ValueError, ImportError, TypeError) as error:
-            raise RescoreError(f"--cluster {self._named}: no scheduler answers there ({_line(error)})") from None
-        client.subscribe_topic("all", self._on_event)
-        client.subscribe_topic(self._run, self._on_begun)
+        client = await self._place.connect(timeout)
+        client.subscribe_topic("all", self._on_event)  # type: ignore[no-untyped-call]
+        client.subscribe_topic(self._run, self._on_begun)  # type: ignore[no-untyped-call]
         self._client = client
         found = await self._count()
         if "dashboard" in found.get("services", {}):
@@ -220,15 +166,14 @@ class Cluster(BlockExecutor):
             with contextlib.suppress(Exception):
                 self._client.unsubscribe_topic("all")  # type: ignore[no-untyped-call]
                 await self._client.close(timeout=5)  # type: ignore[no-untyped-call]
-        if self._deployed is not None:
-            await self._deployed.close()
+        await self._place.close()
 
     async def _renew(self, lost: Client) -> None:
         """Connect once more after the scheduler was lost. Raises RescoreError if that fails for as long as PATIENCE."""
         async with self._renewal:
             if self._client is not lost:
                 return
-            self._tell(f"warning: lost the scheduler at {self._named}; trying to reach it for {PATIENCE:.0f} seconds")
+            self._tell(f"warning: lost the scheduler at {self._place.name}; trying to reach it for {PATIENCE:.0f} seconds")
             with contextlib.suppress(Exception):
                 await lost.close(timeout=1)  # type: ignore[no-untyped-call]
             self._cores.clear()
@@ -292,7 +237,7 @@ class Cluster(BlockExecutor):
         if isinstance(answer, tuple):
             await self._judge(worker, *answer)
         elif answer is not None and not isinstance(answer, OSError):
-            await self._leave_out(worker, f"cannot run phrase_rescore ({_line(answer)}); install it there")
+            await self._leave_out(worker, f"cannot run phrase_rescore ({first_line(answer)}); install it there")
 
     async def _judge(self, worker: str, host: str, found: Kind) -> bool:
         """Compare the kind of a worker with that of this process, once. Tell whether it may score."""
@@ -382,7 +327,7 @@ class Cluster(BlockExecutor):
                 except (MemoryError, RuntimeError, OSError) as error:
                     if not lacks_memory(error) and not isinstance(error, OSError):
                         raise
-                    self._failed(work, _line(error))
+                    self._failed(work, first_line(error))
                 if len(work.failures) >= FAILURES:
                     raise BlockLost(block, "; ".join(work.failures[-FAILURES:]))
         finally:
@@ -405,25 +350,6 @@ async def _answered(asking: set[asyncio.Future[None]], seconds: float, until: st
     return asking
 
 
-def _line(error: BaseException) -> str:
-    """Return the first line of an error, or its name."""
-    return printable(next(iter(str(error).splitlines()), "") or type(error).__name__, 300)
-
-
-@contextlib.contextmanager
-def _quiet_dask() -> Iterator[None]:
-    """Keep Dask from reporting lost connections, over many lines each: what matters of them is told here."""
-    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "distributed.scheduler")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
 @contextlib.contextmanager
 def open_cluster(
     where: str, device: str = "auto", *, strict: bool = False, tell: Tell = lambda line: None
@@ -433,23 +359,10 @@ def open_cluster(
     ``device``: as ``--device``; ``auto`` takes a GPU if all workers have one. Raises OptionError without Dask and for devices
     that are not there, else as ``Cluster.start``.
     """
-    interrupt = signal.getsignal(signal.SIGINT)
-    try:
-        import dask
-        import distributed  # noqa: F401
-
-        if where.partition(":")[0] in QUEUES:
-            import dask_jobqueue  # noqa: F401
-    except ImportError as error:
-        raise OptionError(f"--cluster {printable(where)} needs {error.name}: pip install 'phrase-rescore[cluster]'") from None
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupt)  # dask_jobqueue puts its own in its place
-    executor = Cluster(where, strict=strict, tell=tell)
-    try:
-        # Dask keeps its last thousand messages to everyone, for debugging: here they are blocks
-        with _quiet_dask(), dask.config.set({"distributed.admin.low-level-log-length": 0}):
+    with dask_ready(where):
+        executor = Cluster(where, strict=strict, tell=tell)
+        try:
             executor.start()
             yield executor, executor.devices(device)
-    finally:
-        executor.shutdown()
+        finally:
+            executor.shutdown()
