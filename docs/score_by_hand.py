@@ -63,8 +63,8 @@ def log_prob(enc, dec, src, tgt):
 
 def main(model_dir, rows):
     config = json.loads((model_dir / "config.json").read_bytes())
-    kind = config["format_version"], config["encoder"]["cell"], config["decoder"]["cell"]
-    assert kind == (1, "cho-gru-reset-before", "cho-gru-reset-after"), f"another kind of model: {kind}"
+    kind = config["format_version"], *config["encoder"].values(), *config["decoder"].values()
+    assert kind == (1, "cho-gru-reset-before", 1, "forward", "forward", "cho-gru-reset-after", 1), f"another kind: {kind}"
     tensors = dict(t for file in config["weights"]["files"] for t in read_tensors(model_dir / file))
     enc = {name.split(".")[-1]: weight for name, weight in tensors.items() if name.startswith("encoder.")}
     dec = {name.split(".")[-1]: weight for name, weight in tensors.items() if not name.startswith("encoder.")}

@@ -28,6 +28,9 @@ class Whole:
     def __str__(self) -> str:
         return f"a whole number from {self.least} to {self.most}"
 
+    def all(self) -> range:
+        return range(self.least, self.most + 1)
+
     def __contains__(self, value: object) -> bool:
         return isinstance(value, Integral) and not isinstance(value, bool) and self.least <= int(value) <= self.most
 
@@ -72,6 +75,7 @@ TEST_SEEDS = Whole(1, 2**63 - 1)  # sacrebleu takes 0 for no seed
 DIGITS = Whole(2, 17)  # significant
 FACTORS = Whole(0, 100)
 LENGTHS = Whole(1, 10_000)  # words of a phrase
+LAYERS = Whole(1, 16)  # of recurrent cells
 JOBS, THREADS = Whole(1, 1024), Whole(1, 1024)
 WORKERS = Whole(1, 100_000)  # of a cluster that is started
 COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns

@@ -1,4 +1,7 @@
-"""The model in NumPy float64 with plain loops, written from the equations alone: the judge of every fast path."""
+"""The model in NumPy float64 with plain loops, written from the equations alone: the judge of every fast path.
+
+``weights``: name -> array. Ids are lists; EOS is id 0. A state is (h, m), whose m only an LSTM has.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +12,83 @@ def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def summary(weights, source):
-    """c = tanh(V h) of a list of ids, the state being the one after EOS (id 0)."""
+def encoder_gru(w, x, state):
+    h, _ = state
+    z = sigmoid(w("W_z") @ x + w("U_z") @ h + w("b_z"))
+    r = sigmoid(w("W_r") @ x + w("U_r") @ h + w("b_r"))
+    candidate = np.tanh(w("W") @ x + w("U") @ (r * h) + w("b"))
+    return z * h + (1 - z) * candidate, None
+
+
+def decoder_gru(w, x, state, c):
+    h, _ = state
+    z = sigmoid(w("W_z") @ x + w("U_z") @ h + w("C_z") @ c + w("b_z"))
+    r = sigmoid(w("W_r") @ x + w("U_r") @ h + w("C_r") @ c + w("b_r"))
+    candidate = np.tanh(w("W") @ x + w("b") + r * (w("U") @ h + w("C") @ c))
+    return z * h + (1 - z) * candidate, None
+
+
+def lstm(w, x, state, c=None):
+    h, m = state
+
+    def gate(name):
+        from_summary = 0.0 if c is None else w(f"C_{name}") @ c
+        return w(f"W_{name}") @ x + w(f"U_{name}") @ h + from_summary + w(f"b_{name}")
+
+    m = sigmoid(gate("f")) * m + sigmoid(gate("i")) * np.tanh(gate("g"))
+    return sigmoid(gate("o")) * np.tanh(m), m
+
+
+def tanh_rnn(w, x, state, c=None):
+    h, _ = state
+    from_summary = 0.0 if c is None else w("C") @ c
+    return np.tanh(w("W") @ x + w("U") @ h + from_summary + w("b")), None
+
+
+ENCODER_CELLS = {"gru": encoder_gru, "lstm": lstm, "rnn": tanh_rnn}
+DECODER_CELLS = {"gru": decoder_gru, "lstm": lstm, "rnn": tanh_rnn}
+
+
+def last_output(w, words, cell, layers, direction):
+    """The uppermost h after the last of the words."""
+    H = len(w["encoder.V"])
+    states = [(np.zeros(H), np.zeros(H)) for _ in range(layers)]
+    for word in words:
+        x = w["encoder.embedding"][word]
+        for n in range(layers):
+            states[n] = ENCODER_CELLS[cell](lambda name, n=n: w[f"encoder.layer{n}.{direction}.{name}"], x, states[n])
+            x = states[n][0]
+    return x
+
+
+def summary(weights, source, cell="gru", layers=1, encoder="forward"):
+    """c = tanh(V h), h being the state after EOS: of the source read forwards, from its end, or both."""
     w = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
-
-    def enc(name):
-        return w[f"encoder.layer0.forward.{name}"]
-
-    h = np.zeros(len(enc("b")))
-    for word in [*source, 0]:
-        e = w["encoder.embedding"][word]
-        z = sigmoid(enc("W_z") @ e + enc("U_z") @ h + enc("b_z"))
-        r = sigmoid(enc("W_r") @ e + enc("U_r") @ h + enc("b_r"))
-        candidate = np.tanh(enc("W") @ e + enc("U") @ (r * h) + enc("b"))
-        h = z * h + (1 - z) * candidate
+    forwards, backwards = [*source, 0], [*source[::-1], 0]
+    if encoder == "bidirectional":
+        forth, back = (forwards, "forward"), (backwards, "backward")
+        h = np.concatenate([last_output(w, words, cell, layers, direction) for words, direction in (forth, back)])
+    else:
+        h = last_output(w, forwards if encoder == "forward" else backwards, cell, layers, "forward")
     return np.tanh(w["encoder.V"] @ h + w["encoder.b_V"])
 
 
-def word_log_probs(weights, source, target):
-    """log p of each target word and of EOS (id 0) for one pair of id lists. ``weights``: name -> float64 array."""
+def word_log_probs(weights, source, target, cell="gru", layers=1, encoder="forward"):
+    """log p of each target word and of EOS (id 0) for one pair of id lists."""
     w = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
-
-    def dec(name):
-        return w[f"decoder.layer0.forward.{name}"]
-
-    c = summary(weights, source)
-    h = np.tanh(dec("V") @ c + dec("b_V"))
+    c = summary(weights, source, cell, layers, encoder)
+    states = []
+    for n in range(layers):
+        m = w[f"decoder.layer{n}.forward.V"] @ c + w[f"decoder.layer{n}.forward.b_V"]
+        states.append((np.tanh(m), m))
     e = np.zeros(w["decoder.embedding"].shape[1])
     result = []
     for word in [*target, 0]:
-        z = sigmoid(dec("W_z") @ e + dec("U_z") @ h + dec("C_z") @ c + dec("b_z"))
-        r = sigmoid(dec("W_r") @ e + dec("U_r") @ h + dec("C_r") @ c + dec("b_r"))
-        candidate = np.tanh(dec("W") @ e + dec("b") + r * (dec("U") @ h + dec("C") @ c))
-        h = z * h + (1 - z) * candidate
-        deep = w["output.O_h"] @ h + w["output.O_y"] @ e + w["output.O_c"] @ c + w["output.b_O"]
+        x = e
+        for n in range(layers):
+            states[n] = DECODER_CELLS[cell](lambda name, n=n: w[f"decoder.layer{n}.forward.{name}"], x, states[n], c)
+            x = states[n][0]
+        deep = w["output.O_h"] @ x + w["output.O_y"] @ e + w["output.O_c"] @ c + w["output.b_O"]
         s = np.array([max(deep[2 * i], deep[2 * i + 1]) for i in range(len(deep) // 2)])
         logits = w["output.G_l"] @ (w["output.G_r"] @ s) + w["output.b_G"]
         top = max(logits)
@@ -52,5 +98,5 @@ def word_log_probs(weights, source, target):
     return np.array(result)
 
 
-def log_prob(weights, source, target):
-    return word_log_probs(weights, source, target).sum()
+def log_prob(weights, source, target, cell="gru", layers=1, encoder="forward"):
+    return word_log_probs(weights, source, target, cell, layers, encoder).sum()

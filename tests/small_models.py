@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -22,10 +23,15 @@ def vocabulary(words: int, letter: str = "w") -> Vocabulary:
     return Vocabulary(tuple(f"{letter}{i}".encode() for i in range(words)), tuple(range(words, 0, -1)))
 
 
-def small_checkpoint(seed: int = 1, hidden: int = 7, words: int = 10, spread: float = 0.5, dtype=torch.float32) -> Checkpoint:
-    """A model far from its initial weights, every bias included, so that any slip shows in its scores."""
+def small_checkpoint(
+    seed: int = 1, hidden: int = 7, words: int = 10, spread: float = 0.5, dtype=torch.float32, **structure
+) -> Checkpoint:
+    """A model far from its initial weights, every bias included, so that any slip shows in its scores.
+
+    ``structure``: cell, layers, encoder.
+    """
     src, tgt = vocabulary(words, "s"), vocabulary(words + 1, "t")
-    model = RNNEncoderDecoder(ModelConfig(len(src), len(tgt), hidden, 5, 4, 3))
+    model = RNNEncoderDecoder(ModelConfig(len(src), len(tgt), hidden, 5, 4, 3, **structure))
     initialise(model, seed, paper=False)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -36,6 +42,11 @@ def small_checkpoint(seed: int = 1, hidden: int = 7, words: int = 10, spread: fl
 
 def weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     return {name: weight.numpy() for name, weight in checkpoint.model.named_weights()}
+
+
+def structure(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What the oracle must know of a model beside its weights."""
+    return {name: getattr(checkpoint.model.config, name) for name in ("cell", "layers", "encoder")}
 
 
 def random_pairs(n: int, seed: int = 0, top: int = 5, longest: int = 6) -> list[tuple[list[int], list[int]]]:
@@ -61,7 +72,7 @@ def phrases_of(donor: Checkpoint, n: int = 40) -> list[tuple[bytes, bytes]]:
 
 def by_the_oracle(checkpoint: Checkpoint, phrases: list[bytes]) -> np.ndarray:
     encoded = [checkpoint.vocabs[0].encode(phrase.split()) for phrase in phrases]
-    return np.array([oracle.summary(weights(checkpoint), ids) for ids in encoded])
+    return np.array([oracle.summary(weights(checkpoint), ids, **structure(checkpoint)) for ids in encoded])
 
 
 def language_model(words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house"), order: int = 4) -> LanguageModel:

@@ -48,7 +48,7 @@ _setting = partial(setting_option, presets=PRESETS)
     "Most used",
     model_option,
     max_time_option,
-    click.option("--inverse", is_flag=True, help="Learn p(source | target): the network reads targets and predicts sources."),
+    click.option("--inverse", is_flag=True, help="Learn p(source | target): read targets, predict sources."),
 )
 @option_group(
     "Input and output",
@@ -85,7 +85,7 @@ _setting = partial(setting_option, presets=PRESETS)
 )  # fmt: skip
 @option_group(
     "Words",
-    _setting("shortlist", metavar="N", text="The network knows N words a side. All others are UNK."),
+    _setting("shortlist", metavar="N", text="Known words a side. All others are UNK."),
     file_option("--source-vocab", metavar="FILE", help="Take the source shortlist from FILE: word, tab, count a line."),
     file_option("--target-vocab", metavar="FILE", help="Take the target shortlist from FILE."),
     click.option(
@@ -109,6 +109,12 @@ _setting = partial(setting_option, presets=PRESETS)
         "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
         help="The settings to start from: of words, network, optimization and epochs.",
     ),
+    _setting("cell", metavar=None, text="The unit of encoder and decoder.", kind=click.Choice(["gru", "lstm", "rnn"])),
+    _setting("layers", metavar="N", text="Layers of units in encoder and decoder."),
+    _setting(
+        "encoder", metavar=None, text="Read the source forwards, backwards or both.",
+        kind=click.Choice(["forward", "reversed", "bidirectional"]),
+    ),
     _setting("hidden", metavar="N", text="Hidden units of encoder and decoder."),
     _setting("embedding", metavar="N", text="Dimensions of a word's embedding."),
     _setting("maxout", metavar="N", text="Maxout units, each pooling 2."),
@@ -118,6 +124,7 @@ _setting = partial(setting_option, presets=PRESETS)
     "Optimization",
     _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
     _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
+    _setting("clip", metavar="NORM", text="Shorten longer gradients to this norm."),
     _setting("batch_size", metavar="N", text="Pairs of a minibatch."),
     _setting("group", metavar="N", text="Draw N neighbours of the sorted pairs together. N divides the batch size."),
     _number(

@@ -48,6 +48,11 @@ class Ragged:
         ids[places] = self.ids
         return Ragged(ids, offsets)
 
+    def backwards(self) -> Ragged:
+        """Return the sequences with the words of each from the last one to the first."""
+        ends = np.repeat(self.offsets[:-1] + self.offsets[1:] - 1, self.lengths)
+        return Ragged(self.ids[ends - np.arange(len(self.ids))], self.offsets)
+
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
         """Lay out sequences of word ids."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from phrase_rescore.data.prefix_trees import Indices
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.models.cells import State, rows_of
+from phrase_rescore.models.cells.cell import Rows, State, rows_of
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import for_scoring
 from phrase_rescore.models.softmax import LogNormaliser
@@ -41,7 +41,7 @@ class ReadyModel:
             )
             self.start = len(embedding) - 1  # the row of e(y_0) = 0
             self._src_rows = self.encoder.word_rows()  # W e + b
-            self.tgt_rows = self.decoder.cell.word_rows(embedding)  # W' e + b'
+            self.tgt_rows = self.decoder.stack.word_rows(embedding)  # W' e + b'
             self.out_rows = embedding @ self.decoder.O_y.T  # O_y e
             self.log_normaliser = LogNormaliser(self.decoder.G_l, self.decoder.b_G)
 
@@ -55,11 +55,11 @@ class ReadyModel:
 
     def empty_prefixes(self, c: Tensor) -> Prefixes:
         """Return the prefix of no word under each summary c (n, H)."""
-        decoder, cell = self.decoder, self.decoder.cell
-        contexts = _Contexts(cell.context(c), decoder.output_context(c))
-        state, n = cell.initial(c), len(c)
+        decoder, stack = self.decoder, self.decoder.stack
+        contexts = _Contexts(stack.context(c), decoder.output_context(c))
+        state, n = stack.initial(c), len(c)
         words = torch.full((n,), self.start, device=self.device)
-        return Prefixes(self, contexts, np.arange(n), cell.project(state, contexts.cell), state, words)
+        return Prefixes(self, contexts, np.arange(n), stack.project(state, contexts.stack), state, words)
 
     def logits(self, g: Tensor) -> Tensor:
         """Return G_l g + b_G, of every word that may come next: (n, R) -> (n, K)."""
@@ -70,7 +70,7 @@ class ReadyModel:
 class _Contexts:
     """What summaries contribute to every step."""
 
-    cell: Tensor  # C c, (n, 3 H)
+    stack: Rows  # C c of every layer, (n, G H)
     output: Tensor  # O_c c + b_O, (n, 2 M)
 
 
@@ -78,13 +78,13 @@ class Prefixes:
     """Prefixes of one length, (n,), and what comes next: word k after prefix i with log p = (G_l g_i + b_G)_k - log_z_i."""
 
     def __init__(
-        self, model: ReadyModel, contexts: _Contexts, source: Indices, projected: Tensor, state: State, words: Tensor
+        self, model: ReadyModel, contexts: _Contexts, source: Indices, projected: Rows, state: State, words: Tensor
     ) -> None:
         self._model, self._contexts = model, contexts
         self.source = source  # (n,) the row of c that each is under
-        self._state = model.decoder.cell.step(projected, state, model.tgt_rows.index_select(0, words))
+        self._state = model.decoder.stack.step(projected, state, model.tgt_rows.index_select(0, words))
         self.g = model.decoder.low_rank(
-            self._state, model.out_rows.index_select(0, words), contexts.output.index_select(0, model.index(source))
+            self._state[0], model.out_rows.index_select(0, words), contexts.output.index_select(0, model.index(source))
         )
         self.log_z = model.log_normaliser(self.g)
 
@@ -107,8 +107,8 @@ class Prefixes:
         going_on, place = np.unique(parents, return_inverse=True)  # only prefixes that go on are projected
         model, source = self._model, self.source
         state = rows_of(self._state, model.index(going_on))
-        projected = model.decoder.cell.project(state, self._contexts.cell.index_select(0, model.index(source[going_on])))
+        projected = model.decoder.stack.project(state, rows_of(self._contexts.stack, model.index(source[going_on])))
         after = model.index(place)
         return Prefixes(
-            model, self._contexts, source[parents], projected.index_select(0, after), rows_of(state, after), model.index(words)
+            model, self._contexts, source[parents], rows_of(projected, after), rows_of(state, after), model.index(words)
         )  # fmt: skip

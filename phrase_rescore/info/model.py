@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from phrase_rescore.data.vocabulary import Vocabulary
@@ -52,7 +52,7 @@ def report(directory: ModelDirectory) -> list[str]:
     files = counted(len(weights["files"]), "file")
     own = _of_text(model) if isinstance(model, LanguageModel) else _of_pairs(model)
     lines = [f"{directory.directory}: a {own.what}", labelled("signature", model.signature), labelled("gives", own.gives)]
-    lines.append(labelled("sizes", own.sizes))
+    lines += [labelled("network", own.structure), labelled("sizes", own.sizes)]
     lines.append(labelled("parameters", f"{model.model.config.parameters():,} in {weights['dtype']}, {files}"))
     lines += [labelled(f"{side}words", _words(vocab, share)) for side, vocab, share in own.vocabularies]
     lines += _training(training, directory.seconds, own)
@@ -66,6 +66,7 @@ class _Own:
 
     what: str
     gives: str
+    structure: str
     sizes: str
     vocabularies: tuple[tuple[str, Vocabulary, float], ...]  # the side, its words, UNK's share
     learnt: str  # what is learnt: a loss is one of each
@@ -76,11 +77,12 @@ def _of_pairs(model: Checkpoint) -> _Own:
     given, predicted = model.sides
     sides = zip(checkpoint.SIDES, model.factors, strict=True)
     read = [f"factor {factor} of the {side} words" for side, factor in sides if factor is not None]
-    sizes = asdict(model.model.config)
+    config = model.model.config
     return _Own(
         "model",
         f"p({predicted} | {given}), of {' and '.join(read) or 'whole words'}",
-        ", ".join(f"{name} {sizes[name]:,}" for name in ("hidden", "embedding", "maxout", "rank")),
+        f"{config.cell}, {counted(config.layers, 'layer')}, encoder {config.encoder}",
+        ", ".join(f"{name} {getattr(config, name):,}" for name in ("hidden", "embedding", "maxout", "rank")),
         (("source ", model.src_vocab, model.unk_shares[0]), ("target ", model.tgt_vocab, model.unk_shares[1])),
         "pair",
         ("distinct_pairs",),
@@ -93,6 +95,7 @@ def _of_text(model: LanguageModel) -> _Own:
     return _Own(
         "language model",
         f"p(word | the {counted(sizes.order - 1, 'word')} before it)",
+        "feed-forward, 2 layers",
         layers + ", embeddings tied" * sizes.tied,
         (("", model.vocab, model.unk_share),),
         "word",

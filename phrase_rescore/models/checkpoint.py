@@ -10,7 +10,7 @@ phrase-rescore-model/
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from phrase_rescore import __version__
@@ -78,15 +78,19 @@ class Checkpoint:
 
 
 def _signature(checkpoint: Checkpoint) -> str:
-    """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version."""
+    """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version.
+
+    Its structure is there where it is not the default one.
+    """
     given, predicted = checkpoint.sides
     known = zip(SIDES, checkpoint.factors, strict=True)
-    sizes = asdict(checkpoint.model.config).items()
+    config = checkpoint.model.config
+    told = [(item.name, getattr(config, item.name)) for item in fields(config) if getattr(config, item.name) != item.default]
     parts = [
         kind_of(checkpoint.model).name,
         f"p({predicted}|{given})",
         *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
-        *(f"{name}:{size}" for name, size in sizes if not name.endswith("_vocabulary")),
+        *(f"{name}:{value}" for name, value in told if not name.endswith("_vocabulary")),
         f"words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}",
         f"model:{content_hash(checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))}",
         f"version:{__version__}",
@@ -99,7 +103,7 @@ def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_s
     entries = {
         "inverse": checkpoint.inverse,
         "factors": dict(zip(SIDES, checkpoint.factors, strict=True)),
-        "sizes": asdict(checkpoint.model.config),
+        "sizes": kind_of(checkpoint.model).numbers(checkpoint.model.config),
         "unk_share": dict(zip(SIDES, checkpoint.unk_shares, strict=True)),
         "training": checkpoint.training,
     }

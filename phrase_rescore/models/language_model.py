@@ -75,7 +75,7 @@ def _signature(lm: LanguageModel) -> str:
 
 def save(lm: LanguageModel, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
     """Write the model's files into an existing directory. The same model gives the same bytes."""
-    entries = {"sizes": asdict(lm.model.config), "unk_share": lm.unk_share, "training": lm.training}
+    entries = {"sizes": kind_of(lm.model).numbers(lm.model.config), "unk_share": lm.unk_share, "training": lm.training}
     save_files(directory, lm.model, entries, {WORDS: lm.vocab}, dtype, shard_size)
 
 

@@ -87,7 +87,7 @@ def save_files(
     config = {
         "format_version": FORMAT_VERSION,
         "made_by": f"phrase-rescore {__version__}",
-        **kind_of(network).entries,
+        **kind_of(network).entries(network.config),
         **{name: value for name, value in entries.items() if name != "training"},
         "weights": {"dtype": dtype, "files": files, "parameters": network.config.parameters()},
         "training": entries["training"],
@@ -199,8 +199,6 @@ class Config:
         """Return the kind of the model."""
         name: Any = self.entries.get("kind")
         self._know("kind", name in list(KINDS), f"knows {', '.join(map(json.dumps, KINDS))}")
-        for key, value in KINDS[name].structure.items():
-            self._know(key, self.entries.get(key) == value, f"knows {json.dumps(value)}")
         return KINDS[name]
 
     def kind(self, of: str) -> Kind:
@@ -211,12 +209,18 @@ class Config:
         return kind
 
     def sizes(self, kind: Kind) -> Sizes:
+        choice = kind.structures.found(self.entries)
+        if choice is None:
+            keys = kind.structures.keys()
+            found = ", ".join(f"{key} {as_json(self.entries.get(key))}" for key in keys)
+            known = f"and this version of phrase-rescore knows {kind.structures}"
+            raise ModelError(f"{self.path}: {found}, {known}; {_OTHER_VERSION}")
         try:
-            sizes = kind.sizes(**self.entries["sizes"])
+            sizes = kind.sizes(**self.entries["sizes"], **choice)
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
         flags = [item.name for item in fields(sizes) if item.type == "bool"]
-        for name, value in vars(sizes).items():
+        for name, value in kind.numbers(sizes).items():
             if name in flags:
                 require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
             else:

@@ -17,11 +17,11 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
 
-# Of each part, the sizes in which the models must agree, and the sides whose words it has
+# Of each part, the structure and sizes in which the models must agree, and the sides whose words it has
 PARTS = {
-    "encoder": (("hidden", "embedding"), ("source",)),
-    "decoder": (("hidden", "embedding", "maxout", "rank"), ("target",)),
-    "all": (("hidden", "embedding", "maxout", "rank"), ("source", "target")),
+    "encoder": (("cell", "layers", "encoder", "hidden", "embedding"), ("source",)),
+    "decoder": (("cell", "layers", "hidden", "embedding", "maxout", "rank"), ("target",)),
+    "all": (("cell", "layers", "encoder", "hidden", "embedding", "maxout", "rank"), ("source", "target")),
 }
 WORD_ROWS = {  # weights with a row for every word, and the side of these words
     "encoder.embedding": "source",

@@ -15,6 +15,7 @@ from phrase_rescore.moses.factors import WHOLE, Factors
 from phrase_rescore.ranges import (
     BYTES,
     FACTORS,
+    LAYERS,
     LENGTHS,
     SECONDS,
     SEEDS,
@@ -62,8 +63,11 @@ class Data(Checked):
 
 @dataclass(frozen=True)
 class Network(Checked):
-    """The sizes of the network."""
+    """The structure of the network, and its sizes."""
 
+    cell: str = "gru"  # of encoder and decoder; or lstm, rnn
+    layers: int = ranged(1, LAYERS)  # of encoder and decoder
+    encoder: str = "forward"  # or reversed, bidirectional
     hidden: int = ranged(500, _SIZES)
     embedding: int = ranged(100, _SIZES)
     maxout: int = ranged(250, _SIZES)  # units, each pooling 2
@@ -188,7 +192,7 @@ class Settings:
         Raises TypeError for a setting that no part has, OptionError as the parts do.
 
         >>> PRESETS["paper"].override(hidden=10, max_steps=5).network
-        Network(hidden=10, embedding=100, maxout=500, rank=100)
+        Network(cell='gru', layers=1, encoder='forward', hidden=10, embedding=100, maxout=500, rank=100)
         """
         if unknown := settings.keys() - self.settings().keys():
             raise TypeError(f"a training has no setting {min(unknown)!r}")

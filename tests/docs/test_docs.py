@@ -368,6 +368,27 @@ def test_every_tensor_is_documented_with_its_shape():
     assert documented == {name: tuple(weight.shape) for name, weight in model.named_weights()}
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
+def test_the_tensors_of_every_structure_are_documented(cell):
+    H, E, text = 7, 5, (DOCS / "model.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`|all)(, decoder)? \| (`[^|]+`) \| ([\w ×]+) \|$", text, re.MULTILINE)
+    expected = {}
+    for of, only, names, shape in rows:
+        if of not in (f"`{cell}`", "all"):
+            continue
+        for side, n, direction in (("encoder", 0, "backward"), ("encoder", 1, "forward"), ("decoder", 0, "forward")):
+            if not only or side == "decoder":
+                sizes = {"H": H, "I": H if n else E}
+                for name in re.findall(r"`(\w+)`", names):
+                    expected[f"{side}.layer{n}.{direction}.{name}"] = tuple(sizes[size] for size in shape.split(" × "))
+    model = RNNEncoderDecoder(ModelConfig(11, 13, H, E, 3, 2, cell, 2, "bidirectional"))
+    found = {name: tuple(weight.shape) for name, weight in model.named_weights()}
+    assert expected == {name: found.get(name) for name in expected}
+    layer = re.compile(r"encoder\.layer0\.backward|encoder\.layer1\.forward|decoder\.layer0\.forward")
+    assert expected.keys() == {name for name in found if layer.match(name)}
+    assert found["encoder.V"] == (H, 2 * H)
+
+
 def test_every_tensor_of_a_language_model_is_documented_with_its_shape():
     model = FeedforwardLM(replace(language_model().model.config, tied=False))
     K, n, E, H, R, _ = vars(model.config).values()
@@ -399,7 +420,8 @@ def test_presets_are_as_documented(name, column):
     table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in section.split("\n") if row.startswith("|")]
     told = {row[0]: row[1] if row[column] == "the same" else row[column] for row in table}
     preset, recipe = PRESETS[name], PRESETS[name].recipe
-    assert told["hidden H, embedding E, maxout M, rank R"] == ", ".join(map(str, vars(preset.network).values()))
+    assert told["cell, layers, encoder"] == ", ".join(map(str, list(vars(preset.network).values())[:3]))
+    assert told["hidden H, embedding E, maxout M, rank R"] == ", ".join(map(str, list(vars(preset.network).values())[3:]))
     assert told["shortlist"].startswith(f"{preset.data.shortlist:,} ")
     assert told["minibatch"].startswith(f"{recipe.batch_size} pairs")
     assert re.match(recipe.optimizer, told["optimiser"])
@@ -412,8 +434,9 @@ def test_presets_are_as_documented(name, column):
 
 
 def test_functions_named_beside_equations_exist():
-    """Names are those of modules in the rooms that compute: ``cells.EncoderCell.step``."""
-    rooms = {path.stem: room for room in ("models", "data") for path in (PACKAGE / room).glob("*.py")} | {"scorer": "inference"}
+    """Names are those of modules in the rooms that compute: ``gru.ResetBefore.step``."""
+    rooms = {path.stem: room for room in ("models", "models/cells", "data") for path in (PACKAGE / room).glob("*.py")}
+    rooms = {name: room.replace("/", ".") for name, room in rooms.items()} | {"scorer": "inference"}
     text = (DOCS / "model.md").read_text(encoding="utf-8")
     named = re.findall(rf"`((?:{'|'.join(rooms)})\.\w+(?:\.\w+)?)`", text)
     assert len(named) > 15

@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
-import torch
 from oracle import log_prob, word_log_probs
 from small_models import encoded, random_pairs, small_checkpoint, weights
 
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.cells import Cell
 
 
 def test_scores_are_the_oracle_s_for_shared_sources_prefixes_and_repeated_pairs():
@@ -73,62 +71,6 @@ def test_every_distinct_prefix_is_one_node():
 def test_roots_keep_trees_apart():
     (level,) = prefix_levels(Ragged.of([[5], [5]]), np.array([0, 1]))
     assert level.parents.tolist() == [0, 1]
-
-
-class TwoTensorCell(Cell):
-    """A toy with a state of two tensors, of which only the first is the output: the walk must carry both."""
-
-    def __init__(self, W, b):
-        super().__init__()
-        self.W, self.b = W, b
-
-    def named_weights(self):
-        yield from (("W", self.W), ("b", self.b))
-
-    def word_rows(self, embedding):
-        return torch.addmm(self.b, embedding, self.W.T)
-
-    def initial(self, c):
-        h = c if isinstance(c, torch.Tensor) else torch.zeros(c, len(self.b))
-        return h, torch.zeros(len(h), 1)
-
-    def context(self, c):
-        return c
-
-    def project(self, state, context=None):
-        h, steps = state
-        return 0.5 * h + steps + (0 if context is None else context)
-
-    def step(self, projected, state, word_row):
-        h, steps = state
-        return torch.tanh(projected - 0.1 * h + word_row), steps + 1
-
-
-def test_the_walk_knows_no_cell():
-    """Another cell in encoder and decoder: shared scores equal those of every pair walked by itself."""
-    checkpoint = small_checkpoint()
-    for half in (checkpoint.model.encoder, checkpoint.model.decoder):
-        half.cell = TwoTensorCell(half.cell.W[:7], half.cell.b[:7])
-    scorer, pairs = Scorer(checkpoint), random_pairs(100)
-    shared = scorer.log_probs(encoded(pairs))
-    alone = [scorer.log_probs(encoded([pair]))[0] for pair in pairs]
-    np.testing.assert_allclose(shared, alone, atol=1e-5)
-    assert len(np.unique(np.round(shared, 4))) > 50
-    model = checkpoint.model
-    src, tgt = pairs[0]
-    state = model.encoder.cell.initial(1)
-    for word in [*src, 0]:
-        row = model.encoder.cell.word_rows(model.encoder.embedding[[word]])
-        state = model.encoder.cell.step(model.encoder.cell.project(state), state, row)
-    c = model.encoder.summary(state)
-    cell, total = model.decoder.cell, 0.0
-    state, e = cell.initial(c), torch.zeros(1, 5)
-    for word in [*tgt, 0]:
-        state = cell.step(cell.project(state, cell.context(c)), state, cell.word_rows(e))
-        g = model.decoder.low_rank(state, e @ model.decoder.O_y.T, model.decoder.output_context(c))
-        total += torch.log_softmax(g @ model.decoder.G_l.T + model.decoder.b_G, 1)[0, word].item()
-        e = model.decoder.embedding[[word]]
-    assert shared[0] == pytest.approx(total, abs=1e-5)
 
 
 def test_the_empty_list_of_pairs():

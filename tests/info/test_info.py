@@ -249,6 +249,7 @@ MODEL_REPORT = """\
 {path}: a model
 signature    {signature}
 gives        p(target | source), of whole words
+network      gru, 1 layer, encoder forward
 sizes        hidden 7, embedding 6, maxout 5, rank 4
 parameters   1,281 in float32, 1 file
 source words 10: the house is small old … (2.0% of those in training were others)
@@ -318,6 +319,7 @@ LM_REPORT = """\
 {path}: a language model
 signature    {signature}
 gives        p(word | the 3 words before it)
+network      feed-forward, 2 layers
 sizes        order 4, embedding 4, hidden 5, output 4, embeddings tied
 parameters   {parameters:,} in float32, 1 file
 words        5: a b . the house (10.0% of those in training were others)

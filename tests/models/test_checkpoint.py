@@ -13,7 +13,7 @@ from phrase_rescore.errors import ModelError, OptionError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
-from phrase_rescore.models.kinds import KINDS, PAIRS, Kind
+from phrase_rescore.models.kinds import KINDS, PAIRS, Kind, fixed
 from phrase_rescore.models.storage import atomic_directory
 
 
@@ -85,7 +85,10 @@ def edited(path, **changes):
         ({"format_version": 2}, "format_version 2"),
         ({"kind": "language-model"}, 'kind "language-model"'),
         ({"encoder__cell": "lstm"}, '"cell": "lstm"'),
-        ({"encoder__direction": "bidirectional"}, "bidirectional"),
+        ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 or 2 or"),
+        ({"encoder__direction": "bidirectional"}, "tensor encoder.layer0.backward.U is missing from the weights"),
+        ({"encoder__source_order": "sideways"}, "sideways"),
+        ({"encoder__layers": True}, '"layers": true'),
         ({"decoder__layers": 2}, '"layers": 2'),
         ({"inverse": "yes"}, 'inverse "yes" is neither true nor false'),
         ({"factors__source": -1}, "factor -1 is not a whole number from 0"),
@@ -328,7 +331,7 @@ class Bigrams(torch.nn.Module):
 
 
 def test_a_second_kind_of_network_is_one_entry(tmp_path, model_dir, monkeypatch):
-    monkeypatch.setitem(KINDS, "bigrams", Kind("bigrams", PAIRS, {"order": 2}, BigramSizes, Bigrams))
+    monkeypatch.setitem(KINDS, "bigrams", Kind("bigrams", PAIRS, fixed(order=2), BigramSizes, Bigrams))
     save(replace(small_checkpoint(), model=Bigrams(BigramSizes(12, 13, 3))), str(tmp_path))
     found = load(str(tmp_path))
     assert isinstance(found.model, Bigrams)

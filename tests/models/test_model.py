@@ -1,5 +1,5 @@
 import math
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import torch
 from oracle import log_prob
 from small_models import encoded, random_pairs, small_checkpoint, weights
 
-from phrase_rescore.models.cells import tanh
+from phrase_rescore.models.cells.cell import tanh
 from phrase_rescore.models.encoder_decoder import (
     PAPER_PARAMETERS,
     ModelConfig,
@@ -21,7 +21,8 @@ from phrase_rescore.training.config import PRESETS
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
     paper = PRESETS["paper"]
-    assert asdict(paper.network) == {"hidden": 1000, "embedding": 100, "maxout": 500, "rank": 100}
+    structure, sizes = ("gru", 1, "forward"), (1000, 100, 500, 100)
+    assert astuple(paper.network) == (*structure, *sizes)
     assert (paper.data.shortlist, paper.recipe.batch_size) == (15_000, 64)
     assert (paper.recipe.optimizer, paper.recipe.objective) == ("adadelta", "sum")
     config = ModelConfig(15_002, 15_002, **asdict(paper.network))
@@ -57,10 +58,11 @@ def test_by_hand_one_unit_decoder():
         for parameter in model.parameters():
             parameter.zero_()
         decoder = model.decoder
-        decoder.cell.b_V.fill_(math.atanh(0.5))  # h'_0 = 0.5
-        decoder.cell.b.copy_(torch.tensor([0.0, 100.0, 0.0]))  # z' = 1/2, r' = 1
-        decoder.cell.U[2] = 2.0  # h̃' = tanh(2 h' + W' e)
-        decoder.cell.W[2] = 1.0
+        (cell,) = decoder.stack.cells
+        cell.b_V.fill_(math.atanh(0.5))  # h'_0 = 0.5
+        cell.b.copy_(torch.tensor([0.0, 100.0, 0.0]))  # z' = 1/2, r' = 1
+        cell.U[2] = 2.0  # h̃' = tanh(2 h' + W' e)
+        cell.W[2] = 1.0
         decoder.embedding[2] = -1.0
         decoder.O_h.copy_(torch.tensor([[1.0], [-1.0]]))  # s = |h'|
         decoder.G_r.fill_(1.0)
@@ -74,7 +76,7 @@ def test_by_hand_one_unit_decoder():
 
 def test_the_encoder_s_reset_gate_acts_before_the_recurrent_product():
     """With r depending on the unit, U (r ⊙ h) and r ⊙ (U h) differ: a mixed-up gate must change the state."""
-    cell = small_checkpoint(hidden=2).model.encoder.cell
+    (cell,) = small_checkpoint(hidden=2).model.encoder.stacks[0].cells
     h, row = torch.tensor([[0.3, -0.8]]), torch.tensor([[0.1, -0.2, 2.0, -2.0, 0.4, 0.5]])
     (found,) = cell.step(cell.project((h,)), (h,), row)
     (U_z, U_r), U = cell.U_gates.split(2), cell.U

@@ -191,6 +191,6 @@ def test_the_groups_hold_every_weight():
     sides = [{id(p) for p in FREEZABLE[side](model)} for side in ("encoder", "decoder")]
     assert sides[0] | sides[1] == {id(p) for p in model.parameters()}
     assert not sides[0] & sides[1]
-    cell = {id(p) for p in model.decoder.cell.parameters()}
+    cell = {id(p) for p in model.decoder.stack.parameters()}
     inner = [{id(p) for p in FREEZABLE[group](model)} for group in ("target-embedding", "output")]
     assert inner[0] | inner[1] | cell == sides[1]

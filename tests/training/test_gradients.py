@@ -30,14 +30,14 @@ def plain_loss(model: RNNEncoderDecoder, src: list[int], tgt: list[int]) -> torc
     """-log p of one pair by the cells' own steps, one word at a time; EOS is 0."""
     encoder, decoder = model.encoder, model.decoder
     h = torch.zeros(1, model.config.hidden, dtype=torch.float64)
-    cell, H = encoder.cell, model.config.hidden
+    cell, H = encoder.stacks[0].cells[0], model.config.hidden
     for word in [*src, 0]:
         a = encoder.embedding[[word]] @ cell.W.T + cell.b
         gates = torch.sigmoid(a[:, : 2 * H] + h @ cell.U_gates.T)
         z, r = gates[:, :H], gates[:, H:]
         h = z * h + (1 - z) * torch.tanh(a[:, 2 * H :] + (r * h) @ cell.U.T)
     c = torch.tanh(h @ encoder.V.T + encoder.b_V)
-    dec = decoder.cell
+    dec = decoder.stack.cells[0]
     h = torch.tanh(c @ dec.V.T + dec.b_V)
     e, total = torch.zeros(1, model.config.embedding, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for word in [*tgt, 0]:
@@ -75,13 +75,13 @@ def test_products_gather_only_while_a_loss_is_made():
     loss = model(src, tgt)
     assert not gathering()
     loss.backward()
-    at_once = model.decoder.cell.U.grad.clone()
+    at_once = model.decoder.stack.cells[0].U.grad.clone()
     with gathered_gradients():
         assert gathering()
     model.zero_grad()
     g, targets = model.decoder(model.encoder(src), tgt)  # autograd adds up step by step
     (-torch.log_softmax(g @ model.decoder.G_l.T + model.decoder.b_G, 1)[torch.arange(len(g)), targets].sum()).backward()
-    torch.testing.assert_close(at_once, model.decoder.cell.U.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(at_once, model.decoder.stack.cells[0].U.grad, rtol=1e-4, atol=1e-5)
 
 
 def test_nothing_of_a_step_stays_in_memory(monkeypatch):

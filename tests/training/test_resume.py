@@ -151,7 +151,8 @@ def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
     state = json.loads((training.state_dir / "state.json").read_bytes())
     assert list(state) == ["format_version", "run", "pairs", "step", "tensors", "figures", "crc"]
     assert set(state["run"]) == {
-        "version", "torch", "data", "hidden", "embedding", "maxout", "rank", "shortlist", "batch_size", "optimizer",
+        "version", "torch", "data", "cell", "layers", "encoder", "hidden", "embedding", "maxout",
+        "rank", "shortlist", "batch_size", "optimizer",
         "learning_rate", "objective", "clip", "decay", "warm_up", "paper_initialisation", "group", "epochs", "seed", "threads",
         "precision", "max_time", "eval_every", "init_from", "init", "freeze", "final_pass", "inverse", "max_steps", "processes",
         "device",
