@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.store import PairStore, open_store
@@ -51,10 +52,10 @@ def word_counts(path: Path) -> tuple[Counter[bytes], Counter[bytes]]:
     return src, tgt
 
 
-def paper_model(path: Path, shortlist: int = 15_000, **sizes: int) -> Checkpoint:
+def paper_model(path: Path, shortlist: int = 15_000, **network_of: Any) -> Checkpoint:
     """A model with random weights: speed does not depend on training."""
     src_vocab, tgt_vocab = (most_frequent(counts, shortlist)[0] for counts in word_counts(path))
-    network = asdict(PRESETS["paper"].network) | sizes
+    network = asdict(PRESETS["paper"].network) | network_of
     model = RNNEncoderDecoder(ModelConfig(len(src_vocab), len(tgt_vocab), **network))
     initialise(model, 1, paper=False)
     return Checkpoint(model.requires_grad_(False), src_vocab, tgt_vocab, (0.1, 0.1), {}, "benchmark")

@@ -13,9 +13,10 @@ from torch.nn.functional import linear
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder
+from phrase_rescore.models.encoder_decoder import ENCODERS, RNNEncoderDecoder
 
 BATCH = 256
+GATES = {"gru": ("_z", "_r", ""), "lstm": ("_i", "_f", "_g", "_o"), "rnn": ("",)}
 
 
 def padded(phrases: Ragged) -> tuple[Tensor, Tensor]:
@@ -28,42 +29,65 @@ def padded(phrases: Ragged) -> tuple[Tensor, Tensor]:
 
 
 class PlainScorer:
-    """log p of pairs by padded batches."""
+    """log p of pairs by padded batches, with one layer of any cell."""
 
     def __init__(self, model: RNNEncoderDecoder) -> None:
+        assert model.config.layers == 1
         self.w = {name: weight.detach() for name, weight in model.named_weights()}
+        self.cell, self.backwards = model.config.cell, ENCODERS[model.config.encoder]
         self.gates = {
-            f"{side}.{kind}": torch.cat([self.w[f"{side}.layer0.forward.{kind}{gate}"] for gate in ("_z", "_r", "")])
-            for side, kinds in (("encoder", "WUb"), ("decoder", "WUCb"))
+            f"{side}.{kind}": torch.cat([self.w[f"{side}.{kind}{gate}"] for gate in GATES[self.cell]])
+            for side, kinds in (
+                *((f"encoder.layer0.{name}", "WUb") for name in self.backwards),
+                ("decoder.layer0.forward", "WUCb"),
+            )
             for kind in kinds
         }
 
-    def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
-        H = self.w["encoder.V"].shape[0]
-        U = self.gates["encoder.U"]
-        words = self.w["encoder.embedding"][ids] @ self.gates["encoder.W"].T + self.gates["encoder.b"]
-        h = words.new_zeros(len(ids), H)
-        for t in range(ids.shape[1]):
-            z, r = torch.sigmoid(words[:, t, : 2 * H] + h @ U[: 2 * H].T).chunk(2, 1)
-            candidate = torch.tanh(words[:, t, 2 * H :] + (r * h) @ U[2 * H :].T)
-            h = torch.where(mask[:, t, None], z * h + (1 - z) * candidate, h)
-        return torch.tanh(h @ self.w["encoder.V"].T + self.w["encoder.b_V"])
+    def step(self, h: Tensor, m: Tensor, word: Tensor, U: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        H, before = h.shape[1], context is None
+        context = torch.zeros(()) if context is None else context
+        if self.cell == "lstm":
+            i, f, g, o = (word + h @ U.T + context).chunk(4, 1)
+            m = torch.sigmoid(f) * m + torch.sigmoid(i) * torch.tanh(g)
+            return torch.sigmoid(o) * torch.tanh(m), m
+        if self.cell == "rnn":
+            return torch.tanh(word + h @ U.T + context), m
+        if before:
+            z, r = torch.sigmoid(word[:, : 2 * H] + h @ U[: 2 * H].T).chunk(2, 1)
+            candidate = torch.tanh(word[:, 2 * H :] + (r * h) @ U[2 * H :].T)
+        else:
+            shared = h @ U.T + context
+            z, r = torch.sigmoid(word[:, : 2 * H] + shared[:, : 2 * H]).chunk(2, 1)
+            candidate = torch.tanh(word[:, 2 * H :] + r * shared[:, 2 * H :])
+        return z * h + (1 - z) * candidate, m
+
+    def encode(self, phrases: Ragged) -> Tensor:
+        outputs = []
+        for name, backwards in self.backwards.items():
+            ids, mask = padded(phrases.backwards() if backwards else phrases)
+            at = f"encoder.layer0.{name}"
+            words = self.w["encoder.embedding"][ids] @ self.gates[f"{at}.W"].T + self.gates[f"{at}.b"]
+            h = m = words.new_zeros(len(ids), self.w["encoder.V"].shape[0])
+            for t in range(ids.shape[1]):
+                after = self.step(h, m, words[:, t], self.gates[f"{at}.U"])
+                h, m = (torch.where(mask[:, t, None], new, old) for new, old in zip(after, (h, m), strict=True))
+            outputs.append(h)
+        return torch.tanh(torch.cat(outputs, 1) @ self.w["encoder.V"].T + self.w["encoder.b_V"])
 
     def batch(self, pairs: EncodedPairs) -> Tensor:
-        w = self.w
-        c = self.encode(*padded(pairs.src))
+        w, at = self.w, "decoder.layer0.forward"
+        c = self.encode(pairs.src)
         ids, mask = padded(pairs.tgt)
-        H = c.shape[1]
         e = w["decoder.embedding"][ids[:, :-1]]
         e = torch.cat((e.new_zeros(len(e), 1, e.shape[2]), e), 1)
-        words = e @ self.gates["decoder.W"].T + self.gates["decoder.b"]
-        context, out = c @ self.gates["decoder.C"].T, c @ w["output.O_c"].T + w["output.b_O"]
-        h = torch.tanh(c @ w["decoder.layer0.forward.V"].T + w["decoder.layer0.forward.b_V"])
+        words = e @ self.gates[f"{at}.W"].T + self.gates[f"{at}.b"]
+        context, out = c @ self.gates[f"{at}.C"].T, c @ w["output.O_c"].T + w["output.b_O"]
+        m = c @ w[f"{at}.V"].T + w[f"{at}.b_V"]
+        h = torch.tanh(m)
         total = c.new_zeros(len(c), dtype=torch.float64)
         for t in range(ids.shape[1]):
-            shared = h @ self.gates["decoder.U"].T + context
-            z, r = torch.sigmoid(words[:, t, : 2 * H] + shared[:, : 2 * H]).chunk(2, 1)
-            h = z * h + (1 - z) * torch.tanh(words[:, t, 2 * H :] + r * shared[:, 2 * H :])
+            h, m = self.step(h, m, words[:, t], self.gates[f"{at}.U"], context)
             deep = h @ w["output.O_h"].T + e[:, t] @ w["output.O_y"].T + out
             s = torch.maximum(deep[:, 0::2], deep[:, 1::2])
             logits = linear(s @ w["output.G_r"].T, w["output.G_l"], w["output.b_G"])
