@@ -47,6 +47,7 @@ COLUMN_SEGMENTS = 5600#       lists of each half
 include $(HERE)/systems.conf
 include $(CONFIG)
 
+NETWORKS := $(patsubst network.%,%,$(filter network.%,$(.VARIABLES)))
 W := $(WORK)/$(NAME)
 M := $(if $(MODEL_OF),$(WORK)/$(MODEL_OF),$(W))
 
@@ -109,7 +110,7 @@ FORCE:
 $(eval $(call setting,corpus,$(SRC) $(TGT) $(TRAIN) $(TRAIN_SEGMENTS) $(TOKENIZE)))
 $(eval $(call setting,sets,$(SRC) $(TGT) $(DEV) $(DEV_SEGMENTS) $(TEST) $(TEST_SEGMENTS) $(TOKENIZE)))
 $(eval $(call setting,lm,$(LM_ORDER)))
-$(eval $(call setting,train,$(TRAIN_OPTIONS)))
+$(foreach network,$(NETWORKS),$(eval $(call setting,network.$(network),$(TRAIN_OPTIONS) $(network.$(network)))))
 $(eval $(call setting,cslm,$(CSLM_OPTIONS)))
 $(eval $(call setting,tune,$(TUNER) $(ITERATIONS) $(LIMIT)))
 $(foreach system,$(sort $(SYSTEMS) rnn),$(eval $(call setting,system.$(system),$(system.$(system)) $(cslm.$(system)))))
@@ -166,11 +167,10 @@ $(W)/model/moses.ini: $(W)/model/phrase-table.gz $(W)/lm/$(TGT).blm
 	$(train_model) -first-step 9 -last-step 9 -phrase-translation-table $(@D)/phrase-table -config $@.part
 	mv $@.part $@
 
-$(W)/forward/config.json $(W)/inverse/config.json: $(W)/%/config.json: $(W)/model/phrase-table.gz $(W)/settings/train
+$(NETWORKS:%=$(W)/%/config.json): $(W)/%/config.json: $(W)/model/phrase-table.gz $(W)/settings/network.%
 	@$(call begin,train-$*)
 	$(call begun,$^)
-	phrase-rescore train $< -m $(@D) --pairs $(W)/pairs --threads $(THREADS) $(TRAIN_OPTIONS) \
-	    $(if $(filter inverse,$*),--inverse) --overwrite $$resume
+	phrase-rescore train $< -m $(@D) --pairs $(W)/pairs --threads $(THREADS) $(TRAIN_OPTIONS) $(network.$*) --overwrite $$resume
 
 $(W)/cslm/config.json: $(W)/corpus/train.$(SRC) $(W)/settings/cslm
 	@$(call begin,train-cslm)
@@ -222,14 +222,14 @@ $(W)/filtered/%.gz: $(M)/model/phrase-table$$(if $$(filter-out plain,$$*),.$$*).
 runs_of = $(shell seq $(if $(filter baseline,$(1)),$(BASELINE_RUNS),$(RUNS)))
 every_run := $(foreach system,$(SYSTEMS),$(foreach run,$(call runs_of,$(system)),$(system).$(run)))
 
-models = $(addprefix $(M)/,$(addsuffix /config.json,$(filter forward inverse,$(system.$(1)))))
+models = $(addprefix $(M)/,$(addsuffix /config.json,$(filter $(NETWORKS),$(system.$(1)))))
 column = $(patsubst column=%,%,$(filter column=%,$(system.$(1))))
 # Files of the language model that a system has: of the feature that decodes with it, or of what scores its n-best lists
 cslm_files = $(addprefix $(M)/,$(if $(filter decoder,$(cslm.$(1))),lm/cslm.nplm,$(if $(filter ngrams,$(cslm.$(1))),lm/cslm.blm)))
 
 $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$(call models,$$*) $$(call column,$$*) $(W)/settings/system.$$*
 	@$(call begin,system-$*)
-	$(if $(call models,$*),phrase-rescore annotate $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter forward inverse,$(word)),$(M)/$(word),$(word))) -o $@,\
+	$(if $(call models,$*),phrase-rescore annotate $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter $(NETWORKS),$(word)),$(M)/$(word),$(word))) -o $@,\
 	$(if $(call column,$*),python3 $(HERE)/append_column.py $< $(call column,$*) | gzip -n >$@.part && mv $@.part $@,\
 	cp $< $@.part && mv $@.part $@))
 

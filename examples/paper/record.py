@@ -73,11 +73,7 @@ def bounds(path: Path) -> dict[str, Any]:
 
 
 def networks(model: Path) -> dict[str, Any]:
-    found = {}
-    for name in ("forward", "inverse", "cslm"):
-        if (config := model / name / "config.json").exists():
-            found[name] = json.loads(config.read_text())["training"]
-    return found
+    return {config.parent.name: json.loads(config.read_text())["training"] for config in sorted(model.glob("*/config.json"))}
 
 
 def main() -> None:
