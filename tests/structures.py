@@ -17,6 +17,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
+import pytest
 from oracle import log_prob
 from small_models import structure, weights
 
@@ -34,10 +35,19 @@ DEPTHS = (1, 2, 4)
 STRUCTURES = [
     {"cell": cell, "layers": layers, "encoder": encoder} for cell, layers, encoder in product(CELLS, DEPTHS, ENCODERS)
 ]
+QUICK = ("gru-1-forward", "lstm-2-bidirectional", "rnn-1-reversed")  # those of make check
 
 
 def named(chosen: dict[str, Any]) -> str:
     return "-".join(map(str, chosen.values()))
+
+
+def _case(chosen: dict[str, Any]) -> Any:
+    name = named(chosen)
+    return pytest.param(chosen, id=name, marks=() if name in QUICK else pytest.mark.slow)
+
+
+every_structure = pytest.mark.parametrize("chosen", list(map(_case, STRUCTURES)))
 
 
 class Interrupted(Exception):
@@ -90,6 +100,7 @@ def main() -> None:
         table = Path(folder, "table")
         with open_input(str(the_table())) as stream:
             table.write_bytes(b"".join(islice(stream, options.rows)))
+        failed = 0
         print(f"{'structure':24s}{'bytes':>8s}{'rows':>9s}{'difference':>12s}{'seconds':>9s}")
         for chosen in STRUCTURES:
             begun = time.perf_counter()
@@ -101,8 +112,10 @@ def main() -> None:
             place.mkdir()
             checkpoint, same = trained_twice([str(table)], place, config)
             rows, difference = largest_difference(checkpoint, table, place / "out", place / "whole", options.judged)
+            failed += not same or rows != options.rows or difference >= 1e-4
             took = time.perf_counter() - begun
             print(f"{named(chosen):24s}{'same' if same else 'OTHERS':>8s}{rows:9,}{difference:12.1e}{took:9.1f}", flush=True)
+    sys.exit(f"{failed} structures failed" if failed else 0)
 
 
 if __name__ == "__main__":

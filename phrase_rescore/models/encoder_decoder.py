@@ -108,7 +108,7 @@ def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[Pac
 
 
 class Encoder(nn.Module):
-    """Maps source phrases to their summaries c = tanh(V h + b_V), h being the last state, or that of each direction."""
+    """Maps source phrases to their summaries c = tanh(V h + b_V), h being the uppermost output after EOS, of each direction."""
 
     products = ("V",)
 
@@ -308,10 +308,10 @@ def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Seq
     generator = torch.Generator().manual_seed(seed)
     start = cells_of(model.config.cell).encoder.START | cells_of(model.config.cell).decoder.START
     for name, weight in model.named_weights():
-        letter = name.rpartition(".")[2]
-        if letter.startswith("b"):
-            weight.fill_(start.get(letter, 0.0))
-        elif letter.startswith("U"):
+        symbol = name.rpartition(".")[2]
+        if symbol.startswith("b"):
+            weight.fill_(start.get(symbol, 0.0))
+        elif symbol.startswith("U"):
             gaussian = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
             weight.copy_(torch.linalg.svd(gaussian)[0])
         else:

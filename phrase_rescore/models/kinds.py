@@ -58,7 +58,9 @@ class Structures:
     def __str__(self) -> str:
         if not self.choices:
             return ", ".join(map(json.dumps, self.entries().values()))
-        return ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in self.choices.items())
+        ranges = {name: f"{values[0]} to {values[-1]}" for name, values in self.choices.items() if isinstance(values, range)}
+        lists = {name: " or ".join(map(str, values)) for name, values in self.choices.items()}
+        return ", ".join(f"{name} {values}" for name, values in (lists | ranges).items())
 
     def keys(self) -> list[str]:
         """Return the names of the entries."""

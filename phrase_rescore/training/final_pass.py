@@ -60,7 +60,7 @@ class FinalPassTask(PhrasePairTask):
     def recipe(self, recipe: Recipe) -> Recipe:
         """Return the recipe of the pass after a training by ``recipe``: Adam at a low rate, to the least difference."""
         return replace(
-            recipe, optimizer="adam", learning_rate=min(_RATE, recipe.learning_rate), objective="mean", clip=1.0, decay=False,
+            recipe, optimizer="adam", learning_rate=min(_RATE, recipe.learning_rate), objective="mean", decay=False,
             warm_up=0.0, max_steps=max(_PASSES * self._steps, _STEPS), max_time=None,
             eval_every=max(_EVERY, math.ceil(self._steps / _MEASURED)), patience=_PATIENCE,
         )  # fmt: skip

@@ -95,13 +95,13 @@ def measured(path: Path, rows: int, rounds: int, name_of: str, **chosen: object)
             "fraction_of_sgemm": 2 * macs[name] / n * rate[name] / 1e9 / peak,
             "largest_difference": float(abs(scores[name] - scores["plain"]).max()),
         }
-    result["peak_memory_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    result["peak_memory_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # so far, earlier networks' included
     print(f"{cores} cores, sgemm {peak:.0f} GFLOP/s ({min(peaks):.0f}–{max(peaks):.0f})")
     print(f"{'':20s}{'pairs/s':>9s}{'ratio':>8s}{'of sgemm':>10s}{'difference':>12s}")
     for name, row in result["scorers"].items():
         speed = f"{row['pairs_per_second']:9.0f}{row['ratio_to_plain']:8.2f}{row['fraction_of_sgemm']:10.0%}"
         print(f"{name:20s}{speed}{row['largest_difference']:12.1e}")
-    print(f"ours to plain sorted: {rate['ours'] / rate['plain, sorted']:.2f}; peak memory {result['peak_memory_gb']:.2f} GB")
+    print(f"ours to plain sorted: {rate['ours'] / rate['plain, sorted']:.2f}; memory so far {result['peak_memory_gb']:.2f} GB")
     if result["scorers"]["plain"]["fraction_of_sgemm"] < 0.33:
         print("the plain scorer is below 33 % of sgemm: the comparison does not count")
     return result

@@ -45,15 +45,15 @@ class PlainScorer:
         }
 
     def step(self, h: Tensor, m: Tensor, word: Tensor, U: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        H, before = h.shape[1], context is None
-        context = torch.zeros(()) if context is None else context
-        if self.cell == "lstm":
-            i, f, g, o = (word + h @ U.T + context).chunk(4, 1)
+        H = h.shape[1]
+        if self.cell in ("lstm", "rnn"):
+            gates = word + h @ U.T if context is None else word + h @ U.T + context
+            if self.cell == "rnn":
+                return torch.tanh(gates), m
+            i, f, g, o = gates.chunk(4, 1)
             m = torch.sigmoid(f) * m + torch.sigmoid(i) * torch.tanh(g)
             return torch.sigmoid(o) * torch.tanh(m), m
-        if self.cell == "rnn":
-            return torch.tanh(word + h @ U.T + context), m
-        if before:
+        if context is None:
             z, r = torch.sigmoid(word[:, : 2 * H] + h @ U[: 2 * H].T).chunk(2, 1)
             candidate = torch.tanh(word[:, 2 * H :] + (r * h) @ U[2 * H :].T)
         else:
@@ -71,7 +71,9 @@ class PlainScorer:
             h = m = words.new_zeros(len(ids), self.w["encoder.V"].shape[0])
             for t in range(ids.shape[1]):
                 after = self.step(h, m, words[:, t], self.gates[f"{at}.U"])
-                h, m = (torch.where(mask[:, t, None], new, old) for new, old in zip(after, (h, m), strict=True))
+                h = torch.where(mask[:, t, None], after[0], h)
+                if self.cell == "lstm":
+                    m = torch.where(mask[:, t, None], after[1], m)
             outputs.append(h)
         return torch.tanh(torch.cat(outputs, 1) @ self.w["encoder.V"].T + self.w["encoder.b_V"])
 

@@ -7,26 +7,27 @@ import pytest
 import torch
 from oracle import log_prob, word_log_probs
 from small_models import by_the_oracle, encoded, phrases_of, random_pairs, small_checkpoint, structure, weights
-from structures import STRUCTURES, named
+from structures import every_structure
 
+from phrase_rescore.commands.train import command
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.inference.phrase_vectors import PhraseEncoder
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.models.cells.gru import ResetAfter
 from phrase_rescore.models.cells.lstm import LSTM
+from phrase_rescore.models.cells.registry import CELLS
 from phrase_rescore.models.cells.rnn import RNN
 from phrase_rescore.models.cells.stack import Stack
 from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.models.encoder_decoder import (
+    ENCODERS,
     ModelConfig,
     PackedPhrases,
     RNNEncoderDecoder,
     initialise,
     packed,
 )
-
-every_structure = pytest.mark.parametrize("chosen", STRUCTURES, ids=named)
 
 
 def filled(stack: Stack, seed: int = 0) -> Stack:
@@ -195,3 +196,8 @@ def test_words_backwards() -> None:
 def test_unknown_structures(chosen: dict, says: str) -> None:
     with pytest.raises(OptionError, match=says):
         RNNEncoderDecoder(ModelConfig(3, 3, 2, 2, 2, 2, **chosen))
+
+
+def test_the_command_line_offers_all_of_them() -> None:
+    offered = {option.name: list(option.type.choices) for option in command.params if option.name in ("cell", "encoder")}
+    assert offered == {"cell": list(CELLS), "encoder": list(ENCODERS)}

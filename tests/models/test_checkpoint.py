@@ -85,7 +85,7 @@ def edited(path, **changes):
         ({"format_version": 2}, "format_version 2"),
         ({"kind": "language-model"}, 'kind "language-model"'),
         ({"encoder__cell": "lstm"}, '"cell": "lstm"'),
-        ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 or 2 or"),
+        ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 to 16, encoder forward or"),
         ({"encoder__direction": "bidirectional"}, "tensor encoder.layer0.backward.U is missing from the weights"),
         ({"encoder__source_order": "sideways"}, "sideways"),
         ({"encoder__layers": True}, '"layers": true'),

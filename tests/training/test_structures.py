@@ -7,7 +7,7 @@ import torch
 from conftest import Run
 from small_models import structure
 from small_trainings import SMALL, Training, write_language
-from structures import STRUCTURES, largest_difference, named, trained_twice
+from structures import every_structure, largest_difference, named, trained_twice
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.inference.scorer import Scorer
@@ -31,7 +31,7 @@ def small(**changes: object):
     return SMALL.override(**{"hidden": 12, "max_steps": 6, "eval_every": 2, "held_out": 20, **changes})
 
 
-@pytest.mark.parametrize("chosen", STRUCTURES, ids=named)
+@every_structure
 def test_a_resumed_training_has_the_same_bytes_and_its_scores_are_the_oracle_s(
     inputs: list[str], tmp_path: Path, chosen: dict
 ) -> None:
@@ -104,3 +104,61 @@ def test_the_command_line_makes_and_shows_them(run: Run, inputs: list[str], tmp_
     assert "lstm, 2 layers, encoder bidirectional" in shown.out.decode()
     assert "|cell:lstm|layers:2|encoder:bidirectional|" in shown.out.decode()
     assert load(str(model)).training["clip"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn", "encoder": "reversed"}], ids=named
+)
+def test_every_command_takes_them(run: Run, inputs: list[str], tmp_path: Path, chosen: dict) -> None:
+    options = [part for name, value in chosen.items() for part in (f"--{name}", value)]
+    models = {name: tmp_path / name for name in ("forward", "inverse", "factor")}
+    factored = tmp_path / "factored.tsv"
+    factored.write_text("".join(f"s{n}|a s{n + 1}|b\tt{n}|x t{n + 1}|y\n" for n in range(80)))
+
+    def done(*args: object, stdin: bytes = b"") -> bytes:
+        result = run(*args, stdin=stdin)
+        assert result.status == 0, result.err
+        return result.out
+
+    for name, model in models.items():
+        kind = {"forward": [], "inverse": ["--inverse"], "factor": ["--source-factor", 1, "--target-factor", 0]}[name]
+        done(
+            "train", factored if name == "factor" else inputs[0], "-m", model, *options, *kind, "--hidden", 8, "--embedding", 6,
+            "--maxout", 4, "--rank", 4, "--max-steps", 20, "--held-out", 20, "--threads", 1, "-q",
+        )  # fmt: skip
+    table, annotated, cluster = tmp_path / "table", tmp_path / "annotated", tmp_path / "cluster"
+    table.write_bytes(TABLE)
+    both = ["-m", models["forward"], "-m", models["inverse"], "-q", "--block-size", 20]
+    done("annotate", table, *both, "-o", annotated)
+    done("annotate", table, *both, "-o", cluster, "--cluster", "local:2")
+    assert cluster.read_bytes() == annotated.read_bytes()
+
+    rows = [row.split(b" ||| ") for row in annotated.read_bytes().splitlines()]
+    columns = torch.tensor([[float(x) for x in row[2].split()[-4:]] for row in rows], dtype=torch.float64)
+    scorers = {name: Scorer(load(str(models[name]))) for name in ("forward", "inverse")}
+    pairs = [(row[0], row[1]) for row in rows]  # an inverse model takes them in the same order
+    log_p = torch.stack([torch.as_tensor(scorer.score(pairs)) for scorer in scorers.values()], 1)
+    assert torch.allclose(columns[:, [0, 2]].log(), log_p.double(), atol=1e-4)
+
+    proposed = done("generate", "-m", models["forward"], "-n", 3, stdin=b"s1 s2\ns4\n")
+    lines = [line.split(b"\t") for line in proposed.splitlines()]
+    assert len(lines) == 6
+    log_p = scorers["forward"].score([(line[0], line[1]) for line in lines])
+    assert [float(line[2]) for line in lines] == pytest.approx(log_p.tolist(), abs=1e-4)
+    scored = done("score", "-m", models["factor"], stdin=b"z|a z|b\tt1|q t2|r\ns1|a s2|b\tt1|x t2|y\n").splitlines()
+    assert scored[0].split()[-2:] == scored[1].split()[-2:]  # by the second factors of the source, the first of the target
+
+    vectors = tmp_path / "c.npy"
+    done("embed", "-m", models["forward"], "-o", vectors, stdin=b"s1 s2\ns4\n")
+    from_vectors = done("generate", "-m", models["forward"], "-n", 3, "--from-vectors", vectors)
+    assert [line.split(b"\t")[1] for line in from_vectors.splitlines()] == [line[1] for line in lines]
+
+    n_best = tmp_path / "n-best"
+    n_best.write_bytes(b"0 ||| t1 |0-1| t2 |2-2| ||| LM0= -1 ||| -1\n")
+    source = tmp_path / "source"
+    source.write_bytes(b"s1 s2 s3\n")
+    rescored = done("rescore", n_best, "-m", models["forward"], "--source", source)
+    total = scorers["forward"].score([(b"s1 s2", b"t1"), (b"s3", b"t2")]).sum()
+    assert float(rescored.split(b"RNN0= ")[1].split()[0]) == pytest.approx(total, abs=1e-3)
+    done("report", annotated, "-m", models["forward"], "-o", tmp_path / "report.html")
+    assert b"</html>" in (tmp_path / "report.html").read_bytes()
