@@ -118,6 +118,11 @@ def printable(text: bytes | str, limit: int = 60) -> str:
     return line if len(line) <= limit and len(data) <= 4 * limit else f"{line[:limit]}…"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of anybody's, or its name."""
+    return printable(next(iter(str(error).splitlines()), "") or type(error).__name__, 300)
+
+
 def in_one_line(message: str) -> str:
     """Escape what would break a line, or do worse to a terminal: names of files may hold any character.
 

@@ -246,10 +246,10 @@ def annotate(
         files.check(columns.drop_bad_rows, expect_rows)
     with _executor(cluster, jobs, threads, device, strict, tell) as (executor, devices):
         compute = Compute(devices, threads, precision)
+        for name in dict.fromkeys(devices):
+            if slow := check_precision(precision, name, here=cluster is None):
+                warn(slow)
         if cluster is None:
-            for name in dict.fromkeys(devices):
-                if slow := check_precision(precision, name):
-                    warn(slow)
             prepare(threads)
 
         def on_block_back(statistics: Statistics) -> None:

@@ -108,16 +108,18 @@ def resolve_devices(names: str) -> tuple[str, ...]:
     return devices
 
 
-def check_precision(precision: str, device: str) -> str:
-    """Return a warning if the precision is slower than float32 on this machine's ``device``, else nothing.
+def check_precision(precision: str, device: str, here: bool = True) -> str:
+    """Return a warning if the precision is slower than float32 on a ``device`` that is ``here``, else nothing.
 
-    Raises OptionError if the device does not have it.
+    Raises OptionError if no such device has it.
     """
     import torch
 
     cpu = torch.device(device).type == "cpu"
     if precision == "tf32" and cpu:
         raise OptionError("--precision tf32 is for GPUs; on a CPU use float32")
+    if not here:
+        return ""
     if precision == "bf16" and cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return "this CPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
     if precision == "bf16" and not cpu and not torch.cuda.is_bf16_supported(including_emulation=False):

@@ -28,24 +28,30 @@ from phrase_rescore.models.checkpoint import save
 
 ROWS, BLOCK, DELAY = 400, 10, 0.05
 OF_A_WORKER = ("killed", "exits", "hung", "memory", "disk", "slow")
-OF_A_COPY = ("no model", "broken model", "full disk")  # of a worker that comes to one that works
-KINDS = (*OF_A_WORKER, *OF_A_COPY, "scheduler restarted", "line cut", "client killed")
+OF_A_NEWCOMER = {  # of a worker that comes to those that work: its settings, and what the client says of it
+    "no model": ({}, "sending"),
+    "broken model": ({"BROKEN": "broken"}, "another model"),
+    "full disk": ({"FILE_LIMIT": "1000"}, "cannot keep the model"),
+    "fails always": ({"ALWAYS": "memory", "HIDDEN": ""}, "left out"),
+}
+KINDS = (*OF_A_WORKER, *OF_A_NEWCOMER, "scheduler restarted", "line cut", "client killed")
 
 
 class Bench:
     """A table, a model, a broken copy of it, and a cluster that stands as long as it can."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.table, self.model, self.broken = folder, folder / "table", folder / "model", folder / "broken"
+        self.folder, self.table, self.model = folder, folder / "table", folder / "model"
         self.table.write_bytes(
             b"".join(b"s1 s%d ||| t2 t%d ||| 0.5 0.25 ||| 0-0 1-1 ||| 4 2 1\n" % (i // 3 % 12, i % 14) for i in range(ROWS))
         )
         self.model.mkdir()
         save(small_checkpoint(), str(self.model))
-        broken_copy(self.model, self.broken)
+        broken_copy(self.model, folder / "broken")
         annotate(self.table, self.model, folder / "expected", block_rows=BLOCK, jobs=1)
         self.expected = (folder / "expected").read_bytes()
         self.cluster = Cluster(folder / "dask")
+        self.line = Line(self.cluster.port)
         self.lost = self.changed = 0
 
     def ready(self) -> None:
@@ -55,16 +61,17 @@ class Bench:
     def run(self, kind: str, after: int) -> bool:
         """Let a fault happen in an annotation. Tell whether it was there in time."""
         self.ready()
-        out, line, told = self.folder / "out", Line(self.cluster.port), list[str]()
-        if kind in OF_A_COPY:
-            hidden = {"HIDDEN": self.model, "DELAY": DELAY}
-            more = {"no model": {}, "broken model": {"BROKEN": self.broken}, "full disk": {"FILE_LIMIT": 1000}}[kind]
-            self.cluster.wait_for_worker(self.cluster.add_worker(**hidden, **more))
-        if kind == "client killed":
-            self._kill_client(out, after)
-        faults = {"scheduler restarted": self._restart, "line cut": line.cut}
+        out, told = self.folder / "out", list[str]()
+        if kind in OF_A_NEWCOMER:
+            settings = {"HIDDEN": self.model, "DELAY": DELAY} | OF_A_NEWCOMER[kind][0]
+            if "BROKEN" in settings:
+                settings["BROKEN"] = self.folder / settings["BROKEN"]
+            self.cluster.wait_for_worker(self.cluster.add_worker(**settings))
+        if kind == "client killed" and not self._kill_client(out, after):
+            return False
+        faults = {"scheduler restarted": self._restart, "line cut": self.line.cut}
         fault = faults.get(kind) or (lambda: self.cluster.trouble(kind) if kind in OF_A_WORKER else None)
-        where = f"tcp://127.0.0.1:{line.port}" if kind == "line cut" else self.cluster.address
+        where = f"tcp://127.0.0.1:{self.line.port}" if kind == "line cut" else self.cluster.address
         blocks = 0
 
         def on_block(statistics: object) -> None:
@@ -81,7 +88,7 @@ class Bench:
         self.lost += ROWS - found.count(b"\n")
         self.changed += found != self.expected
         out.unlink()
-        if kind in OF_A_COPY:
+        if kind in OF_A_NEWCOMER:
             self.cluster.workers[-1].kill()
         for worker in self.cluster.living():  # one that hangs may stand still for ever
             if Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
@@ -91,14 +98,8 @@ class Bench:
             for path in late:
                 path.unlink()
             return not late
-        signs = {
-            "client killed": "",
-            "full disk": "cannot keep the model",
-            "no model": "sending",
-            "broken model": "another model",
-        }
-        sign = signs.get(kind, "lost the scheduler")
-        return not sign or any(sign in line for line in told)
+        sign = OF_A_NEWCOMER[kind][1] if kind in OF_A_NEWCOMER else "lost the scheduler"
+        return kind == "client killed" or any(sign in line for line in told)
 
     def _restart(self) -> None:
         self.cluster.restart_scheduler()
@@ -107,7 +108,8 @@ class Bench:
             worker.wait()
         self.ready()
 
-    def _kill_client(self, out: Path, after: int) -> None:
+    def _kill_client(self, out: Path, after: int) -> bool:
+        """Kill a client on its way. Tell whether it was in time."""
         command = [
             "annotate",
             self.table,
@@ -125,8 +127,9 @@ class Bench:
         wait_for(lambda: client.poll() is not None or (partial.exists() and partial.stat().st_size > 50 * BLOCK * after))
         client.kill()
         client.wait()
-        if out.exists():  # it was done already
-            out.unlink()
+        late = out.exists()
+        out.unlink(missing_ok=True)
+        return not late
 
 
 def main() -> None:

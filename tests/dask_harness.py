@@ -74,30 +74,23 @@ class Cluster:
 
     def start_scheduler(self) -> None:
         self.scheduler = self._start(
-            "scheduler",
-            "--protocol",
-            self._scheme,
-            "--host",
-            "127.0.0.1",
-            "--port",
-            self.port,
-            "--dashboard-address",
+            "scheduler", "--protocol", self._scheme, "--host", "127.0.0.1", "--port", self.port, "--dashboard-address",
             "127.0.0.1:0",
-        )
+        )  # fmt: skip
         wait_for(self._answers)
 
     def _answers(self) -> bool:
         with socket.socket() as attempt:
             return attempt.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def add_worker(self, threads: int = 1, **env: object) -> subprocess.Popen[bytes]:
+    def add_worker(self, threads: int = 1, port: int = 0, **env: object) -> subprocess.Popen[bytes]:
         """Start a worker that lets trouble happen to it."""
-        return self.start_worker(HERE / "troubled_worker.py", threads, **{"TROUBLES": self.troubles, **env})
+        return self.start_worker(HERE / "troubled_worker.py", threads, port, **{"TROUBLES": self.troubles, **env})
 
-    def start_worker(self, preload: Path, threads: int = 1, **env: object) -> subprocess.Popen[bytes]:
+    def start_worker(self, preload: Path, threads: int = 1, port: int = 0, **env: object) -> subprocess.Popen[bytes]:
         worker = self._start(
-            "worker", self.address, "--nthreads", threads, "--no-nanny", "--host", "127.0.0.1", "--no-dashboard",
-            "--local-directory", self.folder / f"worker{len(self.processes)}", "--preload", preload, **env,
+            "worker", self.address, "--nthreads", threads, "--no-nanny", "--host", "127.0.0.1", "--worker-port", port,
+            "--no-dashboard", "--local-directory", self.folder / f"worker{len(self.processes)}", "--preload", preload, **env,
         )  # fmt: skip
         self.workers.append(worker)
         return worker
@@ -145,7 +138,7 @@ class Line:
     """A network line to a port of this machine that can be cut: connections to ``port`` are passed on while it stands."""
 
     def __init__(self, to: int) -> None:
-        self._to, self._pairs = to, list[tuple[socket.socket, socket.socket]]()
+        self._to, self._pairs, self.closed = to, list[tuple[socket.socket, socket.socket]](), False
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -154,6 +147,9 @@ class Line:
         while True:
             try:
                 here, _ = self._server.accept()
+                if self.closed:
+                    here.close()
+                    continue
                 there = socket.create_connection(("127.0.0.1", self._to))
             except OSError:
                 continue

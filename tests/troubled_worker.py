@@ -2,7 +2,8 @@
 
 Every block first takes a file from the folder TROUBLES, if there is one, and what its name says (NAME.anything) happens. DELAY
 is how many seconds a block takes at least. HIDDEN is a folder that this worker cannot see, as on another machine; BROKEN is
-what it finds there instead. FILE_LIMIT is the most bytes of a file of a model that is sent, as on a full disk.
+what it finds there instead. FILE_LIMIT is the most bytes of a file of a model that is sent, as on a full disk. ALWAYS is what
+happens at every block.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from phrase_rescore.annotation.executors import worker as on_worker
 from phrase_rescore.errors import ModelError
 
 TROUBLES, DELAY = os.environ.get("TROUBLES"), float(os.environ.get("DELAY", "0"))
-HIDDEN, BROKEN, FILE_LIMIT = (os.environ.get(name, "") for name in ("HIDDEN", "BROKEN", "FILE_LIMIT"))
+HIDDEN, BROKEN, FILE_LIMIT, ALWAYS = (os.environ.get(name, "") for name in ("HIDDEN", "BROKEN", "FILE_LIMIT", "ALWAYS"))
 
 
 def take() -> str:
@@ -60,7 +61,7 @@ class Annotator:
 
     def __call__(self, number: int, *block: Any) -> Any:
         time.sleep(DELAY)
-        happen("killed" if os.environ.get("POISON") == str(number) else take())
+        happen(ALWAYS or ("killed" if os.environ.get("POISON") == str(number) else take()))
         return self._annotator(number, *block)
 
 

@@ -21,7 +21,7 @@ from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import SIDES, load
+from phrase_rescore.models.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.models.storage import CONFIG
 from phrase_rescore.moses.score_columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
@@ -54,6 +54,7 @@ class Counts:
     tgt_words: int = 0
     irregular_blanks: int = 0
     dropped: int = 0
+    small_batches: int = 0  # blocks that were scored when memory had run out
 
     def counts(self) -> dict[str, int]:
         """Return the counts by name."""
@@ -89,20 +90,37 @@ class Statistics(Counts):
 _loading = threading.Lock()
 
 
+_Identity = tuple[int, int] | None
+
+
 @functools.lru_cache(maxsize=64)
-def _load(model_dir: str, identity: tuple[int, int] | None, device: str, precision: str) -> Scorer:
-    return Scorer(load(model_dir), device, precision)
+def _load(model_dir: str, identity: _Identity) -> Checkpoint:
+    return load(model_dir)
+
+
+@functools.lru_cache(maxsize=64)
+def _scorer(model_dir: str, identity: _Identity, device: str, precision: str) -> Scorer:
+    return Scorer(_load(model_dir, identity), device, precision)
+
+
+def _identity(model_dir: str) -> _Identity:
+    try:
+        found = os.stat(os.path.join(model_dir, CONFIG))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def checkpoint_of(model_dir: str) -> Checkpoint:
+    """Return the model of a directory, loaded once a process and again when another model has taken its place."""
+    with _loading:
+        return _load(model_dir, _identity(model_dir))
 
 
 def scorer_of(model_dir: str, device: str = "cpu", precision: str = "float32") -> Scorer:
-    """Return the scorer of a model directory, loaded once a process and again when another model has taken its place."""
-    try:
-        found = os.stat(os.path.join(model_dir, CONFIG))
-        identity = found.st_ino, found.st_mtime_ns
-    except OSError:
-        identity = None
+    """Return the scorer of a model directory, likewise made once a process."""
     with _loading:
-        return _load(model_dir, identity, device, precision)
+        return _scorer(model_dir, _identity(model_dir), device, precision)
 
 
 @dataclass(frozen=True)
@@ -145,24 +163,25 @@ class Annotator:
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
         use_threads(self.compute.threads)
         scorers = [self._scorer(model, number) for model in self.models]
-        table = self._parse(Block(number, first_row, data), scorers)
+        table = self._parse(Block(number, first_row, data), [scorer.checkpoint for scorer in scorers])
         if table.bad and not self.format.drop_bad_rows:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
         statistics = self._count(table)
         columns = [self._columns(scorer, table, statistics) for scorer in scorers]
+        statistics.small_batches = int(any(scorer.halved for scorer in scorers))
         appended = columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
         out = table.write(self.format.replace, appended)
         return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
 
     def look_at(self, block: Block, statistics: Statistics) -> None:
         """Add the phrases of a block that is done already to those by which table and models are compared."""
-        seen = self._count(self._parse(block, [self._scorer(model, block.number) for model in self.models]))
+        seen = self._count(self._parse(block, [checkpoint_of(model.directory) for model in self.models]))
         statistics.src_seen += seen.src_seen
         statistics.tgt_seen += seen.tgt_seen
 
-    def _parse(self, block: Block, scorers: list[Scorer]) -> TableBlock:
-        factors = {scorer.checkpoint.factors for scorer in scorers}
+    def _parse(self, block: Block, checkpoints: list[Checkpoint]) -> TableBlock:
+        factors = {checkpoint.factors for checkpoint in checkpoints}
         return parse_block(block, self.n_scores, self.format.fix_blanks, factors)
 
     def _scorer(self, model: Model, block: int) -> Scorer:

@@ -13,11 +13,20 @@ from itertools import chain, islice
 from typing import Any
 
 from phrase_rescore import __version__
-from phrase_rescore.annotation.annotator import FIT_ROWS, ONE_CORE, Annotator, Compute, Model, ModelStatistics, Statistics
+from phrase_rescore.annotation.annotator import (
+    FIT_ROWS,
+    ONE_CORE,
+    Annotator,
+    Compute,
+    Model,
+    ModelStatistics,
+    Statistics,
+    checkpoint_of,
+)
 from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order
 from phrase_rescore.data.coverage import fit_warnings
-from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
+from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
 from phrase_rescore.files.atomic import PartialFile, atomic_output
 from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows, read_blocks
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
@@ -25,6 +34,7 @@ from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.row_output import RowWriter, row_output
 from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.phrase_table import TableRow, parse_row, valid_rows
 from phrase_rescore.moses.score_columns import (
@@ -90,6 +100,7 @@ class Files:
             if not is_stream(use.path):
                 hidden = use.path == sidecar or is_stream(self.out)
                 derived.append(Use(f"the partial of {use.option}", PartialFile(use.path, hidden).path, Role.WRITE))
+        derived.append(Use("the file of rows that workers failed at", self.failed_path, Role.WRITE))
         if not is_stream(self.out):
             derived.append(Use("the journal of -o", f"{PartialFile(self.out, hidden=False).path}.json", Role.WRITE))
         check_paths([*reads, *models, *given, *derived])
@@ -168,8 +179,9 @@ class _Run:
     """One annotation while its blocks come back: what is counted and dropped, and how much of the input is done."""
 
     def __init__(
-        self, files: Files, annotator: Annotator, strict: bool, expect_rows: int | None, tell: Callable[[str], None]
-    ) -> None:
+        self, files: Files, annotator: Annotator, checkpoints: Sequence[Checkpoint], strict: bool, expect_rows: int | None,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self.files, self.annotator, self._strict, self._tell = files, annotator, strict, tell
         form = annotator.format
         self._may_change = {  # when an interrupted run goes on, since rows that are written stay as they are
@@ -179,7 +191,7 @@ class _Run:
             "--expect-rows": expect_rows,
         }
         self.changes = list[str]()
-        self.checkpoints = [annotator.compute.scorer(model.directory).checkpoint for model in annotator.models]
+        self.checkpoints = checkpoints
         self.statistics, self.warnings = Statistics(), list[str]()
         self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
         self._misfits: list[str] | None = None  # words that do not fit; None: not looked at yet
@@ -367,7 +379,8 @@ def annotate(
     expected = expected_rows(expect_rows)
     if len(set(map(os.path.realpath, files.model_dirs))) < len(files.model_dirs):
         raise OptionError("-m names the same model twice; each adds its columns once")
-    models = tuple(Model(name, compute.scorer(name).checkpoint.signature) for name in files.model_dirs)
+    checkpoints = [checkpoint_of(name) for name in files.model_dirs]
+    models = tuple(Model(name, found.signature) for name, found in zip(files.model_dirs, checkpoints, strict=True))
     table = display_name(files.table)
     with open_input(files.table, on_read) as stream:
         first, blocks = _first_rows(read_blocks(stream, block_rows), table, form)
@@ -377,7 +390,7 @@ def annotate(
         if not replace_any:
             check_replaced(files.table, first, form.replace)
         annotator = Annotator(table, models, n_scores, form, compute)
-        run = _Run(files, annotator, strict, expected, warn)
+        run = _Run(files, annotator, checkpoints, strict, expected, warn)
         if not form.replace and looks_annotated(first):
             run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         identity = _identity(annotator, block_rows)
@@ -397,6 +410,6 @@ def annotate(
                 raise RescoreError(f"{table}: {found}; is the table cut off, or the number of another one?")
     seconds = time.monotonic() - start
     how = f"on {', '.join(compute.devices)} in {compute.precision}, {executor.describe(compute.threads)}"
-    if small := [d for i, d in enumerate(compute.devices) if any(compute.scorer(m.directory, i).halved for m in models)]:
-        run.warnings.append(f"{', '.join(small)} ran out of memory; smaller batches went through")
+    if small := run.statistics.small_batches:
+        run.warnings.append(f"memory ran out in {counted(small, 'block')}; smaller batches went through")
     return Summary(run.statistics, models, how, seconds, run.warnings, run.dropped.summary(), run.changes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import click
 from cloup import command as grouped_command
@@ -145,14 +146,18 @@ def command(
         drop_bad_rows=on_bad_row == "drop", allow_untrained_unk=allow_untrained_unk,
     )  # fmt: skip
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        work = ""
+        work, began, before = "", time.monotonic(), None
 
         def on_work(how: str) -> None:
             nonlocal work
             work = how and f", {how}"
 
         def on_block(statistics: Statistics) -> None:
-            bar.set_postfix_str(f"{statistics.rows:,} rows{work}", refresh=False)
+            nonlocal before
+            if before is None:  # with --resume some rows were there
+                before = statistics.rows
+            rate = (statistics.rows - before) / (time.monotonic() - began)
+            bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s{work}", refresh=False)
 
         def tell(line: str) -> None:
             if not quiet or line.startswith("warning"):

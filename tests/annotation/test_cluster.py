@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import Run
-from dask_harness import Cluster, Line, broken_copy, cluster, wait_for
+from dask_harness import Cluster, Line, broken_copy, cluster, free_port, wait_for
 
-from phrase_rescore import annotate
+from phrase_rescore import annotate, library
 from phrase_rescore.annotation.executors import cluster as on_client
 from phrase_rescore.annotation.executors.worker import Kind
 from phrase_rescore.errors import OptionError, RescoreError
@@ -143,6 +144,84 @@ def test_a_worker_with_a_full_disk_is_left_out(annotation: Annotation, dask: Clu
     full.wait(30)
 
 
+def test_a_worker_that_fails_at_every_block_is_left_out(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    starved = dask.add_worker(DELAY=0, ALWAYS="memory")
+    dask.wait_for_worker(starved)
+    assert annotation(dask.address) == expected
+    assert any("left out: worker" in line and "failed at 3 blocks" in line for line in annotation.told), annotation.told
+    starved.wait(30)
+
+
+def test_an_end_when_nobody_is_left_who_can_score(annotation: Annotation, dask: Cluster) -> None:
+    for worker in dask.living():
+        worker.kill()
+    dask.add_worker(HIDDEN=os.path.realpath(annotation.model_dir), FILE_LIMIT=1000)
+    with pytest.raises(RescoreError, match="no worker there can score"):
+        annotation(dask.address)
+
+
+def test_workers_without_a_gpu_are_left_out(annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They came when those with one had been asked."""
+    monkeypatch.setattr(on_client.Cluster, "devices", lambda cluster, device: ("cuda",))
+    with pytest.raises(RescoreError, match="no worker there can score"):
+        annotation(dask.address)
+    assert any("has no GPU" in line for line in annotation.told)
+    for worker in dask.living():
+        worker.kill()
+        worker.wait()
+
+
+def test_another_worker_at_the_same_address(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    for worker in dask.living():
+        worker.kill()
+    lacking = {"DELAY": DELAY, "HIDDEN": os.path.realpath(annotation.model_dir), "port": free_port()}
+    first = dask.add_worker(**lacking)
+
+    def exchange() -> None:
+        first.kill()
+        first.wait()
+        dask.add_worker(**lacking)
+
+    assert annotation(dask.address, exchange) == expected
+    assert not any("left out" in line for line in annotation.told)
+
+
+@pytest.fixture
+def gate(annotation: Annotation, tmp_path: Path) -> Iterator[threading.Event]:
+    """Let the second half of the rows wait in a pipe until the gate is open."""
+    rows, opened = annotation.table.read_bytes().splitlines(keepends=True), threading.Event()
+    annotation.table = tmp_path / "pipe"
+    os.mkfifo(annotation.table)
+
+    def feed() -> None:
+        with open(annotation.table, "wb") as pipe:
+            pipe.write(b"".join(rows[: ROWS // 2]))
+            pipe.flush()
+            opened.wait(60)
+            pipe.write(b"".join(rows[ROWS // 2 :]))
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    yield opened
+    feeder.join()
+
+
+def test_rows_that_come_while_the_scheduler_is_away(
+    annotation: Annotation, dask: Cluster, expected: bytes, gate: threading.Event
+) -> None:
+    line = Line(dask.port)
+
+    def cut() -> None:
+        line.closed = True
+        line.cut()
+        gate.set()
+        time.sleep(1.5)
+        line.closed = False
+
+    assert annotation(f"tcp://127.0.0.1:{line.port}", cut) == expected
+    assert any("lost the scheduler" in told for told in annotation.told)
+
+
 def test_a_restarted_scheduler(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
     def restart() -> None:
         dask.restart_scheduler()
@@ -197,6 +276,25 @@ def test_strict_refuses_workers_of_another_kind(
         annotation(dask.address, strict=True)
     assert annotation(dask.address) == expected
     assert any(line.startswith("warning: workers with") and "last digits" in line for line in annotation.told)
+
+
+def test_strict_leaves_out_workers_of_another_kind_that_come_later(
+    annotation: Annotation, dask: Cluster, expected: bytes, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = on_client.kind()
+    monkeypatch.setattr(  # the words of this table are not the model's, which strict would refuse, too
+        library,
+        "open_cluster",
+        lambda where, device, strict, tell: on_client.open_cluster(where, device, strict=True, tell=tell),
+    )
+
+    def another() -> None:
+        monkeypatch.setattr(on_client, "kind", lambda: Kind(here.version, "1.0", here.cpu, here.has_cuda))
+        dask.wait_for_worker(dask.add_worker(DELAY=0))
+        gate.set()
+
+    assert annotation(dask.address, another) == expected
+    assert any("left out" in line and "(--strict)" in line for line in annotation.told), annotation.told
 
 
 def test_workers_of_another_version_are_left_out(
@@ -323,6 +421,23 @@ def test_parts_cut_after_whole_blocks_make_the_bytes_of_one_run(
     whole = tmp_path / f"whole{suffix}"
     annotate(table, model_dir, whole, block_rows=BLOCK, jobs=2)
     assert joined == whole.read_bytes()
+
+
+def test_parts_cut_elsewhere_differ_in_the_last_digits_alone(
+    table: Path, model_dir: str, tmp_path: Path, expected: bytes
+) -> None:
+    rows, found = table.read_bytes().splitlines(keepends=True), b""
+    for start in range(0, ROWS, 3 * BLOCK - 7):
+        part, out = tmp_path / "part", tmp_path / "out"
+        part.write_bytes(b"".join(rows[start : start + 3 * BLOCK - 7]))
+        annotate(part, model_dir, out, block_rows=BLOCK, jobs=1)
+        found += out.read_bytes()
+        out.unlink()
+    scores = [
+        np.log([float(row.split(b" ||| ")[2].split()[2]) for row in written.splitlines()]) for written in (found, expected)
+    ]
+    assert len(scores[0]) == ROWS
+    assert abs(scores[0] - scores[1]).max() < 1e-4
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")

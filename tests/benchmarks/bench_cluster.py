@@ -2,17 +2,18 @@
 
 usage: bench_cluster.py [--rows 1000000] [--scored 60000] [--json FILE]
 
-First the client alone, with workers that send blocks back as they are. From what that took, a discrete-event model of 1 to
-1,000 workers; it stands beside runs whose workers wait as long as a block takes and leave this machine's cores alone. Then the
-same rows scored by local threads and by as many local workers.
+First the client alone, with workers that send blocks back as they are, and its memory as the table goes by. From what that
+took, a discrete-event model of 1 to 1,000 workers; it stands beside runs whose workers wait and leave this machine's cores
+alone: 50 ms a block, when workers are what limits, and 5 ms, when the client is. Then the same rows scored by local threads and
+by as many local workers.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -25,13 +26,19 @@ from inputs import middle_rows, paper_model, table
 from simulate_cluster import Costs, simulate
 
 from phrase_rescore import annotate
-from phrase_rescore.annotation.executors.cluster import AHEAD, MOST_AHEAD
+from phrase_rescore.annotation.annotator import Statistics
+from phrase_rescore.annotation.executors.cluster import blocks_ahead
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
 from phrase_rescore.models.checkpoint import save
 from phrase_rescore.runtime import usable_cores
 
 ECHO = Path(__file__).with_name("echo_worker.py")
-WAIT = 0.05  # seconds a block of workers that wait
+WAITS = (0.05, 0.005)  # seconds a block of workers that wait
+
+
+def resident_mb() -> float:
+    """Return the memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def processor_seconds(process: int) -> float:
@@ -40,30 +47,32 @@ def processor_seconds(process: int) -> float:
 
 
 class Run:
-    """An annotation on a cluster of workers that echo: rows, seconds, and what it cost client and scheduler."""
+    """An annotation on a cluster of workers that echo: rows, seconds, the cost to client and scheduler, memory."""
 
     def __init__(self, folder: Path, path: Path, model: Path, threads: int, block_rows: int, wait: float) -> None:
         cluster = Cluster(folder / f"{threads}.{block_rows}.{wait}")
         try:
             cluster.start_worker(ECHO, threads, SECONDS_A_BLOCK=wait)
             self._times: list[float] = []
+            memory: list[float] = []
+
+            def on_block(statistics: Statistics) -> None:
+                self._times.append(time.perf_counter())
+                memory.append(resident_mb())
+
             before = time.process_time(), processor_seconds(cluster.scheduler.pid)
             summary = annotate(
-                path, model, folder / "out", cluster=cluster.address, block_rows=block_rows,
-                on_block=lambda statistics: self._times.append(time.perf_counter()),
+                path, model, folder / "out", cluster=cluster.address, block_rows=block_rows, on_block=on_block,
             )  # fmt: skip
             self.rows = summary.statistics.rows
             self.blocks = len(self._times)
+            self.memory = [memory[share * (self.blocks - 1) // 10] for share in (1, 5, 10)]  # after so many tenths
             self.client = (time.process_time() - before[0]) / self.blocks
             self.scheduler = (processor_seconds(cluster.scheduler.pid) - before[1]) / self.blocks
         finally:
             cluster.stop()
         tenth = self.blocks // 10
         self.blocks_a_second = (self.blocks - 1 - tenth) / (self._times[-1] - self._times[tenth])  # without the start
-
-
-def window(workers: int) -> int:
-    return max(2 * workers, min(AHEAD * workers, MOST_AHEAD)) + 2
 
 
 def main() -> None:
@@ -91,22 +100,24 @@ def main() -> None:
                 f"echo, blocks of {block_rows} rows: {echo.rows * echo.blocks_a_second / echo.blocks:,.0f} rows/s; of a block, "
                 f"the client takes {1e3 * echo.client:.2f} ms, the scheduler {1e3 * echo.scheduler:.2f} ms"
             )
+            print(
+                f"  the client's memory after 10, 50 and 100 % of the rows: {', '.join(f'{mb:.0f}' for mb in echo.memory)} MB"
+            )
             found[f"echo.{block_rows}"] = [echo.rows * echo.blocks_a_second / echo.blocks, echo.client, echo.scheduler]
+            found[f"memory.{block_rows}"] = echo.memory
             if block_rows == BLOCK_ROWS:
                 of_a_block = costs
 
         (folder / "short").write_bytes(b"".join((folder / "table").read_bytes().splitlines(keepends=True)[: 300 * BLOCK_ROWS]))
-        for workers in (1, 2, 4):
-            run = Run(folder, folder / "short", folder / "model", workers, BLOCK_ROWS, WAIT)
-            model = simulate(
-                run.blocks, workers, Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, WAIT), window(workers)
-            )
-            expected = run.blocks / model.seconds
+        for wait, workers in itertools.product(WAITS, (1, 2, 4)):
+            run = Run(folder, folder / "short", folder / "model", workers, BLOCK_ROWS, wait)
+            costs = Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, wait)
+            expected = run.blocks / simulate(run.blocks, workers, costs, blocks_ahead(workers)).seconds
             print(
-                f"{workers} workers that wait {1e3 * WAIT:.0f} ms a block: {run.blocks_a_second:.1f} blocks/s; "
+                f"{workers} workers that wait {1e3 * wait:.0f} ms a block: {run.blocks_a_second:.1f} blocks/s; "
                 f"the model says {expected:.1f}, {run.blocks_a_second / expected:.2f} of it"
             )
-            found[f"waiting.{workers}"] = [run.blocks_a_second, expected]
+            found[f"waiting.{wait}.{workers}"] = [run.blocks_a_second, expected]
 
         seconds, out = {}, {}
         for place in ("threads", f"local:{usable_cores()}"):
@@ -125,7 +136,7 @@ def main() -> None:
         print(f"a block of {BLOCK_ROWS} rows is scored in {a_block:.2f} s of a core")
         for workers in (10, 100, 1000):
             costs = Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, a_block)
-            model = simulate(30 * workers + 300, workers, costs, window(workers))
+            model = simulate(30 * workers + 300, workers, costs, blocks_ahead(workers))
             rate = (30 * workers + 300) * BLOCK_ROWS / model.seconds
             alike = rate * a_block / BLOCK_ROWS / workers
             print(
@@ -134,9 +145,6 @@ def main() -> None:
             )
             found[f"model.{workers}"] = [rate, model.client, model.scheduler, model.workers]
 
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"the client's memory went up to {memory:.0f} MB")
-    found["memory"] = memory
     if options.json:
         Path(options.json).write_text(json.dumps(found, indent=1))
 

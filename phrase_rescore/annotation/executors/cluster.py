@@ -2,29 +2,42 @@
 
 - workers are of one kind, have the model, or are sent it;
 - a lost worker, a lost scheduler and a lost connection cost time and no rows: blocks that are not back are kept here;
-- a block that is there when three workers die is named.
+- a block that is there when three workers die is named;
+- a worker that fails at block after block is left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phrase_rescore.annotation.annotator import Annotator, Model, Statistics
 from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
-from phrase_rescore.annotation.executors.place import Place, dask_ready, first_line
-from phrase_rescore.annotation.executors.worker import Kind, ModelMissing, Scored, introduce, kind, receive, received, score
-from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, lacks_memory
+from phrase_rescore.annotation.executors.place import Place, dask_ready
+from phrase_rescore.annotation.executors.worker import (
+    DeviceMissing,
+    Kind,
+    ModelMissing,
+    NotScored,
+    Scored,
+    introduce,
+    kind,
+    receive,
+    received,
+    score,
+)
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, first_line
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.models.checkpoint import load
 from phrase_rescore.models.storage import files_of
@@ -35,13 +48,31 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Tell = Callable[[str], object]
 
-FAILURES = 3  # of workers at a block, after which it is given up
+FAILURES = 3  # of workers at a block, after which it is given up; and of a worker at one block after the other
 PATIENCE = 300.0  # seconds to wait for a lost scheduler, as Dask's own for a silent worker
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
 ANSWER = 5.0  # seconds that workers have to say what they are, if others have; their first block tells it, too
 PIECE = 16 << 20  # bytes of a model at a time
 AHEAD = 16  # blocks in flight, a core, so that a slow worker does not stop the others
 MOST_AHEAD = 1024  # blocks in flight in all, unless that is less than two a core
+BYTES_AHEAD = 512 << 20  # of their rows, likewise
+SENDING = 4  # workers that are sent a model at a time
+
+
+def blocks_ahead(cores: int, largest: int = 1) -> int:
+    """Return how many blocks, of ``largest`` bytes at most, are on their way if workers have so many cores together."""
+    return max(2 * cores, min(AHEAD * cores, MOST_AHEAD, BYTES_AHEAD // largest)) + 2
+
+
+@dataclass(eq=False)
+class _Worker:
+    """What is known of a worker as long as the scheduler knows it."""
+
+    cores: int
+    kind: Kind | None = None  # None: it has not told it yet
+    sent: dict[str, float] = field(default_factory=dict)  # when it was sent a model, by the model's signature
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    failures: int = 0  # since it last scored a block
 
 
 @dataclass(eq=False)
@@ -52,7 +83,15 @@ class _InWork:
     key: str = ""  # of its task, as the scheduler knows it
     future: Any = None  # of that task
     begun_by: str = ""  # the worker that said so
-    failures: list[str] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)  # workers, and what happened to them
+
+    def given_up(self, workers: Iterable[str]) -> bool:
+        """Tell whether FAILURES workers failed at it, or as many tries of all the workers there are."""
+        failed = {worker for worker, _ in self.failures}
+        return len(failed) >= FAILURES or (len(self.failures) >= FAILURES and failed.issuperset(workers))
+
+    def why(self) -> str:
+        return "; ".join(f"{worker} {what}" for worker, what in self.failures[-FAILURES:])
 
 
 class Cluster(BlockExecutor):
@@ -67,17 +106,17 @@ class Cluster(BlockExecutor):
         self._client: Client | None = None
         self._in_work: dict[str, _InWork] = {}
         self._keys = itertools.count()
-        self._cores: dict[str, int] = {}  # of every worker, by its address
-        self._kinds: dict[str, Kind] = {}  # of the workers that have told it
+        self._workers: dict[str, _Worker] = {}  # by address
+        self._left_out: set[str] = set()  # addresses, until their workers have gone
+        self._started = False
+        self._end: RescoreError | None = None  # why nothing can be scored any more
         self._told: set[str] = set()
-        self._left_out: set[str] = set()
-        self._sent: dict[tuple[str, str], float] = {}  # when, by worker and signature of the model
-        self._sending: dict[str, asyncio.Lock] = {}
         self._lost = 0
-        self._most = 0
+        self._most = 0  # workers at a time
+        self._largest = 1  # bytes of a block
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # of tasks that Dask leaves when a connection is lost
-        self._renewal = asyncio.Lock()
+        self._renewal, self._sending = asyncio.Lock(), asyncio.Semaphore(SENDING)
         self._thread = threading.Thread(target=self._loop.run_forever, name="phrase-rescore cluster", daemon=True)
         self._thread.start()
 
@@ -85,10 +124,11 @@ class Cluster(BlockExecutor):
 
     @property
     def in_flight(self) -> int:
-        cores = sum(self._cores.values()) or 1
-        return max(2 * cores, min(AHEAD * cores, MOST_AHEAD)) + 2
+        cores = sum(worker.cores for worker in list(self._workers.values())) or 1
+        return blocks_ahead(cores, self._largest)
 
     def submit(self, function: Annotator, /, *block: Any) -> Future[Any]:  # type: ignore[override]
+        self._largest = max(self._largest, len(Block(*block).data))
         return asyncio.run_coroutine_threadsafe(self._score(function, Block(*block)), self._loop)
 
     def describe(self, threads: int) -> str:
@@ -97,7 +137,7 @@ class Cluster(BlockExecutor):
 
     def progress(self) -> str:
         lost = f", {self._lost:,} lost" if self._lost else ""
-        return f"{counted(len(self._cores), 'worker')}{lost}, {len(self._in_work):,} blocks in flight"
+        return f"{counted(len(self._workers), 'worker')}{lost}, {len(self._in_work):,} blocks in flight"
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave the cluster, and end it if it was started for this run."""
@@ -122,7 +162,7 @@ class Cluster(BlockExecutor):
 
     def devices(self, device: str) -> tuple[str, ...]:
         """Return the devices of ``--device`` as every worker has them. Raises OptionError for one that a worker lacks."""
-        have = {found.has_cuda for found in self._kinds.values()}
+        have = {worker.kind.has_cuda for worker in self._workers.values() if worker.kind}
         if device == "auto":
             if len(have) == 2:
                 raise OptionError("some workers have a GPU and some have none; name what all score on with --device")
@@ -138,18 +178,27 @@ class Cluster(BlockExecutor):
         await self._place.start()
         await self._connect(FIRST_CONNECTION)
         begun = time.monotonic()
-        asking: set[asyncio.Future[None]] = set()
-        while not self._kinds:
-            if not asking:
-                asking = {asyncio.ensure_future(self._ask(worker)) for worker in self._cores}
-            if not asking and self._left_out:
-                raise RescoreError(f"--cluster {self._place.name}: no worker there can score; see above")
-            if not self._cores and time.monotonic() - begun > 5:
-                self._tell_once(f"no worker yet at {self._place.name}; waiting for one")
-            asking = await _answered(asking, 0.2)
-        asking = await _answered(asking, ANSWER, asyncio.ALL_COMPLETED)
-        if asking:
-            self._tell_once(f"{counted(len(asking), 'worker')} did not answer yet")
+        asked: dict[str, asyncio.Task[None]] = {}
+        while not any(worker.kind for worker in self._workers.values()):
+            for name in [name for name, answer in asked.items() if answer.done()]:
+                asked.pop(name).result()  # who has not answered is asked again
+            asked |= {name: asyncio.ensure_future(self._ask(name)) for name in self._workers.keys() - asked.keys()}
+            if not self._workers:
+                if self._left_out:
+                    raise self._nobody()
+                if time.monotonic() - begun > 5:
+                    self._tell_once(f"no worker yet at {self._place.name}; waiting for one")
+            await asyncio.sleep(0.1)
+        if asked:
+            answered, asking = await asyncio.wait(asked.values(), timeout=ANSWER)
+            for answer in answered:
+                answer.result()
+            if asking:
+                self._tell_once(f"{counted(len(asking), 'worker')} did not answer yet")
+        self._started = True
+
+    def _nobody(self) -> RescoreError:
+        return RescoreError(f"--cluster {self._place.name}: no worker there can score; see above")
 
     async def _connect(self, timeout: float) -> None:
         """Connect to the scheduler. Raises OptionError and RescoreError."""
@@ -171,19 +220,23 @@ class Cluster(BlockExecutor):
     async def _renew(self, lost: Client) -> None:
         """Connect once more after the scheduler was lost. Raises RescoreError if that fails for as long as PATIENCE."""
         async with self._renewal:
+            if self._end:
+                raise self._end
             if self._client is not lost:
                 return
             self._tell(f"warning: lost the scheduler at {self._place.name}; trying to reach it for {PATIENCE:.0f} seconds")
             with contextlib.suppress(Exception):
                 await lost.close(timeout=1)  # type: ignore[no-untyped-call]
-            self._cores.clear()
+            self._workers.clear()
+            self._left_out.clear()
             give_up = time.monotonic() + PATIENCE
             while True:
                 try:
                     return await self._connect(5.0)
                 except RescoreError as error:
                     if time.monotonic() > give_up:
-                        raise RescoreError(f"{error}; what is done is kept: go on with --resume") from None
+                        self._end = RescoreError(f"{error}; what is done is kept: go on with --resume")
+                        raise self._end from None
                     await asyncio.sleep(0.5)
 
     # ---- Workers
@@ -194,14 +247,20 @@ class Cluster(BlockExecutor):
         if not isinstance(message, dict):
             return
         if message.get("action") == "remove-worker":
-            self._cores.pop(message["worker"], None)
+            address = message["worker"]
+            self._workers.pop(address, None)  # another one may come under the same address
+            self._left_out.discard(address)
             if message.get("expected"):
                 return
             self._lost += 1
+            if not self._workers:
+                self._tell_once(f"warning: no worker is left at {self._place.name}; waiting for one")
             mine = [self._in_work[key] for key in message["processing-tasks"] if key in self._in_work]
             for work in mine:  # a block that only waited there did no harm
-                if work.begun_by == message["worker"]:
-                    self._failed(work, f"{message['worker']} died")
+                if work.begun_by == address:
+                    work.failures.append((address, "died"))
+                    if work.given_up(self._workers):
+                        self._cancel(work)
         elif message.get("action") == "add-worker":
             asyncio.ensure_future(self._count())  # noqa: RUF006
 
@@ -217,77 +276,92 @@ class Cluster(BlockExecutor):
         if self._client is not None:
             with contextlib.suppress(Exception):
                 found = await self._client.scheduler.identity(n_workers=-1)  # type: ignore[union-attr]
-                self._cores = {address: int(worker["nthreads"]) for address, worker in found["workers"].items()}
-                self._most = max(self._most, len(self._cores))
+                there = found["workers"].items()
+                self._workers = {
+                    address: self._workers.get(address) or _Worker(int(worker["nthreads"]))
+                    for address, worker in there
+                    if address not in self._left_out
+                }
+                self._most = max(self._most, len(self._workers))
         return found
 
-    def _failed(self, work: _InWork, why: str) -> None:
-        work.failures.append(why)
-        if len(work.failures) >= FAILURES and self._client is not None:
-            asyncio.ensure_future(self._client.cancel([work.future], force=True))  # type: ignore[no-untyped-call] # noqa: RUF006
-
-    async def _ask(self, worker: str) -> None:
+    async def _ask(self, address: str) -> None:
         """Ask a worker what it is, and leave it out if it cannot score. Raises RescoreError as ``start`` does."""
         assert self._client is not None
         try:
-            answers = await self._client.run(introduce, workers=[worker], on_error="return")
+            answers = await self._client.run(introduce, workers=[address], on_error="return")
         except (OSError, ValueError):  # it has gone meanwhile
             return
-        answer = answers.get(worker)
+        answer = answers.get(address)
         if isinstance(answer, tuple):
-            await self._judge(worker, *answer)
+            await self._judge(address, *answer)
         elif answer is not None and not isinstance(answer, OSError):
-            await self._leave_out(worker, f"cannot run phrase_rescore ({first_line(answer)}); install it there")
+            await self._leave_out(address, f"cannot run phrase_rescore ({first_line(answer)}); install it there")
 
-    async def _judge(self, worker: str, host: str, found: Kind) -> bool:
-        """Compare the kind of a worker with that of this process, once. Tell whether it may score."""
-        if worker in self._kinds:
+    async def _judge(self, address: str, host: str, found: Kind) -> bool:
+        """Compare the kind of a worker with that of this process, once. Tell whether it may score.
+
+        Raises RescoreError before the first block, if it is strict and the kinds differ; later such a worker is left out.
+        """
+        worker = self._workers.get(address)
+        if worker and worker.kind:
             return True
         here = kind()
         if found.version != here.version:
-            await self._leave_out(worker, f"on {host} has phrase-rescore {found.version}, here is {here.version}")
+            await self._leave_out(address, f"on {host} has phrase-rescore {found.version}, here is {here.version}")
             return False
         if (found.torch, found.cpu) != (here.torch, here.cpu):
             differs = f"workers with {found}; here is {here}: the last digits of scores may differ from a run here"
+            if self._strict and not self._started:
+                raise RescoreError(f"worker {address} on {host}: {differs} (--strict)")
             if self._strict:
-                raise RescoreError(f"worker {worker} on {host}: {differs} (--strict)")
+                await self._leave_out(address, f"on {host}: {differs} (--strict)")
+                return False
             self._tell_once(f"warning: {differs}")
-        self._kinds[worker] = found
+        if worker:
+            worker.kind = found
         return True
 
-    async def _leave_out(self, worker: str, why: str) -> None:
+    async def _leave_out(self, address: str, why: str) -> None:
         """Retire a worker that cannot score: it would take block after block, and give none back."""
-        if worker in self._left_out:
+        if address in self._left_out:
             return
-        self._left_out.add(worker)
-        self._tell_once(f"warning: left out: worker {worker} {why}")
+        self._left_out.add(address)
+        self._workers.pop(address, None)
+        self._tell_once(f"warning: left out: worker {address} {why}")
+        if self._started and not self._workers:
+            self._end = self._nobody()
+            for work in self._in_work.values():
+                self._cancel(work)
         assert self._client is not None
         with contextlib.suppress(Exception):
-            await self._client.retire_workers([worker])
-        self._cores.pop(worker, None)
+            await self._client.retire_workers([address])
 
-    async def _send(self, worker: str, model: Model, why: str) -> None:
+    async def _send(self, address: str, model: Model, why: str) -> None:
         """Send a model to a worker that lacks it, once. Raises ModelError if it is not the model of this run any more."""
-        assert self._client is not None
-        async with self._sending.setdefault(worker, asyncio.Lock()):
-            sent = worker, model.signature
-            if sent in self._sent:
+        worker = self._workers.get(address)
+        if worker is None:  # it has gone meanwhile
+            return
+        async with worker.sending, self._sending:
+            if model.signature in worker.sent:
                 return
-            if os.path.isdir(model.directory) and load(model.directory).signature != model.signature:
+            if not await asyncio.to_thread(_is_there, model):
                 raise ModelError(f"{model.directory}: the model has changed since annotation began; start again")
             self._tell_once(f"sending the model to workers that lack it ({why})")
+            assert self._client is not None
+            run = functools.partial(self._client.run, workers=[address])
             try:
                 first = True
                 for name in files_of(model.directory):
                     with open(os.path.join(model.directory, name), "rb") as stream:
-                        while piece := stream.read(PIECE):
-                            await self._client.run(receive, model.signature, name, piece, first, workers=[worker])
+                        while piece := await asyncio.to_thread(stream.read, PIECE):
+                            await run(receive, model.signature, name, piece, first)
                             first = False
-                await self._client.run(received, model.signature, workers=[worker])
-                self._sent[sent] = time.monotonic()
+                await run(received, model.signature)
+                worker.sent[model.signature] = time.monotonic()
             except RescoreError as error:
-                await self._leave_out(worker, str(error))
-            except (OSError, KeyError):  # the worker is gone
+                await self._leave_out(address, str(error))
+            except (OSError, KeyError, ValueError):  # the worker is gone
                 return
 
     # ---- Blocks
@@ -301,9 +375,12 @@ class Cluster(BlockExecutor):
         models = tuple(Model(os.path.abspath(model.directory), model.signature) for model in annotator.models)
         annotator = replace(annotator, models=models)  # a worker has another working directory
         try:
-            while True:
+            while not work.given_up(self._workers):
                 client = self._client
                 assert isinstance(client, Client)
+                if self._end or client.status != "running":
+                    await self._renew(client)
+                    continue
                 self._in_work.pop(work.key, None)
                 work.key = f"{self._run}-{next(self._keys)}"
                 self._in_work[work.key] = work
@@ -312,26 +389,47 @@ class Cluster(BlockExecutor):
                     work.future = client.submit(score, self._run, annotator, *block, key=work.key, pure=False)
                     scored: Scored = await work.future
                     if await self._judge(scored.worker, scored.host, scored.kind):
+                        if worker := self._workers.get(scored.worker):
+                            worker.failures = 0
                         return scored.result
-                except ModelMissing as missing:
-                    model = annotator.models[missing.number]
-                    if submitted > self._sent.get((missing.worker, model.signature), submitted):
-                        await self._leave_out(missing.worker, f"has not kept the model that it was sent ({missing.why})")
-                    else:
-                        await self._send(missing.worker, model, missing.why)
+                except NotScored as missed:
+                    await self._mend(work, missed, models, submitted)
                 except KilledWorker as killed:
-                    work.failures += [f"{killed.last_worker.address} died"] * (FAILURES - len(work.failures))
+                    died = killed.last_worker.address, "died"
+                    work.failures += [died] * (FAILURES - len(work.failures))
+                    break
+                except OSError:  # the line to the scheduler was cut while the block came; what a worker met is NotScored
+                    await asyncio.sleep(0.1)
                 except FutureCancelledError as cancelled:
                     if cancelled.reason == "scheduler-connection-lost" or client.status != "running":
                         await self._renew(client)
-                except (MemoryError, RuntimeError, OSError) as error:
-                    if not lacks_memory(error) and not isinstance(error, OSError):
-                        raise
-                    self._failed(work, first_line(error))
-                if len(work.failures) >= FAILURES:
-                    raise BlockLost(block, "; ".join(work.failures[-FAILURES:]))
+            raise BlockLost(block, work.why())
         finally:
             self._in_work.pop(work.key, None)
+
+    async def _mend(self, work: _InWork, missed: NotScored, models: tuple[Model, ...], submitted: float) -> None:
+        """Give a worker what it lacked, or leave it out, or note that it failed at a block, which goes to others then."""
+        address, worker = missed.worker, self._workers.get(missed.worker)
+        if isinstance(missed, DeviceMissing):
+            await self._leave_out(address, missed.why)
+        elif isinstance(missed, ModelMissing):
+            model = models[missed.number]
+            if worker and submitted > worker.sent.get(model.signature, submitted):
+                await self._leave_out(address, f"has not kept the model that it was sent ({missed.why})")
+            else:
+                await self._send(address, model, missed.why)
+        else:
+            work.failures.append((address, f"failed ({missed.why})"))
+            self._tell_once(f"warning: worker {address} failed at a block ({missed.why}); others take it")
+            if worker:
+                worker.failures += 1
+                if worker.failures >= FAILURES and len(self._workers) > 1:
+                    await self._leave_out(address, f"failed at {FAILURES} blocks, one after the other ({missed.why})")
+
+    def _cancel(self, work: _InWork) -> None:
+        """Have ``_score`` look at a block again."""
+        if self._client is not None and work.future is not None:
+            asyncio.ensure_future(self._client.cancel([work.future], force=True))  # type: ignore[no-untyped-call] # noqa: RUF006
 
     def _tell_once(self, line: str) -> None:
         if line not in self._told:
@@ -339,15 +437,9 @@ class Cluster(BlockExecutor):
             self._tell(line)
 
 
-async def _answered(asking: set[asyncio.Future[None]], seconds: float, until: str = asyncio.FIRST_COMPLETED) -> Any:
-    """Wait for what workers are asked, raise what comes of it, and return who has not answered."""
-    if not asking:
-        await asyncio.sleep(seconds if until == asyncio.FIRST_COMPLETED else 0)
-        return asking
-    done, asking = await asyncio.wait(asking, timeout=seconds, return_when=until)
-    for answer in done:
-        answer.result()
-    return asking
+def _is_there(model: Model) -> bool:
+    """Tell whether a directory still has the model."""
+    return load(model.directory).signature == model.signature
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from phrase_rescore.errors import OptionError, RescoreError, printable
+from phrase_rescore.errors import OptionError, RescoreError, first_line, printable
 from phrase_rescore.ranges import WORKERS
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ QUEUES = {  # of --cluster NAME:JOBS, by the classes of dask_jobqueue that submi
     "htcondor": "HTCondorCluster", "moab": "MoabCluster",
 }  # fmt: skip
 PLACES = "tcp://HOST:PORT, tls://HOST:PORT, file:SCHEDULER.json, local:WORKERS, " + ", ".join(f"{name}:JOBS" for name in QUEUES)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error, or its name."""
-    return printable(next(iter(str(error).splitlines()), "") or type(error).__name__, 300)
 
 
 class Place:

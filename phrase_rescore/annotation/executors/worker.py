@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from phrase_rescore import __version__
 from phrase_rescore.annotation.annotator import Annotator, Compute, Model, Statistics
-from phrase_rescore.errors import ModelError, RescoreError
+from phrase_rescore.errors import ModelError, RescoreError, first_line, lacks_memory
 from phrase_rescore.runtime import no_cycle_collection, prepare
 
 if TYPE_CHECKING:
@@ -51,12 +51,25 @@ def introduce() -> tuple[str, Kind]:
     return socket.gethostname(), kind()
 
 
-class ModelMissing(Exception):
+class NotScored(Exception):
+    """A worker has not scored a block, since it lacks something that others may have: memory, or room on its disk."""
+
+    def __init__(self, worker: str, why: str) -> None:
+        super().__init__(worker, why)
+        self.worker, self.why = worker, why
+
+
+class DeviceMissing(NotScored):
+    """A worker has no GPU, and blocks are to be scored on one."""
+
+
+class ModelMissing(NotScored):
     """A worker lacks a model: neither does the named directory have it, nor was it sent. ``why``: what is there."""
 
-    def __init__(self, worker: str, number: int, why: str) -> None:
-        super().__init__(worker, number, why)
-        self.worker, self.number, self.why = worker, number, why
+    def __init__(self, worker: str, why: str, number: int) -> None:
+        super().__init__(worker, why)
+        self.args = worker, why, number
+        self.number = number
 
 
 @dataclass(frozen=True)
@@ -70,17 +83,24 @@ class Scored:
 
 
 def score(run: str, annotator: Annotator, number: int, first_row: int, data: bytes) -> Scored:
-    """Annotate a block on this worker, and tell the client of ``run`` that it is begun. Raises ModelMissing, and what the
+    """Annotate a block on this worker, and tell the client of ``run`` that it is begun. Raises NotScored, and what the
     annotator raises.
     """
     from distributed import get_worker
 
     worker = get_worker()
     worker.log_event(run, (worker.address, worker.get_current_task()))
+    if annotator.compute.devices != ("cpu",) and not kind().has_cuda:
+        raise DeviceMissing(worker.address, "has no GPU")
     _prepare(annotator.compute.threads)
-    models = [_found(worker, i, model, annotator.compute) for i, model in enumerate(annotator.models)]
-    with no_cycle_collection():
-        result = replace(annotator, models=tuple(models))(number, first_row, data)
+    try:
+        models = [_found(worker, i, model, annotator.compute) for i, model in enumerate(annotator.models)]
+        with no_cycle_collection():
+            result = replace(annotator, models=tuple(models))(number, first_row, data)
+    except (MemoryError, RuntimeError, OSError) as error:
+        if not lacks_memory(error) and not isinstance(error, OSError):
+            raise
+        raise NotScored(worker.address, first_line(error)) from None
     return Scored(worker.address, *introduce(), result)
 
 
@@ -100,7 +120,7 @@ def _found(worker: Worker, number: int, model: Model, compute: Compute) -> Model
             why = why or f"{directory}: another model"
         except ModelError as error:
             why = why or str(error)
-    raise ModelMissing(worker.address, number, why)
+    raise ModelMissing(worker.address, why, number)
 
 
 def folder_of(worker: Worker, signature: str) -> str:
