@@ -109,9 +109,11 @@ def main() -> None:
                 of_a_block = costs
 
         (folder / "short").write_bytes(b"".join((folder / "table").read_bytes().splitlines(keepends=True)[: 300 * BLOCK_ROWS]))
+        around = 0.0  # seconds that a worker takes for a block beside its work: what the first run has more than the model
         for wait, workers in itertools.product(WAITS, (1, 2, 4)):
             run = Run(folder, folder / "short", folder / "model", workers, BLOCK_ROWS, wait)
-            costs = Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, wait)
+            around = around or 1 / run.blocks_a_second - wait
+            costs = Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, wait + around)
             expected = run.blocks / simulate(run.blocks, workers, costs, blocks_ahead(workers)).seconds
             print(
                 f"{workers} workers that wait {1e3 * wait:.0f} ms a block: {run.blocks_a_second:.1f} blocks/s; "

@@ -106,6 +106,7 @@ def test_the_command_line_makes_and_shows_them(run: Run, inputs: list[str], tmp_
     assert load(str(model)).training["clip"] == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen", [{"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn", "encoder": "reversed"}], ids=named
 )
