@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 QUICK = {  # so that what is silent is noticed in seconds
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
     "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False",
     "OMP_NUM_THREADS": "1",

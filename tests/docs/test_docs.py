@@ -170,7 +170,16 @@ def test_options_named_in_the_pages_exist():
         "--rdzv-endpoint",
     }  # torchrun
     known |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--array"}  # Slurm
-    known |= {"--host", "--interface", "--scheduler-file", "--nworkers", "--nthreads", "--name", "--filter"}  # dask, split
+    known |= {
+        "--host",
+        "--interface",
+        "--scheduler-file",
+        "--nworkers",
+        "--nthreads",
+        "--name",
+        "--filter",
+        "--pipe",
+    }  # dask, split, parallel
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
         assert named <= known, page.name
