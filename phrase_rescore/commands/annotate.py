@@ -76,7 +76,10 @@ from phrase_rescore.runtime import PRECISIONS
         "--expect-rows", type=RowsOrFile("file"), metavar="N|FILE",
         help="Fail unless N rows, or as many as FILE has, are written.",
     ),
-    click.option("--strict", is_flag=True, help="Fail if the table's words do not fit the model."),
+    click.option(
+        "--strict", is_flag=True,
+        help="Fail if the table's words do not fit the model. On a cluster, take no workers of another torch or kind of CPU.",
+    ),
     click.option(
         "--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training."
     ),

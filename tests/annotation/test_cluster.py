@@ -326,6 +326,16 @@ def test_local_workers(table: Path, model_dir: str, expected: bytes, tmp_path: P
     assert "2 workers of local:2" in result.err
 
 
+@pytest.mark.parametrize(("library", "where"), [("distributed", "local:2"), ("dask_jobqueue", "slurm:2")])
+def test_without_dask_one_line_says_what_to_install(
+    annotation: Annotation, run: Run, monkeypatch: pytest.MonkeyPatch, library: str, where: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    result = run("annotate", annotation.table, "-m", annotation.model_dir, "--cluster", where, "-o", annotation.out)
+    assert result.status == 2
+    assert result.last_line.endswith(f"--cluster {where} needs {library}: pip install 'phrase-rescore[cluster]'")
+
+
 SBATCH = """#!/bin/sh
 cp "$1" "$JOBS/$$"
 setsid sh "$JOBS/$$" > "$JOBS/$$.log" 2>&1 &
