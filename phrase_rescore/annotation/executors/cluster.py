@@ -108,6 +108,7 @@ class Cluster(BlockExecutor):
         self._keys = itertools.count()
         self._workers: dict[str, _Worker] = {}  # by address
         self._left_out: set[str] = set()  # addresses, until their workers have gone
+        self._refused = 0  # workers that were left out
         self._started = False
         self._end: RescoreError | None = None  # why nothing can be scored any more
         self._told: set[str] = set()
@@ -162,7 +163,7 @@ class Cluster(BlockExecutor):
 
     def devices(self, device: str) -> tuple[str, ...]:
         """Return the devices of ``--device`` as every worker has them. Raises OptionError for one that a worker lacks."""
-        have = {worker.kind.has_cuda for worker in self._workers.values() if worker.kind}
+        have = {worker.kind.has_cuda for worker in list(self._workers.values()) if worker.kind}
         if device == "auto":
             if len(have) == 2:
                 raise OptionError("some workers have a GPU and some have none; name what all score on with --device")
@@ -184,7 +185,7 @@ class Cluster(BlockExecutor):
                 asked.pop(name).result()  # who has not answered is asked again
             asked |= {name: asyncio.ensure_future(self._ask(name)) for name in self._workers.keys() - asked.keys()}
             if not self._workers:
-                if self._left_out:
+                if self._refused:
                     raise self._nobody()
                 if time.monotonic() - begun > 5:
                     self._tell_once(f"no worker yet at {self._place.name}; waiting for one")
@@ -327,6 +328,7 @@ class Cluster(BlockExecutor):
         if address in self._left_out:
             return
         self._left_out.add(address)
+        self._refused += 1
         self._workers.pop(address, None)
         self._tell_once(f"warning: left out: worker {address} {why}")
         if self._started and not self._workers:
