@@ -17,9 +17,11 @@ from conftest import Run
 from dask_harness import Cluster, Line, broken_copy, cluster, free_port, wait_for
 
 from phrase_rescore import annotate, library
+from phrase_rescore.annotation import run as table_run
 from phrase_rescore.annotation.executors import cluster as on_client
 from phrase_rescore.annotation.executors.worker import Kind
 from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.files.blocks import Block
 
 pytest.importorskip("distributed")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # Dask warns of its own future
@@ -187,23 +189,19 @@ def test_another_worker_at_the_same_address(annotation: Annotation, dask: Cluste
 
 
 @pytest.fixture
-def gate(annotation: Annotation, tmp_path: Path) -> Iterator[threading.Event]:
-    """Let the second half of the rows wait in a pipe until the gate is open."""
-    rows, opened = annotation.table.read_bytes().splitlines(keepends=True), threading.Event()
-    annotation.table = tmp_path / "pipe"
-    os.mkfifo(annotation.table)
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let the second half of the blocks wait until the gate is open."""
+    opened, read_blocks = threading.Event(), table_run.read_blocks
 
-    def feed() -> None:
-        with open(annotation.table, "wb") as pipe:
-            pipe.write(b"".join(rows[: ROWS // 2]))
-            pipe.flush()
-            opened.wait(60)
-            pipe.write(b"".join(rows[ROWS // 2 :]))
+    def gated(*stream: object) -> Iterator[Block]:
+        for block in read_blocks(*stream):  # type: ignore[arg-type]
+            if block.number == ROWS // BLOCK // 2:
+                assert opened.wait(60)
+            yield block
 
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    yield opened
-    feeder.join()
+    monkeypatch.setattr(table_run, "read_blocks", gated)
+    monkeypatch.setattr(on_client, "AHEAD", 2)  # so that blocks of the first half come back meanwhile
+    return opened
 
 
 def test_rows_that_come_while_the_scheduler_is_away(
@@ -290,7 +288,8 @@ def test_strict_leaves_out_workers_of_another_kind_that_come_later(
 
     def another() -> None:
         monkeypatch.setattr(on_client, "kind", lambda: Kind(here.version, "1.0", here.cpu, here.has_cuda))
-        dask.wait_for_worker(dask.add_worker(DELAY=0))
+        dask.add_worker(DELAY=0)
+        wait_for(lambda: any("left out" in line for line in annotation.told))
         gate.set()
 
     assert annotation(dask.address, another) == expected

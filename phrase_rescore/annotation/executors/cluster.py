@@ -51,7 +51,7 @@ Tell = Callable[[str], object]
 FAILURES = 3  # of workers at a block, after which it is given up; and of a worker at one block after the other
 PATIENCE = 300.0  # seconds to wait for a lost scheduler, as Dask's own for a silent worker
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
-ANSWER = 5.0  # seconds that workers have to say what they are, if others have; their first block tells it, too
+ANSWER = 5.0  # seconds that workers have at the start to say what they are, if others have; their first block tells it, too
 PIECE = 16 << 20  # bytes of a model at a time
 AHEAD = 16  # blocks in flight, a core, so that a slow worker does not stop the others
 MOST_AHEAD = 1024  # blocks in flight in all, unless that is less than two a core
@@ -263,7 +263,13 @@ class Cluster(BlockExecutor):
                     if work.given_up(self._workers):
                         self._cancel(work)
         elif message.get("action") == "add-worker":
-            asyncio.ensure_future(self._count())  # noqa: RUF006
+            asyncio.ensure_future(self._welcome(message["worker"]))  # noqa: RUF006
+
+    async def _welcome(self, address: str) -> None:
+        """Ask a worker that came after the start what it is; if it does not answer, its first block tells it."""
+        await self._count()
+        if self._started and address in self._workers:
+            await self._ask(address)
 
     def _on_begun(self, event: tuple[float, Any]) -> None:
         """Learn which worker has begun a block."""
