@@ -212,8 +212,10 @@ def test_rows_that_come_while_the_scheduler_is_away(
     def cut() -> None:
         line.closed = True
         line.cut()
-        gate.set()
+        wait_for(lambda: any("lost the scheduler" in told for told in annotation.told))
         time.sleep(1.5)
+        gate.set()
+        time.sleep(1)
         line.closed = False
 
     assert annotation(f"tcp://127.0.0.1:{line.port}", cut) == expected
