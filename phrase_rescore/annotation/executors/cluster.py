@@ -348,7 +348,9 @@ class Cluster(BlockExecutor):
     async def _send(self, address: str, model: Model, why: str) -> None:
         """Send a model to a worker that lacks it, once. Raises ModelError if it is not the model of this run any more."""
         worker = self._workers.get(address)
-        if worker is None:  # it has gone meanwhile
+        if worker is None:  # it has gone meanwhile, or was not counted yet
+            await asyncio.sleep(0.1)
+            await self._count()
             return
         async with worker.sending, self._sending:
             if model.signature in worker.sent:
