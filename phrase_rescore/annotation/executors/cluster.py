@@ -1,16 +1,14 @@
 """Blocks scored by the workers of a Dask cluster (``--cluster``). Dask schedules them; what stands here is what it leaves open:
 
-- workers are of one kind, have the model, or are sent it;
 - a lost worker, a lost scheduler and a lost connection cost time and no rows: blocks that are not back are kept here;
 - a block that is there when three workers die is named;
-- a worker that fails at block after block is left out.
+- who may score, and with which model: ``worker_pool``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
 import os
 import re
@@ -25,22 +23,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from phrase_rescore.annotation.annotator import Annotator, Model, Statistics
 from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
 from phrase_rescore.annotation.executors.place import Place, dask_ready
-from phrase_rescore.annotation.executors.worker import (
-    DeviceMissing,
-    Kind,
-    ModelMissing,
-    NotScored,
-    Scored,
-    introduce,
-    kind,
-    receive,
-    received,
-    score,
-)
-from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, first_line
+from phrase_rescore.annotation.executors.worker import DeviceMissing, ModelMissing, NotScored, Scored, score
+from phrase_rescore.annotation.executors.worker_pool import FAILURES, WorkerPool
+from phrase_rescore.errors import OptionError, RescoreError, counted
 from phrase_rescore.files.blocks import Block
-from phrase_rescore.models.checkpoint import load
-from phrase_rescore.models.storage import files_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -48,31 +34,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Tell = Callable[[str], object]
 
-FAILURES = 3  # of workers at a block, after which it is given up; and of a worker at one block after the other
 PATIENCE = 300.0  # seconds to wait for a lost scheduler, as Dask's own for a silent worker
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
 ANSWER = 5.0  # seconds that workers have at the start to say what they are, if others have; their first block tells it, too
-PIECE = 16 << 20  # bytes of a model at a time
 AHEAD = 16  # blocks in flight, a core, so that a slow worker does not stop the others
 MOST_AHEAD = 1024  # blocks in flight in all, unless that is less than two a core
 BYTES_AHEAD = 512 << 20  # of their rows, likewise
-SENDING = 4  # workers that are sent a model at a time
 
 
 def blocks_ahead(cores: int, largest: int = 1) -> int:
     """Return how many blocks, of ``largest`` bytes at most, are on their way if workers have so many cores together."""
     return max(2 * cores, min(AHEAD * cores, MOST_AHEAD, BYTES_AHEAD // largest)) + 2
-
-
-@dataclass(eq=False)
-class _Worker:
-    """What is known of a worker as long as the scheduler knows it."""
-
-    cores: int
-    kind: Kind | None = None  # None: it has not told it yet
-    sent: dict[str, float] = field(default_factory=dict)  # when it was sent a model, by the model's signature
-    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
-    failures: int = 0  # since it last scored a block
 
 
 @dataclass(eq=False)
@@ -101,23 +73,19 @@ class Cluster(BlockExecutor):
     """
 
     def __init__(self, where: str, *, strict: bool = False, tell: Tell = lambda line: None) -> None:
-        self._place, self._strict, self._tell = Place(where), strict, tell
+        self._place, self._tell = Place(where), tell
         self._run = f"phrase-rescore-{uuid.uuid4().hex[:12]}"
         self._client: Client | None = None
         self._in_work: dict[str, _InWork] = {}
         self._keys = itertools.count()
-        self._workers: dict[str, _Worker] = {}  # by address
-        self._left_out: set[str] = set()  # addresses, until their workers have gone
-        self._refused = 0  # workers that were left out
-        self._started = False
+        self._workers = WorkerPool(strict, self._tell_once, self._on_nobody)
         self._end: RescoreError | None = None  # why nothing can be scored any more
         self._told: set[str] = set()
         self._lost = 0
-        self._most = 0  # workers at a time
         self._largest = 1  # bytes of a block
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # of tasks that Dask leaves when a connection is lost
-        self._renewal, self._sending = asyncio.Lock(), asyncio.Semaphore(SENDING)
+        self._renewal = asyncio.Lock()
         self._thread = threading.Thread(target=self._loop.run_forever, name="phrase-rescore cluster", daemon=True)
         self._thread.start()
 
@@ -125,8 +93,7 @@ class Cluster(BlockExecutor):
 
     @property
     def in_flight(self) -> int:
-        cores = sum(worker.cores for worker in list(self._workers.values())) or 1
-        return blocks_ahead(cores, self._largest)
+        return blocks_ahead(self._workers.cores or 1, self._largest)
 
     def submit(self, function: Annotator, /, *block: Any) -> Future[Any]:  # type: ignore[override]
         self._largest = max(self._largest, len(Block(*block).data))
@@ -134,11 +101,11 @@ class Cluster(BlockExecutor):
 
     def describe(self, threads: int) -> str:
         lost = f", {self._lost:,} lost on the way" if self._lost else ""
-        return f"{counted(self._most, 'worker')} of {self._place.name}{lost}"
+        return f"{counted(self._workers.most, 'worker')} of {self._place.name}{lost}"
 
     def progress(self) -> str:
         lost = f", {self._lost:,} lost" if self._lost else ""
-        return f"{counted(len(self._workers), 'worker')}{lost}, {len(self._in_work):,} blocks in flight"
+        return f"{counted(len(self._workers.known), 'worker')}{lost}, {len(self._in_work):,} blocks in flight"
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave the cluster, and end it if it was started for this run."""
@@ -163,7 +130,7 @@ class Cluster(BlockExecutor):
 
     def devices(self, device: str) -> tuple[str, ...]:
         """Return the devices of ``--device`` as every worker has them. Raises OptionError for one that a worker lacks."""
-        have = {worker.kind.has_cuda for worker in list(self._workers.values()) if worker.kind}
+        have = {kind.has_cuda for kind in self._workers.kinds}
         if device == "auto":
             if len(have) == 2:
                 raise OptionError("some workers have a GPU and some have none; name what all score on with --device")
@@ -180,12 +147,13 @@ class Cluster(BlockExecutor):
         await self._connect(FIRST_CONNECTION)
         begun = time.monotonic()
         asked: dict[str, asyncio.Task[None]] = {}
-        while not any(worker.kind for worker in self._workers.values()):
+        while not self._workers.kinds:
             for name in [name for name, answer in asked.items() if answer.done()]:
                 asked.pop(name).result()  # who has not answered is asked again
-            asked |= {name: asyncio.ensure_future(self._ask(name)) for name in self._workers.keys() - asked.keys()}
-            if not self._workers:
-                if self._refused:
+            new = self._workers.known.keys() - asked.keys()
+            asked |= {name: asyncio.ensure_future(self._workers.ask(name)) for name in new}
+            if not self._workers.known:
+                if self._workers.refused:
                     raise self._nobody()
                 if time.monotonic() - begun > 5:
                     self._tell_once(f"no worker yet at {self._place.name}; waiting for one")
@@ -196,7 +164,7 @@ class Cluster(BlockExecutor):
                 answer.result()
             if asking:
                 self._tell_once(f"{counted(len(asking), 'worker')} did not answer yet")
-        self._started = True
+        self._workers.started = True
 
     def _nobody(self) -> RescoreError:
         return RescoreError(f"--cluster {self._place.name}: no worker there can score; see above")
@@ -206,8 +174,8 @@ class Cluster(BlockExecutor):
         client = await self._place.connect(timeout)
         client.subscribe_topic("all", self._on_event)  # type: ignore[no-untyped-call]
         client.subscribe_topic(self._run, self._on_begun)  # type: ignore[no-untyped-call]
-        self._client = client
-        found = await self._count()
+        self._client = self._workers.client = client
+        found = await self._workers.count()
         if "dashboard" in found.get("services", {}):
             self._tell_once(f"dashboard of the cluster: {client.dashboard_link}")
 
@@ -228,8 +196,7 @@ class Cluster(BlockExecutor):
             self._tell(f"warning: lost the scheduler at {self._place.name}; trying to reach it for {PATIENCE:.0f} seconds")
             with contextlib.suppress(Exception):
                 await lost.close(timeout=1)  # type: ignore[no-untyped-call]
-            self._workers.clear()
-            self._left_out.clear()
+            self._workers.forget_all()
             give_up = time.monotonic() + PATIENCE
             while True:
                 try:
@@ -249,27 +216,20 @@ class Cluster(BlockExecutor):
             return
         if message.get("action") == "remove-worker":
             address = message["worker"]
-            self._workers.pop(address, None)  # another one may come under the same address
-            self._left_out.discard(address)
+            self._workers.forget(address)
             if message.get("expected"):
                 return
             self._lost += 1
-            if not self._workers:
+            if not self._workers.known:
                 self._tell_once(f"warning: no worker is left at {self._place.name}; waiting for one")
             mine = [self._in_work[key] for key in message["processing-tasks"] if key in self._in_work]
             for work in mine:  # a block that only waited there did no harm
                 if work.begun_by == address:
                     work.failures.append((address, "died"))
-                    if work.given_up(self._workers):
+                    if work.given_up(self._workers.known):
                         self._cancel(work)
         elif message.get("action") == "add-worker":
-            asyncio.ensure_future(self._welcome(message["worker"]))  # noqa: RUF006
-
-    async def _welcome(self, address: str) -> None:
-        """Ask a worker that came after the start what it is; if it does not answer, its first block tells it."""
-        await self._count()
-        if self._started and address in self._workers:
-            await self._ask(address)
+            asyncio.ensure_future(self._workers.welcome(message["worker"]))  # noqa: RUF006
 
     def _on_begun(self, event: tuple[float, Any]) -> None:
         """Learn which worker has begun a block."""
@@ -277,102 +237,11 @@ class Cluster(BlockExecutor):
         if key in self._in_work:
             self._in_work[key].begun_by = worker
 
-    async def _count(self) -> dict[str, Any]:
-        """Count the workers and their cores anew. Return what the scheduler tells of itself."""
-        found: dict[str, Any] = {}
-        if self._client is not None:
-            with contextlib.suppress(Exception):
-                found = await self._client.scheduler.identity(n_workers=-1)  # type: ignore[union-attr]
-                there = found["workers"].items()
-                self._workers = {
-                    address: self._workers.get(address) or _Worker(int(worker["nthreads"]))
-                    for address, worker in there
-                    if address not in self._left_out
-                }
-                self._most = max(self._most, len(self._workers))
-        return found
-
-    async def _ask(self, address: str) -> None:
-        """Ask a worker what it is, and leave it out if it cannot score. Raises RescoreError as ``start`` does."""
-        assert self._client is not None
-        try:
-            answers = await self._client.run(introduce, workers=[address], on_error="return")
-        except (OSError, ValueError):  # it has gone meanwhile
-            return
-        answer = answers.get(address)
-        if isinstance(answer, tuple):
-            await self._judge(address, *answer)
-        elif answer is not None and not isinstance(answer, OSError):
-            await self._leave_out(address, f"cannot run phrase_rescore ({first_line(answer)}); install it there")
-
-    async def _judge(self, address: str, host: str, found: Kind) -> bool:
-        """Compare the kind of a worker with that of this process, once. Tell whether it may score.
-
-        Raises RescoreError before the first block, if it is strict and the kinds differ; later such a worker is left out.
-        """
-        worker = self._workers.get(address)
-        if worker and worker.kind:
-            return True
-        here = kind()
-        if found.version != here.version:
-            await self._leave_out(address, f"on {host} has phrase-rescore {found.version}, here is {here.version}")
-            return False
-        if (found.torch, found.cpu) != (here.torch, here.cpu):
-            differs = f"workers with {found}; here is {here}: the last digits of scores may differ from a run here"
-            if self._strict and not self._started:
-                raise RescoreError(f"worker {address} on {host}: {differs} (--strict)")
-            if self._strict:
-                await self._leave_out(address, f"on {host}: {differs} (--strict)")
-                return False
-            self._tell_once(f"warning: {differs}")
-        if worker:
-            worker.kind = found
-        return True
-
-    async def _leave_out(self, address: str, why: str) -> None:
-        """Retire a worker that cannot score: it would take block after block, and give none back."""
-        if address in self._left_out:
-            return
-        self._left_out.add(address)
-        self._refused += 1
-        self._workers.pop(address, None)
-        self._tell_once(f"warning: left out: worker {address} {why}")
-        if self._started and not self._workers:
-            self._end = self._nobody()
-            for work in self._in_work.values():
-                self._cancel(work)
-        assert self._client is not None
-        with contextlib.suppress(Exception):
-            await self._client.retire_workers([address])
-
-    async def _send(self, address: str, model: Model, why: str) -> None:
-        """Send a model to a worker that lacks it, once. Raises ModelError if it is not the model of this run any more."""
-        worker = self._workers.get(address)
-        if worker is None:  # it has gone meanwhile, or was not counted yet
-            await asyncio.sleep(0.1)
-            await self._count()
-            return
-        async with worker.sending, self._sending:
-            if model.signature in worker.sent:
-                return
-            if not await asyncio.to_thread(_is_there, model):
-                raise ModelError(f"{model.directory}: the model has changed since annotation began; start again")
-            self._tell_once(f"sending the model to workers that lack it ({why})")
-            assert self._client is not None
-            run = functools.partial(self._client.run, workers=[address])
-            try:
-                first = True
-                for name in files_of(model.directory):
-                    with open(os.path.join(model.directory, name), "rb") as stream:
-                        while piece := await asyncio.to_thread(stream.read, PIECE):
-                            await run(receive, model.signature, name, piece, first)
-                            first = False
-                await run(received, model.signature)
-                worker.sent[model.signature] = time.monotonic()
-            except RescoreError as error:
-                await self._leave_out(address, str(error))
-            except (OSError, KeyError, ValueError):  # the worker is gone
-                return
+    def _on_nobody(self) -> None:
+        """End the run: the last worker was left out."""
+        self._end = self._nobody()
+        for work in self._in_work.values():
+            self._cancel(work)
 
     # ---- Blocks
 
@@ -385,7 +254,7 @@ class Cluster(BlockExecutor):
         models = tuple(Model(os.path.abspath(model.directory), model.signature) for model in annotator.models)
         annotator = replace(annotator, models=models)  # a worker has another working directory
         try:
-            while not work.given_up(self._workers):
+            while not work.given_up(self._workers.known):
                 client = self._client
                 assert isinstance(client, Client)
                 if self._end or client.status != "running":
@@ -398,9 +267,8 @@ class Cluster(BlockExecutor):
                 try:
                     work.future = client.submit(score, self._run, annotator, *block, key=work.key, pure=False)
                     scored: Scored = await work.future
-                    if await self._judge(scored.worker, scored.host, scored.kind):
-                        if worker := self._workers.get(scored.worker):
-                            worker.failures = 0
+                    if await self._workers.judge(scored.worker, scored.host, scored.kind):
+                        self._workers.scored(scored.worker)
                         return scored.result
                 except NotScored as missed:
                     await self._mend(work, missed, models, submitted)
@@ -419,22 +287,13 @@ class Cluster(BlockExecutor):
 
     async def _mend(self, work: _InWork, missed: NotScored, models: tuple[Model, ...], submitted: float) -> None:
         """Give a worker what it lacked, or leave it out, or note that it failed at a block, which goes to others then."""
-        address, worker = missed.worker, self._workers.get(missed.worker)
         if isinstance(missed, DeviceMissing):
-            await self._leave_out(address, missed.why)
+            await self._workers.leave_out(missed.worker, missed.why)
         elif isinstance(missed, ModelMissing):
-            model = models[missed.number]
-            if worker and submitted > worker.sent.get(model.signature, submitted):
-                await self._leave_out(address, f"has not kept the model that it was sent ({missed.why})")
-            else:
-                await self._send(address, model, missed.why)
+            await self._workers.supply(missed.worker, models[missed.number], missed.why, submitted)
         else:
-            work.failures.append((address, f"failed ({missed.why})"))
-            self._tell_once(f"warning: worker {address} failed at a block ({missed.why}); others take it")
-            if worker:
-                worker.failures += 1
-                if worker.failures >= FAILURES and len(self._workers) > 1:
-                    await self._leave_out(address, f"failed at {FAILURES} blocks, one after the other ({missed.why})")
+            work.failures.append((missed.worker, f"failed ({missed.why})"))
+            await self._workers.failed(missed.worker, missed.why)
 
     def _cancel(self, work: _InWork) -> None:
         """Have ``_score`` look at a block again."""
@@ -445,11 +304,6 @@ class Cluster(BlockExecutor):
         if line not in self._told:
             self._told.add(line)
             self._tell(line)
-
-
-def _is_there(model: Model) -> bool:
-    """Tell whether a directory still has the model."""
-    return load(model.directory).signature == model.signature
 
 
 @contextlib.contextmanager
