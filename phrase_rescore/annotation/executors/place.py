@@ -101,8 +101,9 @@ def dask_ready(where: str) -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)  # dask_jobqueue puts its own in its place
-    # Dask keeps its last thousand messages to everyone, for debugging: here they are blocks
-    with _quiet(), dask.config.set({"distributed.admin.low-level-log-length": 0}):
+    # For debugging Dask keeps its last thousand messages to everyone, which here are blocks, and samples the workers' stacks
+    for_debugging = {"distributed.admin.low-level-log-length": 0, "distributed.worker.profile.enabled": False}
+    with _quiet(), dask.config.set(for_debugging):
         yield
 
 
