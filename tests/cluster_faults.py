@@ -3,8 +3,8 @@
 usage: cluster_faults.py [--faults 200] [--seed 1]
 
 Each run is an annotation by some workers, to which one thing happens after a random block: to a worker, to the scheduler, to
-the line between client and scheduler, or to the client, which then goes on with --resume. What came too late to happen is not
-counted.
+the line between client and scheduler or between scheduler and a worker, or to the client, which then goes on with --resume.
+What came too late to happen is not counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ OF_A_NEWCOMER = {  # of a worker that comes to those that work: its settings, an
     "full disk": ({"FILE_LIMIT": "1000"}, "cannot keep the model"),
     "fails always": ({"ALWAYS": "memory", "HIDDEN": ""}, "left out"),
 }
-KINDS = (*OF_A_WORKER, *OF_A_NEWCOMER, "scheduler restarted", "line cut", "client killed")
+SWELLS, ITS_LINE = "killed by its nanny", "line of a worker cut"  # a newcomer again, of which the client says nothing
+KINDS = (*OF_A_WORKER, *OF_A_NEWCOMER, SWELLS, ITS_LINE, "scheduler restarted", "line cut", "client killed")
 
 
 class Bench:
@@ -53,6 +54,8 @@ class Bench:
         self.cluster = Cluster(folder / "dask")
         self.line = Line(self.cluster.port)
         self.lost = self.changed = 0
+        self.swells = folder / "swells"
+        self.swells.mkdir()
 
     def ready(self) -> None:
         while len(self.cluster.living()) < 3:
@@ -69,7 +72,13 @@ class Bench:
             self.cluster.wait_for_worker(self.cluster.add_worker(**settings))
         if kind == "client killed" and not self._kill_client(out, after):
             return False
-        faults = {"scheduler restarted": self._restart, "line cut": self.line.cut}
+        its_line = Line(self.cluster.port) if kind == ITS_LINE else self.line
+        faults = {"scheduler restarted": self._restart, "line cut": self.line.cut, ITS_LINE: its_line.cut}
+        if kind == ITS_LINE:
+            self.cluster.wait_for_worker(self.cluster.add_worker(by=f"tcp://127.0.0.1:{its_line.port}", DELAY=DELAY))
+        if kind == SWELLS:
+            (self.swells / "swells").touch()
+            self.cluster.wait_for_worker(self.cluster.add_worker(memory="1GB", TROUBLES=self.swells, DELAY=DELAY))
         fault = faults.get(kind) or (lambda: self.cluster.trouble(kind) if kind in OF_A_WORKER else None)
         where = f"tcp://127.0.0.1:{self.line.port}" if kind == "line cut" else self.cluster.address
         blocks = 0
@@ -88,8 +97,17 @@ class Bench:
         self.lost += ROWS - found.count(b"\n")
         self.changed += found != self.expected
         out.unlink()
+        newcomer = self.cluster.workers[-1]
+        if kind == ITS_LINE:
+            newcomer.wait(30)  # it ends without its scheduler
+        if kind == SWELLS:
+            newcomer.terminate()  # the nanny, and with it the worker
+            newcomer.wait(30)
+            happened = not list(self.swells.iterdir())
+            (self.swells / "swells").unlink(missing_ok=True)
+            return happened
         if kind in OF_A_NEWCOMER:
-            self.cluster.workers[-1].kill()
+            newcomer.kill()
         for worker in self.cluster.living():  # one that hangs may stand still for ever
             if Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
                 worker.kill()
@@ -99,7 +117,7 @@ class Bench:
                 path.unlink()
             return not late
         sign = OF_A_NEWCOMER[kind][1] if kind in OF_A_NEWCOMER else "lost the scheduler"
-        return kind == "client killed" or any(sign in line for line in told)
+        return kind in ("client killed", ITS_LINE) or any(sign in line for line in told)
 
     def _restart(self) -> None:
         self.cluster.restart_scheduler()

@@ -83,13 +83,22 @@ class Cluster:
         with socket.socket() as attempt:
             return attempt.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def add_worker(self, threads: int = 1, port: int = 0, **env: object) -> subprocess.Popen[bytes]:
-        """Start a worker that lets trouble happen to it."""
-        return self.start_worker(HERE / "troubled_worker.py", threads, port, **{"TROUBLES": self.troubles, **env})
+    def add_worker(self, threads: int = 1, port: int = 0, **settings: object) -> subprocess.Popen[bytes]:
+        """Start a worker that lets trouble happen to it. ``settings`` are as of ``start_worker``."""
+        settings = {"TROUBLES": self.troubles, **settings}
+        return self.start_worker(HERE / "troubled_worker.py", threads, port, **settings)  # type: ignore[arg-type]
 
-    def start_worker(self, preload: Path, threads: int = 1, port: int = 0, **env: object) -> subprocess.Popen[bytes]:
+    def start_worker(
+        self, preload: Path, threads: int = 1, port: int = 0, *, by: str = "", memory: str = "", **env: object
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker, which reaches the scheduler at another address if ``by`` names it. With a limit of memory it gets
+        one of Dask's nannies, which kills it above that and starts another one.
+        """
+        limit = ("--nanny", "--memory-limit", memory) if memory else ("--no-nanny",)
+        if memory:
+            env["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"] = "0.95"
         worker = self._start(
-            "worker", self.address, "--nthreads", threads, "--no-nanny", "--host", "127.0.0.1", "--worker-port", port,
+            "worker", by or self.address, "--nthreads", threads, *limit, "--host", "127.0.0.1", "--worker-port", port,
             "--no-dashboard", "--local-directory", self.folder / f"worker{len(self.processes)}", "--preload", preload, **env,
         )  # fmt: skip
         self.workers.append(worker)

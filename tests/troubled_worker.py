@@ -46,6 +46,11 @@ def happen(trouble: str) -> None:
             raise MemoryError
         case "disk":
             raise OSError(28, "No space left on device")
+        case "swells":  # until its nanny kills it
+            kept = []
+            while len(kept) < 100:
+                kept.append(b"x" * (40 << 20))
+                time.sleep(0.05)
         case "slow":
             time.sleep(10 * max(DELAY, 0.02))
 

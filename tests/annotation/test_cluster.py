@@ -110,6 +110,29 @@ def test_trouble_of_a_worker_costs_time_and_no_row(
             worker.wait()
 
 
+def test_a_worker_that_its_nanny_kills_for_its_memory(
+    annotation: Annotation, dask: Cluster, expected: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "troubles").mkdir()
+    (tmp_path / "troubles" / "swells").touch()
+    swelling = dask.add_worker(memory="1GB", TROUBLES=tmp_path / "troubles")
+    dask.wait_for_worker(swelling)
+    assert annotation(dask.address) == expected
+    assert not list((tmp_path / "troubles").iterdir())
+    assert "1 lost on the way" in annotation.how
+    swelling.terminate()
+    swelling.wait(30)
+
+
+def test_a_cut_between_a_worker_and_the_scheduler(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    line = Line(dask.port)
+    beyond = dask.add_worker(by=f"tcp://127.0.0.1:{line.port}", DELAY=DELAY)
+    dask.wait_for_worker(beyond)
+    assert annotation(dask.address, line.cut) == expected
+    assert "1 lost on the way" in annotation.how
+    beyond.wait(30)
+
+
 def test_a_worker_that_lacks_the_model_is_sent_it(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
     for worker in dask.living():
         worker.kill()
@@ -210,15 +233,15 @@ def test_rows_that_come_while_the_scheduler_is_away(
     line = Line(dask.port)
 
     def cut() -> None:
+        time.sleep(1)  # until all blocks before the gate are back
         line.closed = True
         line.cut()
-        wait_for(lambda: any("lost the scheduler" in told for told in annotation.told))
-        time.sleep(1.5)
+        time.sleep(0.5)
         gate.set()
-        time.sleep(1)
+        time.sleep(1.5)
         line.closed = False
 
-    assert annotation(f"tcp://127.0.0.1:{line.port}", cut) == expected
+    assert annotation(f"tcp://127.0.0.1:{line.port}", cut, after=12) == expected
     assert any("lost the scheduler" in told for told in annotation.told)
 
 
