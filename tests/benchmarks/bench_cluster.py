@@ -1,11 +1,11 @@
 """annotate on a Dask cluster: what a block costs client and scheduler, how many workers that serves, and beside local threads.
 
-usage: bench_cluster.py [--rows 1000000] [--scored 60000] [--json FILE]
+usage: bench_cluster.py [--rows 1000000] [--scored 40960] [--rounds 3] [--json FILE]
 
 First the client alone, with workers that send blocks back as they are, and its memory as the table goes by. From what that
 took, a discrete-event model of 1 to 1,000 workers; it stands beside runs whose workers wait and leave this machine's cores
 alone: 50 ms a block, when workers are what limits, and 5 ms, when the client is. Then the same rows scored by local threads and
-by as many local workers.
+by as many local workers, in turn; the ratio is the median of the rounds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import itertools
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -78,7 +79,8 @@ class Run:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the table that is echoed")
-    parser.add_argument("--scored", type=int, default=60_000)
+    parser.add_argument("--scored", type=int, default=40_960)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     found: dict[str, object] = {}
@@ -121,20 +123,26 @@ def main() -> None:
             )
             found[f"waiting.{wait}.{workers}"] = [run.blocks_a_second, expected]
 
-        seconds, out = {}, {}
-        for place in ("threads", f"local:{usable_cores()}"):
+        def seconds_a_block(cluster: str | None) -> float:
+            """Return the seconds a block takes, without the start, when the rows are scored."""
             times: list[float] = []
             annotate(
-                folder / "scored", folder / "model", folder / "scored.out", cluster=None if place == "threads" else place,
-                on_block=lambda statistics, times=times: times.append(time.perf_counter()),
-            )  # type: ignore[misc] # fmt: skip
+                folder / "scored", folder / "model", folder / "scored.out", cluster=cluster,
+                on_block=lambda statistics: times.append(time.perf_counter()),
+            )  # fmt: skip
+            outputs.add((folder / "scored.out").read_bytes())
             few = max(2 * usable_cores(), len(times) // 10)
-            seconds[place], out[place] = (times[-1] - times[few]) / (len(times) - 1 - few), (folder / "scored.out").read_bytes()
-        same = len(set(out.values())) == 1
-        ratio = seconds["threads"] / seconds[f"local:{usable_cores()}"]
-        print(f"local:{usable_cores()} has {ratio:.2f} of the rows/s of {usable_cores()} threads; same bytes: {same}")
-        found["local"] = [ratio, same]
-        a_block = seconds["threads"] * usable_cores()
+            return (times[-1] - times[few]) / (len(times) - 1 - few)
+
+        local, outputs = f"local:{usable_cores()}", set[bytes]()
+        rounds = [(seconds_a_block(None), seconds_a_block(local)) for _ in range(options.rounds)]
+        ratios = [threads / workers for threads, workers in rounds]
+        print(
+            f"{local} has {statistics.median(ratios):.2f} of the rows/s of {usable_cores()} threads "
+            f"({', '.join(f'{ratio:.2f}' for ratio in ratios)}); same bytes: {len(outputs) == 1}"
+        )
+        found["local"] = [statistics.median(ratios), len(outputs) == 1]
+        a_block = statistics.median(threads for threads, _ in rounds) * usable_cores()
         print(f"a block of {BLOCK_ROWS} rows is scored in {a_block:.2f} s of a core")
         for workers in (10, 100, 1000):
             costs = Costs(of_a_block.read, of_a_block.write, of_a_block.schedule, a_block)
