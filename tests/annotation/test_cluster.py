@@ -19,6 +19,7 @@ from dask_harness import Cluster, Line, broken_copy, cluster, free_port, wait_fo
 from phrase_rescore import annotate, library
 from phrase_rescore.annotation import run as table_run
 from phrase_rescore.annotation.executors import cluster as on_client
+from phrase_rescore.annotation.executors import worker_pool
 from phrase_rescore.annotation.executors.worker import Kind
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.blocks import Block
@@ -293,8 +294,8 @@ def test_a_block_that_three_workers_die_of(annotation: Annotation, dask: Cluster
 def test_strict_refuses_workers_of_another_kind(
     annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = on_client.kind()
-    monkeypatch.setattr(on_client, "kind", lambda: Kind(here.version, "1.0", here.cpu, here.has_cuda))
+    here = worker_pool.kind()
+    monkeypatch.setattr(worker_pool, "kind", lambda: Kind(here.version, "1.0", here.cpu, here.has_cuda))
     with pytest.raises(RescoreError, match=r"torch .* here is .*torch 1\.0.*\(--strict\)"):
         annotation(dask.address, strict=True)
     assert annotation(dask.address) == expected
@@ -304,7 +305,7 @@ def test_strict_refuses_workers_of_another_kind(
 def test_strict_leaves_out_workers_of_another_kind_that_come_later(
     annotation: Annotation, dask: Cluster, expected: bytes, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = on_client.kind()
+    here = worker_pool.kind()
     monkeypatch.setattr(  # the words of this table are not the model's, which strict would refuse, too
         library,
         "open_cluster",
@@ -312,7 +313,7 @@ def test_strict_leaves_out_workers_of_another_kind_that_come_later(
     )
 
     def another() -> None:
-        monkeypatch.setattr(on_client, "kind", lambda: Kind(here.version, "1.0", here.cpu, here.has_cuda))
+        monkeypatch.setattr(worker_pool, "kind", lambda: Kind(here.version, "1.0", here.cpu, here.has_cuda))
         dask.add_worker(DELAY=0)
         wait_for(lambda: any("left out" in line for line in annotation.told))
         gate.set()
@@ -324,8 +325,8 @@ def test_strict_leaves_out_workers_of_another_kind_that_come_later(
 def test_workers_of_another_version_are_left_out(
     annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = on_client.kind()
-    monkeypatch.setattr(on_client, "kind", lambda: Kind("9.9", here.torch, here.cpu, here.has_cuda))
+    here = worker_pool.kind()
+    monkeypatch.setattr(worker_pool, "kind", lambda: Kind("9.9", here.torch, here.cpu, here.has_cuda))
     with pytest.raises(RescoreError, match="no worker there can score"):
         annotation(dask.address)
     assert any("here is 9.9" in line for line in annotation.told)
