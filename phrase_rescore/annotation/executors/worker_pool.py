@@ -42,6 +42,7 @@ class KnownWorker:
 class WorkerPool:
     """The workers of the scheduler that ``client`` is connected to, but for those that are left out.
 
+    It changes in the thread of Dask's client; ``kinds``, ``cores`` and the numbers may be read from any.
     ``strict`` leaves out workers of another kind than this process. ``tell`` is called with lines for people, and
     ``on_nobody`` when the last worker is left out after the start.
     """
@@ -59,7 +60,7 @@ class WorkerPool:
     @property
     def kinds(self) -> set[Kind]:
         """What the workers are that have told it."""
-        return {worker.kind for worker in self.known.values() if worker.kind}
+        return {worker.kind for worker in list(self.known.values()) if worker.kind}
 
     @property
     def cores(self) -> int:
