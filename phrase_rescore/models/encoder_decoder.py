@@ -28,7 +28,7 @@ from phrase_rescore.models.cells.cell import Rows, rows_of, tanh
 from phrase_rescore.models.cells.registry import cells_of
 from phrase_rescore.models.cells.stack import Stack
 from phrase_rescore.models.linear import gathered_gradients, times
-from phrase_rescore.models.softmax import cross_entropy
+from phrase_rescore.models.softmax import cross_entropy, sampled_cross_entropy
 
 POOL = 2  # numbers that a maxout unit takes the largest of
 # The encoders that ``--encoder`` names: of each stack, as its tensors are called, whether it reads the words from the last one
@@ -252,15 +252,21 @@ class RNNEncoderDecoder(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
 
-    def forward(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
+    def forward(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
         """Return ``negative_log_likelihood``, under the name by which wrappers of modules call it."""
-        return self.negative_log_likelihood(src, tgt)
+        return self.negative_log_likelihood(src, tgt, seed)
 
-    def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases) -> Tensor:
-        """Return -Σ_n log p(y_n | x_n) over a batch, summed over words and EOS: a scalar in nats."""
+    def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
+        """Return -Σ_n log p(y_n | x_n) over a batch, summed over words and EOS: a scalar in nats.
+
+        With a ``seed`` it is an estimate: the softmax is taken over words that the seed draws.
+        """
         with gathered_gradients(self.loss_dtype):
             g, targets = self.decoder(self.encoder(src), tgt)
-        return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets, dtype=self.loss_dtype)
+        G_l, b_G = self.decoder.G_l, self.decoder.b_G
+        if seed is None:
+            return cross_entropy(g, G_l, b_G, targets, dtype=self.loss_dtype)
+        return sampled_cross_entropy(g, G_l, b_G, targets, seed, self.loss_dtype)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files, as a view of the parameter (docs/model.md lists them)."""

@@ -8,8 +8,10 @@ is formed while they are at hand.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +20,7 @@ from phrase_rescore.models.linear import MULTIPLE, filled
 ROWS = 256  # rows at a time: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
+OFTEN, DRAWN = 1000, 1000  # words that Z is estimated from: the most frequent ones, and some of the others
 LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e): torch's exp2 takes half the time of its exp on AMD's CPUs
 _SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither overflowed nor lost a term that matters
 
@@ -104,6 +107,35 @@ class _CrossEntropy(torch.autograd.Function):
         if scale != 1.0:
             gradients = [gradient * scale for gradient in gradients]
         return *gradients, None, None, None
+
+
+def sampled_words(targets: Tensor, K: int, seed: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return words to estimate Z from, and the natural log of how many of the K words each stands for: (m,) each.
+
+    They are the OFTEN most frequent words, which are the first, all targets, and DRAWN of the others, drawn evenly without
+    replacement. Each of these stands for as many, so that Σ exp(logit + log number) over them is Z in the mean (Horvitz and
+    Thompson 1952). The same seed draws the same words.
+    """
+    certain = torch.zeros(K, dtype=torch.bool)
+    certain[:OFTEN] = True
+    certain[targets.cpu()] = True
+    others = np.flatnonzero(~certain.numpy())
+    drawn = np.random.default_rng(tuple(seed)).choice(others, min(DRAWN, len(others)), replace=False)
+    words = torch.cat((certain.nonzero().squeeze(1), torch.from_numpy(np.sort(drawn))))
+    log_number = torch.zeros(len(words))
+    if len(drawn):
+        log_number[-len(drawn) :] = math.log(len(others) / len(drawn))
+    return words.to(targets.device), log_number.to(targets.device)
+
+
+def sampled_cross_entropy(
+    g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, seed: Sequence[int], dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return ``cross_entropy`` with Z estimated from ``sampled_words``. The estimate of Z has no bias, that of log Z little."""
+    words, log_number = sampled_words(targets, len(b), seed)
+    place = torch.empty(len(b), dtype=torch.long, device=words.device)
+    place[words] = torch.arange(len(words), device=words.device)
+    return cross_entropy(g, G_l.index_select(0, words), b.index_select(0, words) + log_number, place[targets], dtype=dtype)
 
 
 def cross_entropy(

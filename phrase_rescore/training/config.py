@@ -133,6 +133,7 @@ class Recipe(Checked):
 class PairRecipe(Recipe):
     """How the weights are learnt of phrase pairs. Raises OptionError if groups do not fill a minibatch."""
 
+    softmax: str = "full"  # over all words; or sampled: over drawn ones for most of the run
     group: int = ranged(1, Whole(1, 10_000_000))  # neighbours in the sorted pairs that are drawn together
     final_pass: bool = False  # learn the held-out pairs at the end
 

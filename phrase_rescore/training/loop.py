@@ -31,8 +31,11 @@ class Task(Protocol):
     def size(self, batch: Any) -> int:
         """Return the number of items of a minibatch."""
 
-    def parts(self, batch: Any, parts: int) -> list[Any]:
-        """Cut a minibatch into ``parts`` of like work; none is empty unless the minibatch is too small."""
+    def parts(self, batch: Any, parts: int, step: int = 0, done: float = 1.0) -> list[Any]:
+        """Cut the minibatch of ``step`` into ``parts`` of like work; none is empty unless the minibatch is too small.
+
+        ``done``: the share of the run before it, 0 to 1.
+        """
 
     def loss(self, module: nn.Module, part: Any) -> Tensor:
         """Return the summed loss of a part, a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
@@ -182,7 +185,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(done)
         self._batch, items = batch, self.task.size(batch)
-        loss = self.gradients(self._own_parts(batch), items if self.recipe.objective == "mean" else 1.0)
+        loss = self.gradients(self._own_parts(batch, done), items if self.recipe.objective == "mean" else 1.0)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
         if not math.isfinite(norm):  # the same in every process
             found = f"the loss is {loss / items} and its gradient {norm.item()}"
@@ -193,10 +196,11 @@ class Trainer:
         self._items += items
         self.observer.on_step(self.steps, done, loss * self.processes.size / items, items)
 
-    def _own_parts(self, batch: Any) -> list[Any]:
+    def _own_parts(self, batch: Any, done: float) -> list[Any]:
         """Cut a minibatch into a part for every thread of every process, and return this process's."""
         threads, rank = self.gradients.parts, self.processes.rank
-        return self.task.parts(batch, threads * self.processes.size)[rank * threads : (rank + 1) * threads]
+        parts = self.task.parts(batch, threads * self.processes.size, self.steps, done)
+        return parts[rank * threads : (rank + 1) * threads]
 
     def evaluate(self) -> None:
         """Measure, remember the best weights, log a record and save the state.

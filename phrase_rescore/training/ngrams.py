@@ -78,7 +78,7 @@ class NgramTask:
         """Return the number of n-grams."""
         return len(batch)
 
-    def parts(self, batch: Ngrams, parts: int) -> list[Ngrams]:
+    def parts(self, batch: Ngrams, parts: int, step: int = 0, done: float = 1.0) -> list[Ngrams]:
         """Cut a minibatch into ``parts`` of like size."""
         ends = np.linspace(0, len(batch), parts + 1).astype(int)
         return [batch.take(slice(a, b), i) for i, (a, b) in enumerate(pairwise(ends.tolist()))]

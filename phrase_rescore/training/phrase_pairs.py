@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +14,12 @@ from torch import Tensor, nn
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
+from phrase_rescore.models.softmax import DRAWN, OFTEN
 from phrase_rescore.training.permutation import Permutation
 
 _EVALUATED = 512  # pairs at a time
+SAMPLED = 0.8  # share of a run during which the softmax is sampled; what is left mends what that leaves inexact
+WORTHWHILE = 3 * (OFTEN + DRAWN)  # words of the softmax from which on sampling saves more than it takes
 
 
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
@@ -46,11 +50,19 @@ def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torc
     return {"loss": total / len(pairs), "perplexity": math.exp(min(total / words, 700.0))}
 
 
+class Part(NamedTuple):
+    """Pairs of a minibatch, and what draws the words of their softmax; None: it is taken over all words."""
+
+    pairs: EncodedPairs
+    seed: tuple[int, ...] | None = None
+
+
 class PhrasePairTask:
     """Gives the loop every pair once a pass, in an order drawn from ``seed``.
 
     The pairs come sorted by source, and ``group`` neighbours are drawn together. They share encoder work, but a minibatch
-    then has fewer sources than a random one. ``group`` divides ``batch_size``.
+    then has fewer sources than a random one. ``group`` divides ``batch_size``. ``sampled``: until the share SAMPLED of the
+    run the softmax is taken over drawn words, if there are many more than those.
 
     Raises OptionError if there are no pairs.
     """
@@ -64,9 +76,11 @@ class PhrasePairTask:
         seed: int,
         device: str = "cpu",
         group: int = 1,
+        sampled: bool = False,
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
+        self._sampled = sampled and model.config.tgt_vocabulary >= WORTHWHILE
         self.module, self.pairs, self.held_out = model, pairs, held_out
         self.seed, self.device = seed, device
         self._group = min(group, len(pairs))
@@ -96,11 +110,17 @@ class PhrasePairTask:
         """Return the number of pairs."""
         return len(batch)
 
-    def parts(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
+    def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
         """Put every ``parts``-th pair in the order of lengths into a part, so that all parts have nearly the same work.
 
         Groups stay whole, so that their pairs share work, unless there are too few of them for every part.
         """
+        sampled = self._sampled and done < SAMPLED
+        return [
+            Part(pairs, (self.seed, step, number) if sampled else None) for number, pairs in enumerate(self._cut(batch, parts))
+        ]
+
+    def _cut(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
         if parts == 1:
             return [batch]
         together = min(self._group, max(1, len(batch) // parts))
@@ -109,11 +129,11 @@ class PhrasePairTask:
         rows = np.arange(len(batch))
         return [batch.take(rows[np.isin(rows // together, order[i::parts])]) for i in range(parts)]
 
-    def loss(self, module: nn.Module, part: EncodedPairs) -> Tensor:
+    def loss(self, module: nn.Module, part: Part) -> Tensor:
         """Return the negative log-likelihood of the pairs in nats, a scalar."""
-        if not len(part):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
+        if not len(part.pairs):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
             return module(*packed(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
-        return module(*packed(part, self.device))  # type: ignore[no-any-return]
+        return module(*packed(part.pairs, self.device), part.seed)  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         """Return the held-out figures, None if no pairs are held out."""

@@ -32,7 +32,7 @@ _AT_ONCE = 1 << 22  # ids
 # What the training summary of config.json takes from the settings, in its order
 _SUMMARIZED = (
     "min_count", "max_length", "preset", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up",
-    "paper_initialisation", "shortlist", "batch_size", "group", "precision", "seed", "max_steps",
+    "paper_initialisation", "shortlist", "softmax", "batch_size", "group", "precision", "seed", "max_steps",
 )  # fmt: skip
 
 
@@ -140,7 +140,10 @@ class PhrasePairs:
         data, device = self.config.data, self.config.machine.device
         model = build(store, self.config.network, self.config.start, recipe.seed, data.inverse, say).to(device)
         training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
-        return PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, device, self.config.recipe.group)
+        own = self.config.recipe
+        return PhrasePairTask(
+            model, training, held_out, recipe.batch_size, recipe.seed, device, own.group, own.softmax == "sampled"
+        )
 
     def fit(self, trainer: Trainer, resume: bool) -> dict[str, Any]:
         """Train, with the final pass if the recipe has one; return what config.json says of the outcome."""

@@ -67,6 +67,8 @@ CANDIDATES = {
     "paper's recipe": Candidate(replace(PRESETS["paper"], network=DEFAULT.network)),
     "group 4": Candidate(DEFAULT.override(group=4)),
     "group 16": Candidate(DEFAULT.override(group=16)),
+    "sampled softmax": Candidate(DEFAULT.override(softmax="sampled")),
+    "300 units, sampled softmax": Candidate(DEFAULT.override(hidden=300, maxout=150, softmax="sampled")),
     "300 units": Candidate(DEFAULT.override(hidden=300, maxout=150)),
     "1000 units": Candidate(DEFAULT.override(hidden=1000, maxout=500)),
 }
@@ -76,7 +78,8 @@ def run(candidate: Candidate, store: PairStore, limits: dict[str, Any], seed: in
     """Steps, pairs and held-out loss at the end of the run."""
     config = candidate.config.override(seed=seed, eval_every=NEVER, **limits)
     model, recipe = fresh_model(store, config), config.recipe
-    task = PhrasePairTask(model, store.train, store.held_out, recipe.batch_size, seed, group=recipe.group)
+    sampled = recipe.softmax == "sampled"
+    task = PhrasePairTask(model, store.train, store.held_out, recipe.batch_size, seed, group=recipe.group, sampled=sampled)
     outcome = Trainer(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer(recipe, model)).fit()
     assert outcome.best
     return {"steps": outcome.steps, "pairs": outcome.steps * recipe.batch_size, "loss": outcome.best["loss"]}

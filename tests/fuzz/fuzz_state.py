@@ -48,7 +48,7 @@ class Line:
     def size(self, batch: int) -> int:
         return batch
 
-    def parts(self, batch: int, parts: int) -> list[int]:
+    def parts(self, batch: int, parts: int, step: int = 0, done: float = 1.0) -> list[int]:
         return [batch] * parts
 
     def loss(self, module: torch.nn.Module, part: int) -> torch.Tensor:

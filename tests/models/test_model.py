@@ -1,11 +1,13 @@
 import math
 from dataclasses import asdict, astuple
 
+import numpy as np
 import pytest
 import torch
 from oracle import log_prob
 from small_models import encoded, random_pairs, small_checkpoint, weights
 
+from phrase_rescore.models import softmax
 from phrase_rescore.models.cells.cell import tanh
 from phrase_rescore.models.encoder_decoder import (
     PAPER_PARAMETERS,
@@ -103,6 +105,48 @@ def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(rows):
     with torch.no_grad():
         assert cross_entropy(g, G_l, b, targets).item() == pytest.approx(plain.item(), rel=1e-12)
         assert torch.allclose(LogNormaliser(G_l, b)(g), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)
+
+
+def test_the_words_of_a_sampled_softmax(monkeypatch):
+    """Frequent words and targets for certain, others evenly, each for as many as are left; another seed draws others."""
+    monkeypatch.setattr(softmax, "OFTEN", 5)
+    monkeypatch.setattr(softmax, "DRAWN", 7)
+    targets = torch.tensor([3, 20, 31, 20])
+    words, log_number = softmax.sampled_words(targets, 40, (1, 2))
+    assert {0, 1, 2, 3, 4, 20, 31} <= set(words.tolist())
+    assert len(set(words.tolist())) == len(words) == 5 + 2 + 7
+    assert (log_number.exp() > 1.5).sum() == 7
+    assert log_number.exp().sum().item() == pytest.approx(40)
+    assert words.tolist() == softmax.sampled_words(targets, 40, (1, 2))[0].tolist()
+    drawn = [set(softmax.sampled_words(targets, 40, (1, n))[0].tolist()) for n in range(200)]
+    counts = np.array([sum(word in words for words in drawn) for word in range(40) if word not in {0, 1, 2, 3, 4, 20, 31}])
+    assert abs(counts - 200 * 7 / 33).max() < 4 * (200 * 7 / 33 * 26 / 33) ** 0.5  # four standard deviations
+
+
+def test_a_sampled_softmax_estimates_z_without_bias(monkeypatch):
+    monkeypatch.setattr(softmax, "OFTEN", 5)
+    monkeypatch.setattr(softmax, "DRAWN", 20)
+    generator = torch.Generator().manual_seed(0)
+    g, G_l = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (9, 60))
+    b, targets = torch.randn(60, generator=generator, dtype=torch.float64), torch.arange(9) * 6
+    g.requires_grad_(True)
+    picked = (g * G_l[targets]).sum(1) + b[targets]
+    z = torch.logsumexp(g @ G_l.T + b, 1).exp()
+    estimates = []
+    for seed in range(3000):
+        words, log_number = softmax.sampled_words(targets, 60, (seed,))
+        estimates.append(torch.logsumexp(g @ G_l[words].T + b[words] + log_number, 1).exp())
+        if seed == 0:
+            loss = softmax.sampled_cross_entropy(g, G_l, b, targets, (seed,))
+            assert loss.item() == pytest.approx((estimates[0].log() - picked).sum().item(), rel=1e-12)
+            wanted = torch.autograd.grad((estimates[0].log() - picked).sum(), g)[0]
+            assert torch.allclose(torch.autograd.grad(loss, g)[0], wanted, rtol=1e-10, atol=1e-12)
+    found = torch.stack(estimates).detach()
+    error = (found.mean(0) - z).abs() / (found.std(0) / 3000**0.5)
+    assert error.max() < 4.5
+    monkeypatch.setattr(softmax, "DRAWN", 1000)  # all words: nothing is estimated
+    full = cross_entropy(g, G_l, b, targets).item()
+    assert softmax.sampled_cross_entropy(g, G_l, b, targets, (1,)).item() == pytest.approx(full, rel=1e-12)
 
 
 def test_initialisation_of_the_paper():

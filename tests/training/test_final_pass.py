@@ -18,7 +18,7 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.final_pass import FinalPassTask, of_like_lengths
-from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.phrase_pairs import Part, PhrasePairTask
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def test_what_is_made_small_is_how_far_the_losses_lie_apart(task: FinalPassTask)
     with torch.no_grad():
         for src, tgt in {(int(s), int(t)) for s, t in zip(task.held_out.src.ids, task.held_out.tgt.ids[::2], strict=True)}:
             one = EncodedPairs(Ragged.of([[src]]), Ragged.of([[tgt, 3]]))
-            every[src] = task.loss(model, one).item()
+            every[src] = task.loss(model, Part(one)).item()
     assert figures["held_out"] == pytest.approx(np.mean(list(every.values())), rel=1e-5)
 
 

@@ -107,7 +107,7 @@ def test_nothing_of_a_step_stays_in_memory(monkeypatch):
 def test_parts_of_a_batch_are_alike_and_lose_nothing():
     pairs = encoded(random_pairs(50))
     task = PhrasePairTask(small_model(), pairs, encoded([]), 50, seed=0)
-    parts = task.parts(pairs, 3)
+    parts = [part.pairs for part in task.parts(pairs, 3)]
     assert sorted(len(part) for part in parts) == [16, 17, 17]
     words = [len(part.tgt.ids) for part in parts]
     assert max(words) - min(words) <= 10
@@ -132,7 +132,7 @@ def test_gradients_in_bf16_are_those_of_float32_nearly():
         model = small_model(torch.float32)
         model.loss_dtype = dtype
         task = PhrasePairTask(model, encoded(random_pairs(200)), encoded([]), 200, seed=0)
-        Gradients(model, task.loss, 1)([encoded(random_pairs(200))], 200)
+        Gradients(model, task.loss, 1)(task.parts(encoded(random_pairs(200)), 1), 200)
         assert all(p.grad.dtype == torch.float32 for p in model.parameters())
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
         with torch.no_grad():  # what is measured is measured in float32
@@ -151,7 +151,7 @@ def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
         assert 0 < len(batch) <= 8
         seen += batch.src.ids.tolist()
         for n in (2, 3):
-            parts = task.parts(batch, n)
+            parts = [part.pairs for part in task.parts(batch, n)]
             assert sorted(np.concatenate([part.src.ids for part in parts]).tolist()) == sorted(batch.src.ids.tolist())
             assert all(len(part) for part in parts if len(batch) >= n)
     for start in range(0, len(seen) - 29, 30):
@@ -164,7 +164,7 @@ def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
 def test_groups_stay_whole_in_parts():
     pairs = EncodedPairs(Ragged.of([[i] for i in range(48)]), Ragged.of([[i] * (1 + i % 5) for i in range(48)]))
     task = PhrasePairTask(small_model(), pairs, encoded([]), 16, seed=5, group=4)
-    for part in task.parts(next(task.batches(0)), 2):
+    for part, _ in task.parts(next(task.batches(0)), 2):
         assert len(part) == 8
         assert len({i // 4 for i in part.src.ids.tolist()}) == 2
 

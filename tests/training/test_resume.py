@@ -21,6 +21,8 @@ from safetensors.numpy import load_file, save_file
 from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
+from phrase_rescore.models import softmax
+from phrase_rescore.training import phrase_pairs
 from phrase_rescore.training import state as state_files
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
@@ -145,6 +147,29 @@ def test_other_data_on_standard_input_is_refused(training: Training, tmp_path: P
     assert files(tmp_path / "model") == files(tmp_path / "whole")
 
 
+def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phrase_pairs, "WORTHWHILE", 1)
+    monkeypatch.setattr(softmax, "OFTEN", 4)
+    monkeypatch.setattr(softmax, "DRAWN", 4)
+    seeds: list[tuple[int, ...]] = []
+    true_words = softmax.sampled_words
+
+    def drawn(targets: torch.Tensor, K: int, seed: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+        seeds.append(seed)
+        return true_words(targets, K, seed)
+
+    monkeypatch.setattr(softmax, "sampled_words", drawn)
+    training = training.but(softmax="sampled", threads=2)
+    whole = training.but(model_dir=f"{training.model_dir}.whole").run()
+    assert whole.training["softmax"] == "sampled"
+    assert sorted(seeds) == [(1, step, part) for step in range(16) for part in range(2)]  # of 20 steps; the rest are exact
+    interrupted(training, 12)
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+    training.but(model_dir=f"{training.model_dir}.full", softmax="full").run()
+    assert files(Path(training.model_dir)) != files(Path(f"{training.model_dir}.full"))
+
+
 def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
     """Every setting that may change the weights is among these names; others may change at --resume."""
     interrupted(training, 12)
@@ -152,7 +177,7 @@ def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
     assert list(state) == ["format_version", "run", "pairs", "step", "tensors", "figures", "crc"]
     assert set(state["run"]) == {
         "version", "torch", "data", "cell", "layers", "encoder", "hidden", "embedding", "maxout",
-        "rank", "shortlist", "batch_size", "optimizer",
+        "rank", "shortlist", "batch_size", "optimizer", "softmax",
         "learning_rate", "objective", "clip", "decay", "warm_up", "paper_initialisation", "group", "epochs", "seed", "threads",
         "precision", "max_time", "eval_every", "init_from", "init", "freeze", "final_pass", "inverse", "max_steps", "processes",
         "device",
