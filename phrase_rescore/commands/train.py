@@ -127,7 +127,7 @@ _setting = partial(setting_option, presets=PRESETS)
     _setting("clip", metavar="NORM", text="Shorten longer gradients to this norm."),
     _setting(
         "softmax", metavar=None, kind=click.Choice(["full", "sampled"]),
-        text="Over all words, or for most of the run over some, which takes less time.",
+        text="Over all words, or mostly over drawn ones: faster.",
     ),
     _setting("batch_size", metavar="N", text="Pairs of a minibatch."),
     _setting("group", metavar="N", text="Draw N neighbours of the sorted pairs together. N divides the batch size."),

@@ -32,7 +32,7 @@ shard_size_option = click.option(
 optimizers = click.Choice(["adam", "adadelta"])
 max_steps_option = number_setting("max_steps", metavar="N", help="Stop after N minibatches.")
 eval_every_option = number_setting(
-    "eval_every", default=500, show_default=True, metavar="STEPS", help="Measure the held-out loss after so many minibatches."
+    "eval_every", default=500, show_default=True, metavar="STEPS", help="Measure held-out loss after so many minibatches."
 )
 resume_option = click.option(
     "--resume", is_flag=True, help="Continue an interrupted training exactly from its last measurement."
