@@ -20,7 +20,7 @@ from phrase_rescore.models.linear import MULTIPLE, filled
 ROWS = 256  # rows at a time: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
-OFTEN, DRAWN = 1000, 1000  # words that Z is estimated from: the most frequent ones, and some of the others
+SURE = 300  # words that every estimate of Z has; the k-th most frequent one has the chance SURE / k
 LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e): torch's exp2 takes half the time of its exp on AMD's CPUs
 _SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither overflowed nor lost a term that matters
 
@@ -76,13 +76,15 @@ class _CrossEntropy(torch.autograd.Function):
         total = -picked.sum()
         M = _extended(G_l, b, dtype or G_l.dtype)
         d_g, d_G_l, d_b = torch.empty_like(g), torch.zeros_like(G_l), torch.zeros_like(b)
-        scratch = M.new_empty(len(b) * min(ROWS, len(g) + MULTIPLE))  # to ask for it every time takes as long as a product
+        if M.dtype != g.dtype:
+            M = filled(M, M.dtype)  # a row of zeros has no part in Z, for its 1 is a 0
+        scratch = M.new_empty(len(M) * min(ROWS, len(g) + MULTIPLE))  # to ask for it every time takes as long as a product
         for start in range(0, len(g), ROWS):
             rows = g[start : start + ROWS]
             n = len(rows)
             if M.dtype != g.dtype:
                 rows = filled(rows, g.dtype)
-            e, sums, mass, shift = _exponentials(rows, G_l, b, M, scratch[: len(b) * len(rows)])
+            e, sums, mass, shift = _exponentials(rows, G_l, b, M, scratch[: len(M) * len(rows)])
             log_z = mass.log() + shift
             total += log_z[:n].sum() + alpha * log_z[:n].square().sum()
             mass = mass / (1.0 + 2.0 * alpha * log_z)
@@ -92,8 +94,8 @@ class _CrossEntropy(torch.autograd.Function):
             if e.dtype == d_G_l.dtype:
                 d_G_l.addmm_(e, weights)
             else:
-                d_G_l += e @ weights
-            d_b += e @ (1.0 / mass).to(e.dtype)
+                d_G_l += (e @ weights)[: len(b)]
+            d_b += (e @ (1.0 / mass).to(e.dtype))[: len(b)]
         d_g -= G_l[targets]
         d_G_l.index_add_(0, targets, g, alpha=-1.0)
         d_b.index_add_(0, targets, torch.ones_like(picked), alpha=-1.0)
@@ -110,22 +112,17 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def sampled_words(targets: Tensor, K: int, seed: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return words to estimate Z from, and the natural log of how many of the K words each stands for: (m,) each.
+    """Return words to estimate Z from, and the natural log of how many words each stands for: (m,) each.
 
-    They are the OFTEN most frequent words, which are the first, all targets, and DRAWN of the others, drawn evenly without
-    replacement. Each of these stands for as many, so that Σ exp(logit + log number) over them is Z in the mean (Horvitz and
-    Thompson 1952). The same seed draws the same words.
+    Word k, counted from 1 and from the most frequent one, is drawn with the chance π_k = min(1, SURE / k), which falls like a
+    word's frequency (Zipf). Targets are always there, π = 1. A word stands for 1 / π words, so that Σ exp(logit) / π is Z in
+    the mean (Horvitz and Thompson 1952). The same seed draws the same words.
     """
-    certain = torch.zeros(K, dtype=torch.bool)
-    certain[:OFTEN] = True
-    certain[targets.cpu()] = True
-    others = np.flatnonzero(~certain.numpy())
-    drawn = np.random.default_rng(tuple(seed)).choice(others, min(DRAWN, len(others)), replace=False)
-    words = torch.cat((certain.nonzero().squeeze(1), torch.from_numpy(np.sort(drawn))))
-    log_number = torch.zeros(len(words))
-    if len(drawn):
-        log_number[-len(drawn) :] = math.log(len(others) / len(drawn))
-    return words.to(targets.device), log_number.to(targets.device)
+    chance = np.minimum(1.0, SURE / np.arange(1, K + 1))
+    chance[targets.cpu().numpy()] = 1.0
+    words = np.flatnonzero(np.random.default_rng(tuple(seed)).random(K) < chance)
+    log_number = torch.from_numpy(-np.log(chance[words])).float()
+    return torch.from_numpy(words).to(targets.device), log_number.to(targets.device)
 
 
 def sampled_cross_entropy(

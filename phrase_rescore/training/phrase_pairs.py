@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
-from phrase_rescore.models.softmax import DRAWN, OFTEN
+from phrase_rescore.models.softmax import SURE
 from phrase_rescore.training.permutation import Permutation
 
 _EVALUATED = 512  # pairs at a time
-SAMPLED = 0.8  # share of a run during which the softmax is sampled; what is left mends what that leaves inexact
-WORTHWHILE = 3 * (OFTEN + DRAWN)  # words of the softmax from which on sampling saves more than it takes
+SAMPLED = 0.95  # share of a run during which the softmax is sampled; what is left mends what that leaves inexact
+WORTHWHILE = 20 * SURE  # words of the softmax from which on sampling saves more than it takes
 
 
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:

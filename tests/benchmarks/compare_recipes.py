@@ -68,7 +68,7 @@ CANDIDATES = {
     "group 4": Candidate(DEFAULT.override(group=4)),
     "group 16": Candidate(DEFAULT.override(group=16)),
     "sampled softmax": Candidate(DEFAULT.override(softmax="sampled")),
-    "300 units, sampled softmax": Candidate(DEFAULT.override(hidden=300, maxout=150, softmax="sampled")),
+    "200 units, sampled, 12e-3": Candidate(DEFAULT.override(hidden=200, maxout=100, softmax="sampled", learning_rate=12e-3)),
     "300 units": Candidate(DEFAULT.override(hidden=300, maxout=150)),
     "1000 units": Candidate(DEFAULT.override(hidden=1000, maxout=500)),
 }

@@ -1,7 +1,6 @@
 import math
 from dataclasses import asdict, astuple
 
-import numpy as np
 import pytest
 import torch
 from oracle import log_prob
@@ -108,24 +107,23 @@ def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(rows):
 
 
 def test_the_words_of_a_sampled_softmax(monkeypatch):
-    """Frequent words and targets for certain, others evenly, each for as many as are left; another seed draws others."""
-    monkeypatch.setattr(softmax, "OFTEN", 5)
-    monkeypatch.setattr(softmax, "DRAWN", 7)
+    """Word k is drawn with the chance 5 / k, the first five and all targets for certain, and stands for as many."""
+    monkeypatch.setattr(softmax, "SURE", 5)
     targets = torch.tensor([3, 20, 31, 20])
-    words, log_number = softmax.sampled_words(targets, 40, (1, 2))
-    assert {0, 1, 2, 3, 4, 20, 31} <= set(words.tolist())
-    assert len(set(words.tolist())) == len(words) == 5 + 2 + 7
-    assert (log_number.exp() > 1.5).sum() == 7
-    assert log_number.exp().sum().item() == pytest.approx(40)
-    assert words.tolist() == softmax.sampled_words(targets, 40, (1, 2))[0].tolist()
-    drawn = [set(softmax.sampled_words(targets, 40, (1, n))[0].tolist()) for n in range(200)]
-    counts = np.array([sum(word in words for words in drawn) for word in range(40) if word not in {0, 1, 2, 3, 4, 20, 31}])
-    assert abs(counts - 200 * 7 / 33).max() < 4 * (200 * 7 / 33 * 26 / 33) ** 0.5  # four standard deviations
+    chances = {word: 1.0 if word < 5 or word in (20, 31) else 5 / (word + 1) for word in range(40)}
+    counts = dict.fromkeys(range(40), 0)
+    for n in range(400):
+        words, log_number = softmax.sampled_words(targets, 40, (1, n))
+        assert words.tolist() == sorted(set(words.tolist())) == softmax.sampled_words(targets, 40, (1, n))[0].tolist()
+        for word, log in zip(words.tolist(), log_number.tolist(), strict=True):
+            counts[word] += 1
+            assert log == pytest.approx(-math.log(chances[word]), abs=1e-6)
+    for word, p in chances.items():
+        assert abs(counts[word] - 400 * p) <= 4 * (400 * p * (1 - p)) ** 0.5, word  # four standard deviations
 
 
 def test_a_sampled_softmax_estimates_z_without_bias(monkeypatch):
-    monkeypatch.setattr(softmax, "OFTEN", 5)
-    monkeypatch.setattr(softmax, "DRAWN", 20)
+    monkeypatch.setattr(softmax, "SURE", 8)
     generator = torch.Generator().manual_seed(0)
     g, G_l = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (9, 60))
     b, targets = torch.randn(60, generator=generator, dtype=torch.float64), torch.arange(9) * 6
@@ -144,7 +142,7 @@ def test_a_sampled_softmax_estimates_z_without_bias(monkeypatch):
     found = torch.stack(estimates).detach()
     error = (found.mean(0) - z).abs() / (found.std(0) / 3000**0.5)
     assert error.max() < 4.5
-    monkeypatch.setattr(softmax, "DRAWN", 1000)  # all words: nothing is estimated
+    monkeypatch.setattr(softmax, "SURE", 60)  # all words: nothing is estimated
     full = cross_entropy(g, G_l, b, targets).item()
     assert softmax.sampled_cross_entropy(g, G_l, b, targets, (1,)).item() == pytest.approx(full, rel=1e-12)
 
