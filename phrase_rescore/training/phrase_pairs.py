@@ -14,12 +14,10 @@ from torch import Tensor, nn
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
-from phrase_rescore.models.softmax import SURE
 from phrase_rescore.training.permutation import Permutation
 
 _EVALUATED = 512  # pairs at a time
 SAMPLED = 0.95  # share of a run during which the softmax is sampled; what is left mends what that leaves inexact
-WORTHWHILE = 20 * SURE  # words of the softmax from which on sampling saves more than it takes
 
 
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
@@ -62,7 +60,7 @@ class PhrasePairTask:
 
     The pairs come sorted by source, and ``group`` neighbours are drawn together. They share encoder work, but a minibatch
     then has fewer sources than a random one. ``group`` divides ``batch_size``. ``sampled``: until the share SAMPLED of the
-    run the softmax is taken over drawn words, if there are many more than those.
+    run the softmax is taken over drawn words.
 
     Raises OptionError if there are no pairs.
     """
@@ -80,7 +78,7 @@ class PhrasePairTask:
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
-        self._sampled = sampled and model.config.tgt_vocabulary >= WORTHWHILE
+        self._sampled = sampled
         self.module, self.pairs, self.held_out = model, pairs, held_out
         self.seed, self.device = seed, device
         self._group = min(group, len(pairs))

@@ -18,6 +18,7 @@ from phrase_rescore.files.atomic import check_replaceable
 from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.models.checkpoint import Checkpoint, load, save
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.models.softmax import SURE
 from phrase_rescore.models.warm_start import check_part, freeze, in_table_terms, initialise_from
 from phrase_rescore.training.config import Data, Network, Observer, Recipe, Start, TrainingConfig
 from phrase_rescore.training.distributed import ProcessGroup
@@ -29,6 +30,7 @@ from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.prepare import beside, check_inputs, find, fingerprint, prepare, scratch_dir, store_dir
 
 _AT_ONCE = 1 << 22  # ids
+WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
 # What the training summary of config.json takes from the settings, in its order
 _SUMMARIZED = (
     "min_count", "max_length", "preset", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up",
@@ -140,10 +142,11 @@ class PhrasePairs:
         data, device = self.config.data, self.config.machine.device
         model = build(store, self.config.network, self.config.start, recipe.seed, data.inverse, say).to(device)
         training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
-        own = self.config.recipe
-        return PhrasePairTask(
-            model, training, held_out, recipe.batch_size, recipe.seed, device, own.group, own.softmax == "sampled"
-        )
+        group, sampled = self.config.recipe.group, self.config.recipe.softmax == "sampled"
+        if sampled and (words := model.config.tgt_vocabulary) < WORTHWHILE:
+            say(f"the softmax is over all of its {words:,} words: to draw some of them would save no time")
+            sampled = False
+        return PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, device, group, sampled)
 
     def fit(self, trainer: Trainer, resume: bool) -> dict[str, Any]:
         """Train, with the final pass if the recipe has one; return what config.json says of the outcome."""

@@ -22,7 +22,6 @@ from small_trainings import SIZES, Stopped, Training, command, files, write_lang
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.models import softmax
-from phrase_rescore.training import phrase_pairs
 from phrase_rescore.training import state as state_files
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
@@ -148,7 +147,7 @@ def test_other_data_on_standard_input_is_refused(training: Training, tmp_path: P
 
 
 def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phrase_pairs, "WORTHWHILE", 1)
+    monkeypatch.setattr("phrase_rescore.training.train.WORTHWHILE", 1)
     monkeypatch.setattr(softmax, "SURE", 4)
     seeds: list[tuple[int, ...]] = []
     true_words = softmax.sampled_words
@@ -165,8 +164,17 @@ def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Trainin
     interrupted(training, 12)
     training.but(resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
-    training.but(model_dir=f"{training.model_dir}.full", softmax="full").run()
-    assert files(Path(training.model_dir)) != files(Path(f"{training.model_dir}.full"))
+    full = training.but(model_dir=f"{training.model_dir}.full", softmax="full").run()
+    assert not torch.equal(whole.model.decoder.G_l, full.model.decoder.G_l)
+
+
+def test_a_small_softmax_is_not_sampled_and_says_so(training: Training) -> None:
+    said: list[str] = []
+    small = training.but(softmax="sampled").run(Observer(say=said.append))
+    words = small.model.config.tgt_vocabulary
+    assert f"the softmax is over all of its {words} words: to draw some of them would save no time" in said
+    full = training.but(model_dir=f"{training.model_dir}.full").run()
+    assert all(map(torch.equal, small.model.parameters(), full.model.parameters()))
 
 
 def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
