@@ -35,6 +35,7 @@ bench: $(VENV)/installed
 	mkdir -p $(BUILD)/bench
 	$(BIN)/python tests/benchmarks/bench_scoring.py --json $(BUILD)/bench/scoring.json
 	$(BIN)/python tests/benchmarks/bench_training.py --rounds 1 --json $(BUILD)/bench/training.json
+	$(BIN)/python tests/benchmarks/compare_recipes.py $(BUILD)/bench/pairs --seconds 240 --only 'default,full softmax,300 units'
 	$(BIN)/python tests/benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
 	$(BIN)/python tests/benchmarks/bench_lm.py --json $(BUILD)/bench/lm.json
 	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json

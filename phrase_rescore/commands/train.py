@@ -126,8 +126,8 @@ _setting = partial(setting_option, presets=PRESETS)
     _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
     _setting("clip", metavar="NORM", text="Shorten longer gradients to this norm."),
     _setting(
-        "softmax", metavar=None, kind=click.Choice(["full", "sampled"]),
-        text="Over all words, or mostly over drawn ones: faster.",
+        "softmax", metavar="KIND", kind=click.Choice(["auto", "full", "sampled"]),
+        text="full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.",
     ),
     _setting("batch_size", metavar="N", text="Pairs of a minibatch."),
     _setting("group", metavar="N", text="Draw N neighbours of the sorted pairs together. N divides the batch size."),
@@ -138,7 +138,7 @@ _setting = partial(setting_option, presets=PRESETS)
 )  # fmt: skip
 @option_group(
     "When to stop",
-    _setting("epochs", metavar="N", text="Passes over the pairs, unless time or steps are given."),
+    _setting("epochs", metavar="N", text="Passes over the pairs, if no other limit is given."),
     max_steps_option,
     _number("patience", metavar="N", help="Stop after N measurements without a better one."),
     eval_every_option,

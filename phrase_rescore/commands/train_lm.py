@@ -95,7 +95,7 @@ _setting = partial(setting_option, presets=PRESETS)
 )
 @option_group(
     "When to stop",
-    _setting("epochs", metavar="N", text="Passes over the text, unless time or steps are given."),
+    _setting("epochs", metavar="N", text="Passes over the text, if no other limit is given."),
     max_steps_option,
     _setting("patience", metavar="N", text="Stop after N measurements without a better one."),
     eval_every_option,

@@ -133,7 +133,7 @@ class Recipe(Checked):
 class PairRecipe(Recipe):
     """How the weights are learnt of phrase pairs. Raises OptionError if groups do not fill a minibatch."""
 
-    softmax: str = "full"  # over all words; or sampled: over drawn ones for most of the run
+    softmax: str = "auto"  # or full: over all words; or sampled: over drawn ones for most of the run
     group: int = ranged(1, Whole(1, 10_000_000))  # neighbours in the sorted pairs that are drawn together
     final_pass: bool = False  # learn the held-out pairs at the end
 
@@ -224,7 +224,15 @@ PRESETS = {
         "paper",
         network=Network(hidden=1000, maxout=500),
         start=Start(paper_initialisation=True),
-        recipe=PairRecipe(optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64),
+        recipe=PairRecipe(
+            optimizer="adadelta",
+            learning_rate=1.0,
+            objective="sum",
+            decay=False,
+            warm_up=0.0,
+            batch_size=64,
+            softmax="full",
+        ),
     ),
 }
 

@@ -78,7 +78,7 @@ class PhrasePairTask:
     ) -> None:
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
-        self._sampled = sampled
+        self.sampled = sampled
         self.module, self.pairs, self.held_out = model, pairs, held_out
         self.seed, self.device = seed, device
         self._group = min(group, len(pairs))
@@ -113,7 +113,7 @@ class PhrasePairTask:
 
         Groups stay whole, so that their pairs share work, unless there are too few of them for every part.
         """
-        sampled = self._sampled and done < SAMPLED
+        sampled = self.sampled and done < SAMPLED
         return [
             Part(pairs, (self.seed, step, number) if sampled else None) for number, pairs in enumerate(self._cut(batch, parts))
         ]

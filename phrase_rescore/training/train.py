@@ -58,6 +58,11 @@ def _uses(inputs: Sequence[str], model_dir: str, data: Data, start: Start) -> It
     yield Use("--scratch" if data.scratch else "--scratch's default", scratch_dir(data), Role.SCRATCH)
 
 
+def is_sampled(softmax: str, words: int, device: str) -> bool:
+    """Return whether a softmax of so many words is taken over drawn ones: a small one never, ``auto`` on a CPU."""
+    return words >= WORTHWHILE and (softmax == "sampled" or (softmax == "auto" and device == "cpu"))
+
+
 def training_summary(inputs: Sequence[str], config: TrainingConfig, store: PairStore) -> dict[str, Any]:
     """Return what config.json says of the settings. Nothing in it differs between two runs of the same training."""
     settings = {**config.settings(), "preset": config.preset}
@@ -142,10 +147,10 @@ class PhrasePairs:
         data, device = self.config.data, self.config.machine.device
         model = build(store, self.config.network, self.config.start, recipe.seed, data.inverse, say).to(device)
         training, held_out = (_as_learnt(pairs, data.inverse) for pairs in (store.train, store.held_out))
-        group, sampled = self.config.recipe.group, self.config.recipe.softmax == "sampled"
-        if sampled and (words := model.config.tgt_vocabulary) < WORTHWHILE:
+        group, softmax, words = self.config.recipe.group, self.config.recipe.softmax, model.config.tgt_vocabulary
+        sampled = is_sampled(softmax, words, device)
+        if softmax == "sampled" and not sampled:
             say(f"the softmax is over all of its {words:,} words: to draw some of them would save no time")
-            sampled = False
         return PhrasePairTask(model, training, held_out, recipe.batch_size, recipe.seed, device, group, sampled)
 
     def fit(self, trainer: Trainer, resume: bool) -> dict[str, Any]:
@@ -170,7 +175,9 @@ class PhrasePairs:
     ) -> Checkpoint:  # fmt: skip
         """Return the trained model."""
         data = self.config.data
-        summary = training_summary(self.inputs, self.config.override(max_steps=trainer.recipe.max_steps), store) | outcome
+        softmax = "sampled" if cast(PhrasePairTask, trainer.task).sampled else "full"
+        config = self.config.override(max_steps=trainer.recipe.max_steps, softmax=softmax)
+        summary = training_summary(self.inputs, config, store) | outcome
         if found := shortfall(summary):
             say(f"warning: {found}; train longer")
         vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)

@@ -29,6 +29,7 @@ from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 from phrase_rescore.training.config import PRESETS, Observer, TrainingConfig
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.train import is_sampled
 
 EVALUATED = 256
 
@@ -74,7 +75,9 @@ def main() -> None:
     config = replace(PRESETS["default"], network=PRESETS["paper"].network)
     config = config.override(max_time=seconds * options.share, eval_every=options.eval_every)
     curve: list[dict[str, Any]] = []
-    task = PhrasePairTask(fresh_model(store, config), store.train, store.held_out, config.recipe.batch_size, seed=1)
+    model = fresh_model(store, config)
+    sampled = is_sampled(config.recipe.softmax, model.config.tgt_vocabulary, "cpu")
+    task = PhrasePairTask(model, store.train, store.held_out, config.recipe.batch_size, seed=1, sampled=sampled)
     outcome = Trainer(task, config.recipe, threads=cores, observer=Observer(on_record=curve.append)).fit()
     for record in curve:
         loss = record["held_out"]["loss"]

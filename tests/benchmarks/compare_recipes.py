@@ -2,8 +2,8 @@
 
 usage: compare_recipes.py PAIRS_DIR [--seconds 120 | --steps N] [--seeds 1] [--only NAME,…] [--json FILE]
 
-PAIRS_DIR is what `phrase-rescore train` keeps (MODEL_DIR.pairs). A candidate is the default preset with something changed;
-optimisers that `train` does not offer stand in for Adam in its loop.
+PAIRS_DIR is what `phrase-rescore train` keeps (MODEL_DIR.pairs); if it is not there, it is made of the benchmarks' table. A
+candidate is the default preset with something changed; optimisers that `train` does not offer stand in for Adam in its loop.
 `schedule-free` needs `pip install schedulefree`.
 """
 
@@ -25,6 +25,7 @@ from phrase_rescore.runtime import prepare, usable_cores
 from phrase_rescore.training.config import PRESETS, Recipe, TrainingConfig
 from phrase_rescore.training.loop import Trainer, make_optimizer
 from phrase_rescore.training.phrase_pairs import PhrasePairTask
+from phrase_rescore.training.train import is_sampled
 
 DEFAULT = PRESETS["default"]
 NEVER = 1 << 40
@@ -67,8 +68,8 @@ CANDIDATES = {
     "paper's recipe": Candidate(replace(PRESETS["paper"], network=DEFAULT.network)),
     "group 4": Candidate(DEFAULT.override(group=4)),
     "group 16": Candidate(DEFAULT.override(group=16)),
-    "sampled softmax": Candidate(DEFAULT.override(softmax="sampled")),
-    "200 units, sampled, 12e-3": Candidate(DEFAULT.override(hidden=200, maxout=100, softmax="sampled", learning_rate=12e-3)),
+    "full softmax": Candidate(DEFAULT.override(softmax="full")),
+    "200 units, 12e-3": Candidate(DEFAULT.override(hidden=200, maxout=100, learning_rate=12e-3)),
     "300 units": Candidate(DEFAULT.override(hidden=300, maxout=150)),
     "1000 units": Candidate(DEFAULT.override(hidden=1000, maxout=500)),
 }
@@ -78,7 +79,7 @@ def run(candidate: Candidate, store: PairStore, limits: dict[str, Any], seed: in
     """Steps, pairs and held-out loss at the end of the run."""
     config = candidate.config.override(seed=seed, eval_every=NEVER, **limits)
     model, recipe = fresh_model(store, config), config.recipe
-    sampled = recipe.softmax == "sampled"
+    sampled = is_sampled(recipe.softmax, model.config.tgt_vocabulary, "cpu")
     task = PhrasePairTask(model, store.train, store.held_out, recipe.batch_size, seed, group=recipe.group, sampled=sampled)
     outcome = Trainer(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer(recipe, model)).fit()
     assert outcome.best

@@ -17,7 +17,9 @@ from phrase_rescore.files.streams import open_input
 from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.moses.phrase_table import parse_row
-from phrase_rescore.training.config import PRESETS, TrainingConfig
+from phrase_rescore.runtime import usable_cores
+from phrase_rescore.training.config import PRESETS, Data, Observer, TrainingConfig
+from phrase_rescore.training.prepare import prepare
 from phrase_rescore.training.train import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,8 +72,10 @@ def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
 
 
 def stored_pairs(directory: str) -> PairStore:
-    """What `phrase-rescore train` keeps in MODEL_DIR.pairs."""
+    """What `phrase-rescore train` keeps in MODEL_DIR.pairs; those of the table if there is no such directory."""
     summary = Path(directory, "pairs.json")
+    if not Path(directory).exists():
+        return prepare([str(table())], Data(pairs_dir=directory), directory, usable_cores(), Observer())
     store = open_store(directory, json.loads(summary.read_text())["fingerprint"]) if summary.exists() else None
     if store is None:
         raise SystemExit(f"{directory}: no prepared pairs of this version")

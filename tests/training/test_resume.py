@@ -26,6 +26,7 @@ from phrase_rescore.training import state as state_files
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.state import TrainingState
+from phrase_rescore.training.train import is_sampled
 
 pytestmark = pytest.mark.slow
 
@@ -164,6 +165,8 @@ def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Trainin
     interrupted(training, 12)
     training.but(resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+    training.but(model_dir=f"{training.model_dir}.auto", softmax="auto").run()
+    assert files(Path(f"{training.model_dir}.auto")) == files(Path(f"{training.model_dir}.whole"))
     full = training.but(model_dir=f"{training.model_dir}.full", softmax="full").run()
     assert not torch.equal(whole.model.decoder.G_l, full.model.decoder.G_l)
 
@@ -173,8 +176,22 @@ def test_a_small_softmax_is_not_sampled_and_says_so(training: Training) -> None:
     small = training.but(softmax="sampled").run(Observer(say=said.append))
     words = small.model.config.tgt_vocabulary
     assert f"the softmax is over all of its {words} words: to draw some of them would save no time" in said
-    full = training.but(model_dir=f"{training.model_dir}.full").run()
-    assert all(map(torch.equal, small.model.parameters(), full.model.parameters()))
+    assert small.training["softmax"] == "full"
+    said.clear()
+    training.but(model_dir=f"{training.model_dir}.auto").run(Observer(say=said.append))
+    assert not any("the softmax is" in line for line in said)  # nobody asked for it
+    assert files(Path(f"{training.model_dir}.auto")) == files(Path(training.model_dir))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "device", "sampled"),
+    [
+        ("auto", 6_000, "cpu", True), ("auto", 5_999, "cpu", False), ("auto", 15_002, "cuda:0", False),
+        ("sampled", 6_000, "cuda:0", True), ("sampled", 5_999, "cpu", False), ("full", 15_002, "cpu", False),
+    ],
+)  # fmt: skip
+def test_when_a_softmax_is_sampled(kind: str, words: int, device: str, sampled: bool) -> None:
+    assert is_sampled(kind, words, device) is sampled
 
 
 def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
