@@ -28,7 +28,7 @@ from phrase_rescore.training.phrase_pairs import PhrasePairTask
 from phrase_rescore.training.train import is_sampled
 
 DEFAULT = PRESETS["default"]
-NEVER = 1 << 40
+NEVER = 10**12
 
 
 @dataclass(frozen=True)
