@@ -72,7 +72,7 @@ def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
 
 
 def stored_pairs(directory: str) -> PairStore:
-    """What `phrase-rescore train` keeps in MODEL_DIR.pairs; those of the table if there is no such directory."""
+    """Open what `phrase-rescore train` keeps in MODEL_DIR.pairs; if there is no such directory, prepare the table's pairs in it."""
     summary = Path(directory, "pairs.json")
     if not Path(directory).exists():
         return prepare([str(table())], Data(pairs_dir=directory), directory, usable_cores(), Observer())
