@@ -72,7 +72,7 @@ def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
 
 
 def stored_pairs(directory: str) -> PairStore:
-    """Open what `phrase-rescore train` keeps in MODEL_DIR.pairs; if there is no such directory, prepare the table's pairs in it."""
+    """Open what `phrase-rescore train` keeps in MODEL_DIR.pairs; if there is nothing, prepare the table's pairs there."""
     summary = Path(directory, "pairs.json")
     if not Path(directory).exists():
         return prepare([str(table())], Data(pairs_dir=directory), directory, usable_cores(), Observer())
