@@ -66,6 +66,7 @@ def trained_twice(inputs: Iterable[str], folder: Path, config: TrainingConfig) -
 
     try:
         train_model(list(inputs), str(parts), config, Observer(on_step=stop))
+        raise AssertionError(f"was not interrupted after {at} steps")
     except Interrupted:
         train_model(list(inputs), str(parts), config.override(resume=True))
     files = [{p.name: p.read_bytes() for p in d.iterdir() if p.name != "train.log.jsonl"} for d in (whole, parts)]

@@ -124,7 +124,7 @@ _setting = partial(setting_option, presets=PRESETS)
     "Optimization",
     _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
     _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
-    _setting("clip", metavar="NORM", text="Shorten longer gradients to this norm."),
+    _setting("clip", metavar="NORM", text="Shorten a minibatch's gradient to this norm."),
     _setting(
         "softmax", metavar="KIND", kind=click.Choice(["auto", "full", "sampled"]),
         text="full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.",

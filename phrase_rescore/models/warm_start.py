@@ -79,7 +79,7 @@ class Report:
 
 
 def check_part(ours: object, theirs: object, part: str) -> None:
-    """Raise OptionError if there is no such part, or if two models differ in its sizes, which are attributes of these names."""
+    """Raise OptionError if there is no such part, or if two models differ in it: in attributes of these names."""
     if part not in PARTS:
         raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
     names = [name for name in PARTS[part][0] if getattr(ours, name) != getattr(theirs, name)]
@@ -106,7 +106,7 @@ def initialise_from(
     The decoder is all that is not the encoder: its embedding, its cell, the output layer. Rows of words that the donor does
     not know keep their values.
 
-    Raises OptionError for an unknown part, and if sizes that matter to it differ; then nothing has been changed.
+    Raises OptionError for an unknown part, and if its structure or sizes differ; then nothing has been changed.
     """
     check_part(model.config, donor.model.config, part)
     rows = {

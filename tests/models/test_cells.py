@@ -95,7 +95,7 @@ def test_stacks_are_torch_s_where_the_definitions_agree(cell: type, layers: int)
         state = stack.empty(2)
         for t in range(steps):
             state = stack.step(stack.project(state), state, stack.word_rows(x[:, t]))
-            torch.testing.assert_close(state[0], expected[:, t], atol=1e-6, rtol=0)
+            torch.testing.assert_close(state[0], expected[:, t], atol=1e-12, rtol=0)
 
 
 def test_a_bidirectional_encoder_is_torch_s() -> None:
@@ -114,7 +114,7 @@ def test_a_bidirectional_encoder_is_torch_s() -> None:
         back = theirs(e[[0, *words]])[0][0, H:]  # torch reads this from its end: 3, 4, 2, EOS
         expected = torch.tanh(model.encoder.V @ torch.cat((forth, back)) + model.encoder.b_V)
         found = model.encoder(PackedPhrases.of(Ragged.of([words]).with_eos()))
-    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found[0], expected, atol=1e-12, rtol=0)
 
 
 @every_structure

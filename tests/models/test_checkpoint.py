@@ -88,6 +88,7 @@ def edited(path, **changes):
         ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 to 16, encoder forward or"),
         ({"encoder__direction": "bidirectional"}, "tensor encoder.layer0.backward.U is missing from the weights"),
         ({"encoder__source_order": "sideways"}, "sideways"),
+        ({"encoder__direction": "bidirectional", "encoder__source_order": "reversed"}, '"source_order": "reversed"'),
         ({"encoder__layers": True}, '"layers": true'),
         ({"decoder__layers": 2}, '"layers": 2'),
         ({"inverse": "yes"}, 'inverse "yes" is neither true nor false'),

@@ -16,7 +16,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.store import HeldOut
 from phrase_rescore.errors import OptionError
 from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.training.config import Observer
+from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.final_pass import FinalPassTask, of_like_lengths
 from phrase_rescore.training.phrase_pairs import Part, PhrasePairTask
 
@@ -55,6 +55,10 @@ def test_half_of_a_minibatch_was_held_out_and_a_pass_learns_each_pair_once(task:
         held_out += list(sources[:8])
     assert sorted(held_out) == sorted(list(range(10, 40)) * 4)
     assert sorted(held_out[:30]) == list(range(10, 40))
+
+
+def test_it_clips_as_the_training_did(task: FinalPassTask) -> None:
+    assert task.recipe(Recipe(clip=0.25)).clip == 0.25
 
 
 def test_minibatches_depend_on_their_number_alone(task: FinalPassTask) -> None:
