@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phrase_rescore.data.ngrams import Ngrams, ngrams_at
@@ -36,6 +36,7 @@ def one_by_one(ngrams: Ngrams, among: list[int]) -> list[float]:
 
 
 @settings(deadline=None)
+@example([(0, 0, 0, 0), (7, 6, 8, 1)], 2, None)  # -11.8, which float32 rounds to a millionth
 @given(
     st.lists(ROWS, min_size=1, max_size=40),
     st.integers(1, 7),
@@ -47,7 +48,8 @@ def test_sharing_changes_nothing(rows, contexts, among):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram_scorer, "CONTEXTS", contexts)
         found = NgramScorer(LM, among=None if among is None else np.array(among)).log_probs(ngrams)
-    assert found == pytest.approx(one_by_one(ngrams, among or list(range(9))), abs=2e-6)
+    expected = one_by_one(ngrams, among or list(range(9)))
+    assert found == pytest.approx(expected, abs=2e-6, rel=5e-7)  # float32: four units of the last place
 
 
 def test_the_words_after_a_context_sum_to_one():
