@@ -15,6 +15,8 @@ from phrase_rescore.training.train import train_model
 SMALL = PRESETS["default"].override(hidden=32, embedding=16, maxout=16, rank=16, batch_size=32, device="cpu", threads=1)
 SIZES = ["--hidden", "32", "--embedding", "16", "--maxout", "16", "--rank", "16", "--batch-size", "32"]
 
+OURS = (sys.executable, "-m", "phrase_rescore")
+
 
 def write_language(path, pairs=2000, words=20, seed=0):
     """An invented language: source word i is target word i. Every phrase pair once, one to four words."""
@@ -26,9 +28,9 @@ def write_language(path, pairs=2000, words=20, seed=0):
     return sorted(phrases)
 
 
-def command(tmp_path: Path, name: str, *more: str, launcher: tuple[str, ...] = (sys.executable,)) -> list[str]:
+def command(tmp_path: Path, name: str, *more: str, program: tuple[str, ...] = OURS) -> list[str]:
     arguments = ["train", str(tmp_path / "pairs.tsv"), "-m", str(tmp_path / name), *SIZES, "--max-steps", "600"]
-    return [*launcher, "-m", "phrase_rescore", *arguments, "--eval-every", "4", "--held-out", "50", *more]
+    return [*program, *arguments, "--eval-every", "4", "--held-out", "50", *more]
 
 
 def files(directory: Path) -> dict[str, bytes]:

@@ -156,7 +156,7 @@ class _Swap:
                 os.rename(self._other, self._path)
 
 
-def _load_everything() -> None:
+def load_everything() -> None:
     """Import what the commands import when they run."""
     import importlib
     import pkgutil
@@ -171,7 +171,7 @@ def _load_everything() -> None:
 
 
 if __name__ == "__main__":
-    _load_everything()
+    load_everything()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin.buffer:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Run
+from conftest import Run
 from moses_harness import ini_text
 
 ROWS = b"".join(b"the house %d ||| das haus ||| 0.5 0.25 1 0.125 ||| 0-0 ||| 1 1 1\n" % i for i in range(30))
@@ -24,7 +24,8 @@ WRITERS = {  # command: what it is called with, OUT where a file is named
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def here(tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", warm_path)
     (tmp_path / "table").write_bytes(ROWS)
     (tmp_path / "bad").write_bytes(ROWS + b"no row\n")
     (tmp_path / "moses.ini").write_text(ini_text(tmp_path / "table", 3))
@@ -33,13 +34,12 @@ def here(tmp_path: Path) -> Path:
 
 def command(name: str, out: str, model_dir: str) -> list[str]:
     words = {"OUT": out, "MODEL": model_dir}
-    return [sys.executable, "-m", "phrase_rescore", *(words.get(word, word) for word in WRITERS[name])]
+    return ["phrase-rescore", *(words.get(word, word) for word in WRITERS[name])]
 
 
 def shell(script: str, folder: Path, words: list[str]) -> subprocess.CompletedProcess[bytes]:
     """Run a script of bash, to which the command is ``"$@"``."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["bash", "-c", script, "bash", *words], cwd=folder, env=env, capture_output=True, check=False)
+    done = subprocess.run(["bash", "-c", script, "bash", *words], cwd=folder, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done
 
@@ -177,7 +177,7 @@ def test_an_input_with_the_name_of_a_partial_stays(
 def test_a_file_that_cannot_grow_ends_it(name: str, unbuffered: str, here: Path, model_dir: str) -> None:
     """Python's unbuffered streams write a part and raise nothing: the rest was lost, with status 0."""
     (here / "table").write_bytes(ROWS * 60)  # one block
-    words = [word for word in command(name, "-", model_dir)]
+    words = [sys.executable, "-m", "phrase_rescore", *command(name, "-", model_dir)[1:]]
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(
         ["bash", "-c", 'ulimit -f 50; "$@" > out', "bash", *words], cwd=here, env=environment, capture_output=True, check=False

@@ -200,17 +200,16 @@ def help_examples() -> list[str]:
     return sorted({line for line in lines if re.match(r"(set -o pipefail; .*)?phrase-rescore [a-z-]+ [^\[]", line)})
 
 
-def shell(script: str, folder: Path) -> None:
-    """Runs a script up to the first command that fails, with our ``phrase-rescore`` and ``python``."""
+def shell(script: str, folder: Path, path: str) -> None:
+    """Runs a script up to the first command that fails, with our ``python`` and, on the path, ``phrase-rescore``."""
     script = script.replace("\\\n", " ")
     for command, tiny in (("train(?!-)", TINY), ("train-lm", TINY_LM)):
         script = re.sub(rf"(\bphrase-rescore {command}\b[^|;&>\n]*)", rf"\1 {tiny} ", script)
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
-    for name, arguments in (("phrase-rescore", "-m phrase_rescore"), ("python", "")):
-        (bin_folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
-        (bin_folder / name).chmod(0o755)
-    env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    (bin_folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (bin_folder / "python").chmod(0o755)
+    env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{path}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         ["bash", "-e", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
     )
@@ -238,9 +237,9 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES if sh_blocks(page)])
-def test_commands_in_the_pages_run(page, inputs, trained, tmp_path):
+def test_commands_in_the_pages_run(page, inputs, trained, warm_path, tmp_path):
     script = "\n".join(sh_blocks(page))
-    shell(script, prepared(inputs, tmp_path, script))
+    shell(script, prepared(inputs, tmp_path, script), warm_path)
 
 
 def examples_only_in_the_help() -> list[str]:
@@ -251,8 +250,8 @@ def examples_only_in_the_help() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", examples_only_in_the_help())
-def test_examples_in_the_help_run(line, inputs, trained, tmp_path):
-    shell(line, prepared(inputs, tmp_path, line))
+def test_examples_in_the_help_run(line, inputs, trained, warm_path, tmp_path):
+    shell(line, prepared(inputs, tmp_path, line), warm_path)
 
 
 def test_there_are_commands_to_run():
@@ -261,9 +260,9 @@ def test_there_are_commands_to_run():
 
 
 @pytest.mark.slow
-def test_a_shown_command_that_fails_is_noticed(inputs, trained, tmp_path):
+def test_a_shown_command_that_fails_is_noticed(inputs, trained, warm_path, tmp_path):
     with pytest.raises(AssertionError, match="No such option"):
-        shell("phrase-rescore strip phrase-table.gz --colums 2", prepared(inputs, tmp_path, ""))
+        shell("phrase-rescore strip phrase-table.gz --colums 2", prepared(inputs, tmp_path, ""), warm_path)
 
 
 def test_every_pipeline_sets_pipefail():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,13 +74,9 @@ class Site(NamedTuple):
         return self.folder / "work"
 
 
-def path_with_us(folder: Path) -> str:
-    """A PATH on which phrase-rescore is ours."""
-    (folder / "bin").mkdir(exist_ok=True)
-    script = folder / "bin" / "phrase-rescore"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m phrase_rescore "$@"\n')
-    script.chmod(0o755)
-    return f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+@pytest.fixture(autouse=True)
+def ours_on_the_path(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
 
 
 @pytest.fixture
@@ -103,7 +98,7 @@ def site(tmp_path: Path) -> Site:
             lines = [" ".join(f"{letter}{(i * j) % 60}" for j in range(1, 8)) for i in range(20)]
             (tmp_path / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines))
     env = {
-        **os.environ, "PATH": path_with_us(tmp_path), "OMP_NUM_THREADS": "1",
+        **os.environ, "OMP_NUM_THREADS": "1",
         "LOG": str(tmp_path / "log"), "STATE": str(tmp_path),
         "MOSES": str(tmp_path / "moses"), "MODEL": str(model), "TUNE": str(tmp_path / "dev"), "TEST": str(tmp_path / "test"),
         "SRC": "en", "TGT": "fr", "WORK": str(tmp_path / "work"), "TRAIN_OPTIONS": TINY, "CHECK_SENTENCES": "5",
@@ -224,7 +219,7 @@ def test_settings_that_are_refused(site: Site, settings: dict[str, str], told: s
 
 
 def call(folder: Path, script: str, *args: object) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PATH": path_with_us(folder), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = ["bash", EXAMPLES / "ems" / script, *map(str, args)]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
 

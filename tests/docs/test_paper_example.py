@@ -321,10 +321,9 @@ def test_weights_go_to_mert_and_back_in_the_order_of_the_list(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("results", RESULTS, ids=lambda path: path.name)
-def test_pages_are_made_again_from_the_counts_in_the_repository(results: Path) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+def test_pages_are_made_again_from_the_counts_in_the_repository(results: Path, warm_path: str) -> None:
     command = [sys.executable, PAPER / "page.py", results]
-    made = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True).stdout
+    made = subprocess.run(command, env={**os.environ, "PATH": warm_path}, capture_output=True, text=True, check=True).stdout
     assert made == (results / "README.md").read_text("utf-8")
 
 

@@ -21,17 +21,26 @@ pytestmark = pytest.mark.slow
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
-@pytest.mark.parametrize("sizes", [("31", "1"), ("1", "1"), ("8", "8")], ids=["unequal", "an empty share", "one group"])
-def test_gradients_of_two_processes_are_those_of_one(tmp_path: Path, sizes: tuple[str, str]) -> None:
-    """Of each of 20 steps, in float64, to rounding, and the weights after them. Minibatch and group differ."""
-    script, paths = str(ROOT / "tests" / "distributed_script.py"), [tmp_path / "one.npz", tmp_path / "many.npz"]
+SIZES = ("31,1", "1,1", "8,8")  # minibatch, group
+
+
+@pytest.fixture(scope="module")
+def of_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Folders with the gradients of one process and of two."""
+    script, folders = str(ROOT / "tests" / "distributed_script.py"), [tmp_path_factory.mktemp(name) for name in ("one", "two")]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
-    for launcher, path in (((sys.executable,), paths[0]), ((*TORCHRUN, "2"), paths[1])):
+    for launcher, folder in zip([(sys.executable,), (*TORCHRUN, "2")], folders, strict=True):
         done = subprocess.run(
-            [*launcher, script, str(path), *sizes], cwd=ROOT, env=environment, capture_output=True, check=False, timeout=100
+            [*launcher, script, str(folder), *SIZES], cwd=ROOT, env=environment, capture_output=True, check=False, timeout=100
         )
         assert done.returncode == 0, done.stderr.decode()
-    one, many = (np.load(path) for path in paths)
+    return folders
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["unequal", "an empty share", "one group"])
+def test_gradients_of_two_processes_are_those_of_one(of_one_and_two: list[Path], sizes: str) -> None:
+    """Of each of 20 steps, in float64, to rounding, and the weights after them."""
+    one, many = (np.load(folder / f"{sizes}.npz") for folder in of_one_and_two)
     assert set(one.files) == set(many.files)
     for name in one.files:
         if name.startswith("weight."):
@@ -43,7 +52,7 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path: Path, sizes: tupl
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     write_language(tmp_path / "pairs.tsv", pairs=600)
     one = command(tmp_path, "one", "--threads", "1")
-    two = command(tmp_path, "two", "--threads", "1", launcher=(*TORCHRUN, "2"))
+    two = command(tmp_path, "two", "--threads", "1", program=(*TORCHRUN, "2", "-m", "phrase_rescore"))
     for line in (one, two):
         line[line.index("--max-steps") + 1] = "20"
         done = subprocess.run(line, cwd=ROOT, capture_output=True, check=False, timeout=100)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, Run
+from conftest import Run
 from safetensors.numpy import load_file, save_file
 from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
@@ -31,13 +31,18 @@ from phrase_rescore.training.train import is_sampled
 pytestmark = pytest.mark.slow
 
 
-def test_kills_change_nothing(tmp_path: Path) -> None:
+def test_kills_change_nothing(tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
     write_language(tmp_path / "pairs.tsv")
-    subprocess.run(command(tmp_path, "whole", "--threads", "1"), check=True, cwd=ROOT, capture_output=True)
+
+    def line(name: str, *more: str) -> list[str]:
+        return command(tmp_path, name, "--threads", "1", *more, program=("phrase-rescore",))
+
+    subprocess.run(line("whole"), check=True, capture_output=True)
     draw, killed = random.Random(3), 0
     for sitting in range(20):
         resumed = ("--resume",) if (tmp_path / "killed.training" / "state.json").exists() else ()
-        process = subprocess.Popen(command(tmp_path, "killed", "--threads", "1", *resumed), cwd=ROOT, stderr=subprocess.PIPE)
+        process = subprocess.Popen(line("killed", *resumed), stderr=subprocess.PIPE)
         if sitting < 5:  # wait until it trains, then for a moment of chance's choosing
             state = tmp_path / "killed.training" / "state.json"
             before = state.stat().st_mtime_ns if state.exists() else 0
@@ -117,27 +122,32 @@ def test_another_run_is_not_resumed(training: Training) -> None:
     training.run()
 
 
-def test_other_data_on_standard_input_is_refused(training: Training, tmp_path: Path) -> None:
+def test_other_data_on_standard_input_is_refused(
+    training: Training, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though their number is the same; the pairs of the interrupted run stay, and its own data go on."""
+    monkeypatch.setenv("PATH", warm_path)
     data = Path(training.inputs[0]).read_bytes()
     other = data.replace(b"\tt1\n", b"\tt2\n")
-    line = [*command(tmp_path, "model", "--threads", "1"), "-q"]
+    line = [*command(tmp_path, "model", "--threads", "1", program=("phrase-rescore",)), "-q"]
     line[line.index(training.inputs[0])] = "-"
     line[line.index("--max-steps") + 1] = "20"
 
     def run(data: bytes, *more: str) -> tuple[int, str]:
-        done = subprocess.run([*line, *more], cwd=ROOT, input=data, capture_output=True, check=False)
+        done = subprocess.run([*line, *more], input=data, capture_output=True, check=False)
         return done.returncode, done.stderr.decode()
 
     whole = training.but(inputs=("-",), model_dir=str(tmp_path / "whole"))
     assert run(data, "-m", whole.model_dir) == (0, "")
-    with subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin
+        assert process.stderr
         process.stdin.write(data)
         process.stdin.close()
         while not (training.state_dir / "state.json").exists():
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
+        process.stderr.read()  # until it is gone
     pairs = stored(f"{training.model_dir}.pairs")
     status, told = run(other, "--resume")
     assert (status, told.count("\n")) == (2, 1), told
