@@ -47,7 +47,7 @@ faults: $(VENV)/installed
 	$(BIN)/python tests/system_faults.py
 	$(BIN)/python tests/signals.py
 	$(BIN)/python tests/cluster_faults.py
-	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/commands
+	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/commands tests/docs
 	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 
 # one target after the other, all of tests/fuzz; what fails is kept as build/fuzz/*-crash-*

@@ -109,7 +109,7 @@ def spawn() -> Run:
 
 @pytest.fixture(scope="session")
 def warm_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PATH on which ``phrase-rescore`` starts in milliseconds, for scripts that call it often."""
+    """A PATH on which ``phrase-rescore`` and ``python`` start in milliseconds, for scripts that call them often."""
     command = WarmCommand(tmp_path_factory.mktemp("warm"))
     yield f"{command.folder}{os.pathsep}{os.environ['PATH']}"
     command.close()

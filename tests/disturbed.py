@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import gzip
 import io
 import os
@@ -195,6 +196,7 @@ class Job:
                 signal.signal(number, handler)
             torch.set_flush_denormal(False)
             self.fresh()
+            gc.freeze()  # a collection would copy the memory that forked processes share
         ended = self.run()
         assert ended.status == 0, ended.told
         self.expected = contents(self.folder)

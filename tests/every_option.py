@@ -182,6 +182,7 @@ class Server:
 
 
 def _serve() -> None:
+    import gc
     import importlib
 
     from phrase_rescore.cli import COMMANDS, main
@@ -198,6 +199,7 @@ def _serve() -> None:
     run, page = importlib.import_module("phrase_rescore.report.run"), importlib.import_module("phrase_rescore.pages.page")
     run.picture, page._script = lambda spec, form: b"a picture", lambda: "a script"  # which take seconds
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))]).step()  # it imports for a second when it is first used
+    gc.freeze()  # a collection would copy the memory that the processes share
     for request in sys.stdin:
         told = json.loads(request)
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile("a+b") as out, tempfile.TemporaryFile() as err:

@@ -1,7 +1,8 @@
-"""A ``phrase-rescore``, and a ``dask``, that start in milliseconds: forked from a process that has loaded everything.
+"""A ``python``, ``phrase-rescore`` and ``dask`` that start in milliseconds: forked from a process that has loaded everything.
 
 What they inherit is their caller's: arguments, environment, current directory, every open file; and the caller ends as they do.
-As a program this is that process (``warm_command.py serve SOCKET``) or a caller (``warm_command.py call SOCKET NAME …``).
+As a program this is that process (``warm_command.py serve SOCKET``) or a caller (``warm_command.py call SOCKET ARGUMENTS``,
+these as Python takes them: ``-m MODULE …``, ``-c CODE …``, ``SCRIPT …``).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class WarmCommand:
 
         self.folder = folder
         here, path = f'"{sys.executable}" -I -S "{__file__}"', folder / "socket"
-        for name in ("phrase-rescore", "dask"):
-            (folder / name).write_text(f'#!/bin/sh\nexec {here} call "{path}" {name} "$@"\n')
+        for name, arguments in (("python", ""), ("phrase-rescore", "-m phrase_rescore"), ("dask", "-m dask")):
+            (folder / name).write_text(f'#!/bin/sh\nexec {here} call "{path}" {arguments} "$@"\n')
             (folder / name).chmod(0o755)
         command = [sys.executable, "-W", "ignore", __file__, "serve", str(path)]
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -55,7 +56,8 @@ def call(path: str, args: list[str]) -> int:
         socket.send_fds(connection, [json.dumps(request).encode()], open_files)
         status = int(connection.recv(16))
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        with suppress(OSError):  # SIGKILL has no other
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
 
@@ -110,20 +112,32 @@ def _become(request: dict, files: list[int]) -> None:  # type: ignore[type-arg]
     os.chdir(request["cwd"])
     os.umask(request["umask"])
     tempfile.tempdir = None  # may have been found already
+    sys.path[0] = ""  # was the folder of this file
+    sys.path[1:1] = filter(None, request["env"].get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = request["args"]
 
 
 def _run() -> int:
+    """Do what the arguments say, as the interpreter would."""
+    import runpy
+
     import dask
 
-    from phrase_rescore.cli import main
-
+    what, *args = sys.argv
     try:
-        if sys.argv[0] == "dask":
+        if what == "-m":
+            sys.argv = args
             dask.config.refresh()  # of the environment
-            dask.cli.run_cli()
-        main()
+            runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+        elif what == "-c":
+            sys.argv = ["-c", *args[1:]]
+            exec(args[0], {"__name__": "__main__"})
+        else:
+            sys.path[0] = os.path.dirname(what)
+            runpy.run_path(what, run_name="__main__")
     except SystemExit as done:
+        if isinstance(done.code, str):
+            print(done.code, file=sys.stderr)
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except BaseException:
         traceback.print_exc()
@@ -153,7 +167,7 @@ if __name__ == "__main__":
     from warm_process import load_everything
 
     load_everything()
-    for name in ("dask.cli", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"):
+    for name in ("dask.cli", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "torch.distributed.run"):
         importlib.import_module(name)
     gc.freeze()  # a collection would copy the memory that the processes share
     serve(sys.argv[2])

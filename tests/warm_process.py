@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 if __name__ != "__main__":  # the client needs neither torch nor the package
     disturbed: Any = None
 else:
+    import gc
     import resource
     import signal
     import socket
@@ -172,6 +173,7 @@ def load_everything() -> None:
 
 if __name__ == "__main__":
     load_everything()
+    gc.freeze()  # a collection would copy the memory that the processes share
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin.buffer:

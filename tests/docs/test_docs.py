@@ -201,15 +201,11 @@ def help_examples() -> list[str]:
 
 
 def shell(script: str, folder: Path, path: str) -> None:
-    """Runs a script up to the first command that fails, with our ``python`` and, on the path, ``phrase-rescore``."""
+    """Runs a script up to the first command that fails."""
     script = script.replace("\\\n", " ")
     for command, tiny in (("train(?!-)", TINY), ("train-lm", TINY_LM)):
         script = re.sub(rf"(\bphrase-rescore {command}\b[^|;&>\n]*)", rf"\1 {tiny} ", script)
-    bin_folder = folder / "bin"
-    bin_folder.mkdir(exist_ok=True)
-    (bin_folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (bin_folder / "python").chmod(0o755)
-    env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{path}", "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         ["bash", "-e", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
     )

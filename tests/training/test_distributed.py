@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +17,23 @@ from phrase_rescore.models.checkpoint import load
 
 pytestmark = pytest.mark.slow
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
-
-
+TORCHRUN = ("python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python")
 SIZES = ("31,1", "1,1", "8,8")  # minibatch, group
 
 
+@pytest.fixture(autouse=True)
+def ours_on_the_path(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+
+
 @pytest.fixture(scope="module")
-def of_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def of_one_and_two(warm_path: str, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Folders with the gradients of one process and of two."""
     script, folders = str(ROOT / "tests" / "distributed_script.py"), [tmp_path_factory.mktemp(name) for name in ("one", "two")]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
-    for launcher, folder in zip([(sys.executable,), (*TORCHRUN, "2")], folders, strict=True):
+    environment = {**os.environ, "PATH": warm_path, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    for launcher, folder in zip([(), TORCHRUN], folders, strict=True):
         done = subprocess.run(
-            [*launcher, script, str(folder), *SIZES], cwd=ROOT, env=environment, capture_output=True, check=False, timeout=100
+            [*launcher, "python", script, str(folder), *SIZES], env=environment, capture_output=True, check=False, timeout=100
         )
         assert done.returncode == 0, done.stderr.decode()
     return folders
@@ -52,7 +54,7 @@ def test_gradients_of_two_processes_are_those_of_one(of_one_and_two: list[Path],
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     write_language(tmp_path / "pairs.tsv", pairs=600)
     one = command(tmp_path, "one", "--threads", "1")
-    two = command(tmp_path, "two", "--threads", "1", program=(*TORCHRUN, "2", "-m", "phrase_rescore"))
+    two = command(tmp_path, "two", "--threads", "1", program=(*TORCHRUN, "phrase-rescore"))
     for line in (one, two):
         line[line.index("--max-steps") + 1] = "20"
         done = subprocess.run(line, cwd=ROOT, capture_output=True, check=False, timeout=100)
@@ -117,7 +119,7 @@ def two_processes(tmp_path: Path, what: str) -> list[tuple[int, str]]:
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True",
             "PYTHONPATH": str(ROOT),
         }  # fmt: skip
-        words = [sys.executable, "-c", WAITING, what, *line]
+        words = ["python", "-c", WAITING, what, *line]
         processes.append(subprocess.Popen(words, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True))
     try:
         return [(process.wait(100), process.communicate()[1]) for process in processes]
