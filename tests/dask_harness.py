@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
-DASK = [sys.executable, "-m", "dask"]
 QUICK = {  # so that what is silent is noticed in seconds
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
@@ -49,11 +48,10 @@ def broken_copy(model_dir: str | Path, to: Path) -> Path:
 
 
 class Cluster:
-    """A scheduler on this machine and any number of workers, each a process. ``path``: a PATH with another ``dask``."""
+    """A scheduler on this machine and any number of workers, each a process."""
 
-    def __init__(self, folder: Path, scheme: str = "tcp", path: str = "") -> None:
+    def __init__(self, folder: Path, scheme: str = "tcp") -> None:
         self.folder, self.port, self._scheme = folder, free_port(), scheme
-        self._dask = [f"{path.split(os.pathsep)[0]}/dask"] if path else DASK
         self.troubles = folder / "troubles"
         self.troubles.mkdir(parents=True)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -66,10 +64,9 @@ class Cluster:
         return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def _start(self, *command: object, **env: object) -> subprocess.Popen[bytes]:
-        dask = DASK if "--nanny" in command else self._dask  # a nanny starts Python anew
         with open(self.folder / f"{len(self.processes) + 1}.log", "wb") as log:
             process = subprocess.Popen(
-                [*dask, *map(str, command)], stdout=log, stderr=log,
+                [sys.executable, "-m", "dask", *map(str, command)], stdout=log, stderr=log,
                 env={**os.environ, **QUICK, **{name: str(value) for name, value in env.items()}},
             )  # fmt: skip
         self.processes.append(process)
@@ -135,9 +132,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 2, scheme: str = "tcp", path: str = "", **env: object) -> Iterator[Cluster]:
+def cluster(folder: Path, workers: int = 2, scheme: str = "tcp", **env: object) -> Iterator[Cluster]:
     """Start a scheduler and workers; end them all with the ``with`` block."""
-    started = Cluster(folder, scheme, path)
+    started = Cluster(folder, scheme)
     try:
         for _ in range(workers):
             started.add_worker(**env)

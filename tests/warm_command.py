@@ -1,4 +1,4 @@
-"""A ``python``, ``phrase-rescore`` and ``dask`` that start in milliseconds: forked from a process that has loaded everything.
+"""A ``python`` and a ``phrase-rescore`` that start in milliseconds: forked from a process that has loaded everything.
 
 What they inherit is their caller's: arguments, environment, current directory, every open file; and the caller ends as they do.
 As a program this is that process (``warm_command.py serve SOCKET``) or a caller (``warm_command.py call SOCKET ARGUMENTS``,
@@ -28,7 +28,7 @@ class WarmCommand:
 
         self.folder = folder
         here, path = f'"{sys.executable}" -I -S "{__file__}"', folder / "socket"
-        for name, arguments in (("python", ""), ("phrase-rescore", "-m phrase_rescore"), ("dask", "-m dask")):
+        for name, arguments in (("python", ""), ("phrase-rescore", "-m phrase_rescore")):
             (folder / name).write_text(f'#!/bin/sh\nexec {here} call "{path}" {arguments} "$@"\n')
             (folder / name).chmod(0o755)
         command = [sys.executable, "-W", "ignore", __file__, "serve", str(path)]
@@ -121,13 +121,10 @@ def _run() -> int:
     """Do what the arguments say, as the interpreter would."""
     import runpy
 
-    import dask
-
     what, *args = sys.argv
     try:
         if what == "-m":
             sys.argv = args
-            dask.config.refresh()  # of the environment
             runpy.run_module(args[0], run_name="__main__", alter_sys=True)
         elif what == "-c":
             sys.argv = ["-c", *args[1:]]
@@ -167,8 +164,7 @@ if __name__ == "__main__":
     from warm_process import load_everything
 
     load_everything()
-    for name in ("dask.cli", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "torch.distributed.run"):
-        importlib.import_module(name)
+    importlib.import_module("torch.distributed.run")
     gc.freeze()  # a collection would copy the memory that the processes share
     serve(sys.argv[2])
     _end(_run())

@@ -47,9 +47,9 @@ def expected(table: Path, model_dir: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory, warm_path: str) -> Iterator[Cluster]:
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster for all tests of this module, each of which leaves two workers behind."""
-    with cluster(tmp_path_factory.mktemp("dask"), 2, path=warm_path, DELAY=DELAY) as started:
+    with cluster(tmp_path_factory.mktemp("dask"), 2, DELAY=DELAY) as started:
         yield started
 
 

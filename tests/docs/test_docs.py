@@ -158,7 +158,7 @@ def test_every_command_and_option_is_documented():
 def test_options_named_in_the_pages_exist():
     known = {option for command in [cli, *commands_of(cli).values()] for p in command.params for option in p.opts}
     known |= {"--help", "--check"}  # click's own; make_cli_reference.py
-    known |= {"--steps", "--minutes"}  # compare_recipes.py, compare_structures.py
+    known |= {"--steps", "--minutes", "--only"}  # compare_recipes.py, compare_structures.py
     known |= {f"--{option}" for options in OPTIONS.values() for option in options}  # of Moses' programs
     known |= {"--editable", "--constraint", "--with-nplm"}  # pip, bjam
     known |= {
