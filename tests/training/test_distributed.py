@@ -41,7 +41,7 @@ def of_one_and_two(warm_path: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=["unequal", "an empty share", "one group"])
 def test_gradients_of_two_processes_are_those_of_one(of_one_and_two: list[Path], sizes: str) -> None:
-    """Of each of 20 steps, in float64, to rounding, and the weights after them."""
+    """Those of each of 20 steps agree in float64, to rounding, and so do the weights after them."""
     one, many = (np.load(folder / f"{sizes}.npz") for folder in of_one_and_two)
     assert set(one.files) == set(many.files)
     for name in one.files:
