@@ -1,6 +1,7 @@
 """Command lines in processes of their own that start in milliseconds: forked from one that has loaded everything.
 
-As a program (``python warm_process.py``) it is that process: it reads a request a line, JSON, and answers with a line.
+As a program (``python warm_process.py SCRIPT``) it is that process: it reads a request a line, JSON, and answers with a line.
+SCRIPT has the one of the pages, which takes seconds to make, and makes threads that are lost in a fork.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ else:
     import disturbed
     import system_calls
 
+    from phrase_rescore.pages import page
+
 
 class Done(NamedTuple):
     """How a command line ended; the status is negative for a signal, 99 if it had to be killed."""
@@ -36,11 +39,11 @@ class Done(NamedTuple):
 
 
 class WarmProcess:
-    """Runs command lines. ``environment`` is that of the process, set before it starts."""
+    """Runs command lines. ``script`` is the file SCRIPT, ``environment`` that of the process, set before it starts."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, script: Path, environment: Mapping[str, str] | None = None) -> None:
         self._folder = folder
-        command = [sys.executable, "-W", "ignore", __file__]
+        command = [sys.executable, "-W", "ignore", __file__, str(script)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env={**os.environ, **(environment or {})})
 
@@ -173,6 +176,8 @@ def load_everything() -> None:
 
 if __name__ == "__main__":
     load_everything()
+    script = Path(sys.argv[1]).read_text("utf-8")
+    page._script = lambda: script
     gc.freeze()  # a collection would copy the memory that the processes share
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

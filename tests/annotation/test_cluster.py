@@ -62,6 +62,15 @@ def dask(standing: Cluster) -> Cluster:
     return standing
 
 
+@pytest.fixture
+def bare(standing: Cluster) -> Cluster:
+    """The cluster without a worker, for tests that start their own. They stand together: the others start two more."""
+    for worker in standing.living():
+        worker.kill()
+        worker.wait()
+    return standing
+
+
 class Annotation:
     """An annotation on a cluster: what was told, and a call after the first blocks."""
 
@@ -134,14 +143,6 @@ def test_a_cut_between_a_worker_and_the_scheduler(annotation: Annotation, dask: 
     beyond.wait(30)
 
 
-def test_a_worker_that_lacks_the_model_is_sent_it(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
-    for worker in dask.living():
-        worker.kill()
-    dask.add_worker(DELAY=DELAY, HIDDEN=os.path.realpath(annotation.model_dir))
-    assert annotation(dask.address) == expected
-    assert [line for line in annotation.told if "sending the model to workers that lack it" in line]
-
-
 def test_a_model_named_from_here_is_found_by_workers_elsewhere(
     annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,17 +150,6 @@ def test_a_model_named_from_here_is_found_by_workers_elsewhere(
     annotation.model_dir = os.path.basename(annotation.model_dir)
     assert annotation(dask.address) == expected
     assert not [line for line in annotation.told if "sending" in line]
-
-
-def test_a_broken_copy_of_the_model_is_not_used(
-    annotation: Annotation, dask: Cluster, expected: bytes, model_dir: str, tmp_path: Path
-) -> None:
-    broken = broken_copy(model_dir, tmp_path / "broken")
-    for worker in dask.living():
-        worker.kill()
-    dask.add_worker(DELAY=DELAY, HIDDEN=os.path.realpath(model_dir), BROKEN=broken)
-    assert annotation(dask.address) == expected
-    assert any("another model" in line for line in annotation.told)
 
 
 def test_a_worker_with_a_full_disk_is_left_out(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
@@ -176,40 +166,6 @@ def test_a_worker_that_fails_at_every_block_is_left_out(annotation: Annotation, 
     assert annotation(dask.address) == expected
     assert any("left out: worker" in line and "failed at 3 blocks" in line for line in annotation.told), annotation.told
     starved.wait(30)
-
-
-def test_an_end_when_nobody_is_left_who_can_score(annotation: Annotation, dask: Cluster) -> None:
-    for worker in dask.living():
-        worker.kill()
-    dask.add_worker(HIDDEN=os.path.realpath(annotation.model_dir), FILE_LIMIT=1000)
-    with pytest.raises(RescoreError, match="no worker there can score"):
-        annotation(dask.address)
-
-
-def test_workers_without_a_gpu_are_left_out(annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They came when those with one had been asked."""
-    monkeypatch.setattr(on_client.Cluster, "devices", lambda cluster, device: ("cuda",))
-    with pytest.raises(RescoreError, match="no worker there can score"):
-        annotation(dask.address)
-    assert any("has no GPU" in line for line in annotation.told)
-    for worker in dask.living():
-        worker.kill()
-        worker.wait()
-
-
-def test_another_worker_at_the_same_address(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
-    for worker in dask.living():
-        worker.kill()
-    lacking = {"DELAY": DELAY, "HIDDEN": os.path.realpath(annotation.model_dir), "port": free_port()}
-    first = dask.add_worker(**lacking)
-
-    def exchange() -> None:
-        first.kill()
-        first.wait()
-        dask.add_worker(**lacking)
-
-    assert annotation(dask.address, exchange) == expected
-    assert not any("left out" in line for line in annotation.told)
 
 
 @pytest.fixture
@@ -277,20 +233,6 @@ def test_a_killed_client_goes_on(dask: Cluster, table: Path, model_dir: str, exp
     assert out.read_bytes() == expected
 
 
-def test_a_block_that_three_workers_die_of(annotation: Annotation, dask: Cluster, expected: bytes, table: Path) -> None:
-    for worker in dask.living():
-        worker.kill()
-    poisoned = [dask.add_worker(DELAY=DELAY, POISON=20) for _ in range(3)]
-    with pytest.raises(RescoreError, match=r"table: rows 201 to 210: workers failed .* died; .* died; .* died.*out\.failed"):
-        annotation(dask.address)
-    kept = annotation.out.with_name("out.failed").read_bytes()
-    assert kept == b"".join(table.read_bytes().splitlines(keepends=True)[200:210])
-    for worker in poisoned:
-        worker.kill()
-    dask.add_worker(DELAY=DELAY)
-    assert annotation(dask.address, resume=True) == expected
-
-
 def test_strict_refuses_workers_of_another_kind(
     annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +264,71 @@ def test_strict_leaves_out_workers_of_another_kind_that_come_later(
     assert any("left out" in line and "(--strict)" in line for line in annotation.told), annotation.told
 
 
+def test_bad_rows_are_named(dask: Cluster, tmp_path: Path, model_dir: str, run: Run) -> None:
+    table = tmp_path / "bad"
+    table.write_bytes(b"a ||| b ||| 0.5\n" * 30 + b"bad\n")
+    result = run("annotate", table, "-m", model_dir, "--block-size", 10, "--cluster", dask.address, "-o", tmp_path / "out")
+    assert result.status == 1
+    assert f"{table}:31: 1 field" in result.err
+
+
+def test_workers_without_a_gpu_are_left_out(annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They came when those with one had been asked."""
+    monkeypatch.setattr(on_client.Cluster, "devices", lambda cluster, device: ("cuda",))
+    with pytest.raises(RescoreError, match="no worker there can score"):
+        annotation(dask.address)
+    assert any("has no GPU" in line for line in annotation.told)
+    for worker in dask.living():  # some are retired, and end in a moment
+        worker.kill()
+        worker.wait()
+
+
+def test_a_worker_that_lacks_the_model_is_sent_it(annotation: Annotation, bare: Cluster, expected: bytes) -> None:
+    bare.add_worker(DELAY=DELAY, HIDDEN=os.path.realpath(annotation.model_dir))
+    assert annotation(bare.address) == expected
+    assert [line for line in annotation.told if "sending the model to workers that lack it" in line]
+
+
+def test_a_broken_copy_of_the_model_is_not_used(
+    annotation: Annotation, bare: Cluster, expected: bytes, model_dir: str, tmp_path: Path
+) -> None:
+    broken = broken_copy(model_dir, tmp_path / "broken")
+    bare.add_worker(DELAY=DELAY, HIDDEN=os.path.realpath(model_dir), BROKEN=broken)
+    assert annotation(bare.address) == expected
+    assert any("another model" in line for line in annotation.told)
+
+
+def test_an_end_when_nobody_is_left_who_can_score(annotation: Annotation, bare: Cluster) -> None:
+    bare.add_worker(HIDDEN=os.path.realpath(annotation.model_dir), FILE_LIMIT=1000)
+    with pytest.raises(RescoreError, match="no worker there can score"):
+        annotation(bare.address)
+
+
+def test_another_worker_at_the_same_address(annotation: Annotation, bare: Cluster, expected: bytes) -> None:
+    lacking = {"DELAY": DELAY, "HIDDEN": os.path.realpath(annotation.model_dir), "port": free_port()}
+    first = bare.add_worker(**lacking)
+
+    def exchange() -> None:
+        first.kill()
+        first.wait()
+        bare.add_worker(**lacking)
+
+    assert annotation(bare.address, exchange) == expected
+    assert not any("left out" in line for line in annotation.told)
+
+
+def test_a_block_that_three_workers_die_of(annotation: Annotation, bare: Cluster, expected: bytes, table: Path) -> None:
+    poisoned = [bare.add_worker(DELAY=DELAY, POISON=20) for _ in range(3)]
+    with pytest.raises(RescoreError, match=r"table: rows 201 to 210: workers failed .* died; .* died; .* died.*out\.failed"):
+        annotation(bare.address)
+    kept = annotation.out.with_name("out.failed").read_bytes()
+    assert kept == b"".join(table.read_bytes().splitlines(keepends=True)[200:210])
+    for worker in poisoned:
+        worker.kill()
+    bare.add_worker(DELAY=DELAY)
+    assert annotation(bare.address, resume=True) == expected
+
+
 def test_workers_of_another_version_are_left_out(
     annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,14 +340,6 @@ def test_workers_of_another_version_are_left_out(
     for worker in dask.living():  # some are retired, and end in a moment
         worker.kill()
         worker.wait()
-
-
-def test_bad_rows_are_named(dask: Cluster, tmp_path: Path, model_dir: str, run: Run) -> None:
-    table = tmp_path / "bad"
-    table.write_bytes(b"a ||| b ||| 0.5\n" * 30 + b"bad\n")
-    result = run("annotate", table, "-m", model_dir, "--block-size", 10, "--cluster", dask.address, "-o", tmp_path / "out")
-    assert result.status == 1
-    assert f"{table}:31: 1 field" in result.err
 
 
 def test_local_workers(table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run) -> None:

@@ -20,6 +20,7 @@ from small_models import small_lm
 from warm_process import Done, WarmProcess
 
 from phrase_rescore.cli import COMMANDS
+from phrase_rescore.pages import page
 
 pytestmark = pytest.mark.slow
 
@@ -90,18 +91,13 @@ LINES = {
 
 
 class Place:
-    """A folder with inputs, a model, and a folder to write in."""
+    """A folder with inputs, a model, and a folder to write in; and what the commands write there when nothing is awkward."""
 
     def __init__(self, folder: Path, model: str, warm: WarmProcess) -> None:
         self.data, self.out, self.model, self._warm = folder / "data", folder / "out", folder / "model", warm
-        self.data.mkdir()
-        self.out.mkdir()
         shutil.copytree(model, self.model)
-        self.lm = small_lm(folder / "lm")
-        (self.data / "table").write_bytes(ROWS)
-        (self.data / "ini").write_bytes(ini_text("table", 2).encode())
-        (self.data / "text").write_bytes(TEXT)
-        (self.data / "seg").write_bytes(SEGMENTED)
+        self.lm, self._undisturbed = small_lm(folder / "lm"), dict[str, bytes]()
+        self.clear()
 
     def run(self, line: Line, content: bytes | None = None, warm: WarmProcess | None = None, **circumstances: object) -> Done:
         content = line.content if content is None else content
@@ -118,21 +114,48 @@ class Place:
     def result(self, line: Line, done: Done) -> bytes:
         return (self.out / line.out).read_bytes() if line.out else done.out
 
+    def undisturbed(self, name: str) -> bytes:
+        """Return the result of a command line, which runs for this once; all is cleared afterwards."""
+        if name not in self._undisturbed:
+            self.clear()
+            self._undisturbed[name] = self.result(LINES[name], self.run(LINES[name]))
+            self.clear()
+        return self._undisturbed[name]
+
     def clear(self) -> None:
-        shutil.rmtree(self.out)
-        self.out.mkdir()
+        """Put the inputs back that a run has altered, and empty the folder to write in."""
+        for folder in (self.data, self.out):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        (self.data / "table").write_bytes(ROWS)
+        (self.data / "ini").write_bytes(ini_text("table", 2).encode())
+        (self.data / "text").write_bytes(TEXT)
+        (self.data / "seg").write_bytes(SEGMENTED)
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    process = WarmProcess(tmp_path_factory.mktemp("warm"))
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("script") / "script.js"
+    path.write_text(page._script(), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Iterator[WarmProcess]:
+    process = WarmProcess(tmp_path_factory.mktemp("warm"), script)
     yield process
     process.close()
 
 
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory, model_dir: str, warm: WarmProcess) -> Place:
+    return Place(tmp_path_factory.mktemp("place"), model_dir, warm)
+
+
 @pytest.fixture
-def place(tmp_path: Path, model_dir: str, warm: WarmProcess) -> Place:
-    return Place(tmp_path, model_dir, warm)
+def place(standing: Place) -> Place:
+    standing.clear()
+    return standing
 
 
 every_line = pytest.mark.parametrize("name", LINES)
@@ -166,8 +189,7 @@ def test_nothing_awkward(place: Place, name: str) -> None:
 @every_line
 def test_standard_error_is_closed(place: Place, name: str) -> None:
     line = LINES[name]
-    expected = place.result(line, place.run(line))
-    place.clear()
+    expected = place.undisturbed(name)
     done = place.run(line, stderr=None)
     assert done.status == 0
     if name.split()[0] not in VARIES:
@@ -190,8 +212,7 @@ def test_the_reader_goes_away(place: Place, name: str, reader: str) -> None:
 @every_line
 def test_no_last_newline(place: Place, name: str) -> None:
     line = LINES[name]
-    expected = place.result(line, place.run(line))
-    place.clear()
+    expected = place.undisturbed(name)
     done = place.run(line, line.content[:-1])
     assert done.status == 0, done
     assert not errors(done)
@@ -267,8 +288,7 @@ def test_a_full_disk_at_the_last_byte(place: Place, name: str) -> None:
 @every_line
 def test_the_clock_goes_backwards(place: Place, name: str) -> None:
     line = LINES[name]
-    expected = place.result(line, place.run(line))
-    place.clear()
+    expected = place.undisturbed(name)
     done = place.run(line, clock=True)
     assert done.status == 0, done
     assert not errors(done)
@@ -277,10 +297,10 @@ def test_the_clock_goes_backwards(place: Place, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def warm_in_c(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
+def warm_in_c(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Iterator[WarmProcess]:
     """Run commands in the locale C, with Python's own change to UTF-8 switched off."""
     environment = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    process = WarmProcess(tmp_path_factory.mktemp("warm"), environment)
+    process = WarmProcess(tmp_path_factory.mktemp("warm"), script, environment)
     yield process
     process.close()
 
@@ -288,8 +308,7 @@ def warm_in_c(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]
 @every_line
 def test_the_locale_is_c(place: Place, warm_in_c: WarmProcess, name: str) -> None:
     line = LINES[name]
-    expected = place.result(line, place.run(line))
-    place.clear()
+    expected = place.undisturbed(name)
     done = place.run(line, warm=warm_in_c)
     assert done.status == 0, done
     assert not errors(done)
@@ -299,8 +318,11 @@ def test_the_locale_is_c(place: Place, warm_in_c: WarmProcess, name: str) -> Non
 
 @pytest.mark.skipif(not system_calls.available(), reason="needs seccomp's user notifications")
 @pytest.mark.parametrize("name", [name for name in LINES if LINES[name].reads_model])
-def test_a_model_is_replaced_while_it_is_read(place: Place, make_model: MakeModel, name: str) -> None:
+def test_a_model_is_replaced_while_it_is_read(
+    tmp_path: Path, model_dir: str, warm: WarmProcess, make_model: MakeModel, name: str
+) -> None:
     """The other model has the same sizes, so that only a comparison tells. No result may come from files of both."""
+    place = Place(tmp_path, model_dir, warm)
     line, other = LINES[name], place.model.parent / "other"
     shutil.copytree(make_model(SOURCE_WORDS[::-1], logits={TARGET_WORDS[0]: 3.0}), other)
     one = place.result(line, place.run(line))

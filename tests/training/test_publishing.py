@@ -174,7 +174,7 @@ def test_killed_at_the_lines_of_its_end(
     earlier = files(Path(before.but(model_dir=str(tmp_path / "earlier")).run() and tmp_path / "earlier"))
     events = train_to(0, new, "kill")
     assert events > 150
-    for number, event in enumerate(range(1, events + 1, 9 if older else 12)):
+    for number, event in enumerate(range(1, events + 1, 17)):
         for path in tmp_path.glob("model*"):
             subprocess.run(["rm", "-r", path], check=True)
         if older:
