@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
+# What a scheduler loads with its first task, deaf to workers for seconds, after which it would take them for lost
+WORKER_MODULE = "phrase_rescore.annotation.executors.worker"
 QUICK = {  # so that what is silent is noticed in seconds
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
@@ -75,7 +77,7 @@ class Cluster:
     def start_scheduler(self) -> None:
         self.scheduler = self._start(
             "scheduler", "--protocol", self._scheme, "--host", "127.0.0.1", "--port", self.port, "--dashboard-address",
-            "127.0.0.1:0",
+            "127.0.0.1:0", "--preload", WORKER_MODULE,
         )  # fmt: skip
         wait_for(self._answers)
 
@@ -111,8 +113,10 @@ class Cluster:
 
     def wait_for_worker(self, worker: subprocess.Popen[bytes]) -> None:
         """Wait until the scheduler knows a worker."""
-        log = self.folder / f"{self.processes.index(worker) + 1}.log"
-        wait_for(lambda: b"Registered to" in log.read_bytes())
+        wait_for(lambda: b"Registered to" in self.log_of(worker))
+
+    def log_of(self, process: subprocess.Popen[bytes]) -> bytes:
+        return (self.folder / f"{self.processes.index(process) + 1}.log").read_bytes()
 
     def restart_scheduler(self) -> None:
         self.scheduler.kill()

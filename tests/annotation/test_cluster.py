@@ -158,6 +158,7 @@ def test_a_worker_with_a_full_disk_is_left_out(annotation: Annotation, dask: Clu
     assert annotation(dask.address) == expected
     assert any("left out: worker" in line and "cannot keep the model" in line for line in annotation.told), annotation.told
     full.wait(30)
+    assert b"broadcast to" not in dask.log_of(dask.scheduler)  # nothing more was sent to it, which would wait for an answer
 
 
 def test_a_worker_that_fails_at_every_block_is_left_out(annotation: Annotation, dask: Cluster, expected: bytes) -> None:

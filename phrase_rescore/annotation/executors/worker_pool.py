@@ -173,7 +173,7 @@ class WorkerPool:
         if asked > worker.sent.get(model.signature, asked):
             return await self.leave_out(address, f"has not kept the model that it was sent ({why})")
         async with worker.sending, self._sending:
-            if model.signature in worker.sent:
+            if model.signature in worker.sent or self.known.get(address) is not worker:  # or it was left out meanwhile
                 return
             if not await asyncio.to_thread(_is_there, model):
                 raise ModelError(f"{model.directory}: the model has changed since annotation began; start again")
