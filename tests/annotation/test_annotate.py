@@ -10,7 +10,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -550,21 +549,25 @@ def test_dropped_rows_do_not_count_as_expected(run: Run, model_dir: str, table: 
 
 
 @pytest.mark.slow
-def test_nobody_reads_the_output_any_more(spawn: Run, model_dir: str, tmp_path: Path) -> None:
+def test_nobody_reads_the_output_any_more(
+    run: Run, model_dir: str, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", warm_path)
     table = tmp_path / "table"
     table.write_bytes(TABLE * 6000)
-    command = f"'{sys.executable}' -m phrase_rescore annotate '{table}' -m '{model_dir}' --block-size 500 | head -1"
+    command = f"phrase-rescore annotate '{table}' -m '{model_dir}' --block-size 500 | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
-    assert done.stdout == spawn("annotate", "-", "-m", model_dir, stdin=TABLE).out.splitlines(keepends=True)[0]
+    assert done.stdout == run("annotate", "-", "-m", model_dir, stdin=TABLE).out.splitlines(keepends=True)[0]
     assert done.stderr == b""
 
 
 @pytest.mark.slow
-def test_nobody_reads_a_short_output(table: Path, model_dir: str) -> None:
+def test_nobody_reads_a_short_output(table: Path, model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fits into the buffer fails when it is flushed."""
+    monkeypatch.setenv("PATH", warm_path)
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "phrase_rescore", "annotate", str(table), "-m", model_dir, "-q"]
+    command = ["phrase-rescore", "annotate", str(table), "-m", model_dir, "-q"]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert done.stderr == b""
@@ -573,8 +576,9 @@ def test_nobody_reads_a_short_output(table: Path, model_dir: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_standard_output_without_room(table: Path, model_dir: str) -> None:
-    command = [sys.executable, "-m", "phrase_rescore", "annotate", str(table), "-m", model_dir, "-q"]
+def test_standard_output_without_room(table: Path, model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "annotate", str(table), "-m", model_dir, "-q"]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     lines = done.stderr.decode().splitlines()

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -157,18 +156,22 @@ def test_a_bad_row_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_seen_enough(model_dir: str, phrases: list[bytes], tmp_path: Path) -> None:
+def test_a_reader_that_has_seen_enough(
+    model_dir: str, phrases: list[bytes], tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", warm_path)
     (tmp_path / "phrases.txt").write_bytes(lines_of(phrases))
-    command = f"{sys.executable} -m phrase_rescore embed -m {model_dir} < {tmp_path}/phrases.txt | head -n 1"
+    command = f"phrase-rescore embed -m {model_dir} < {tmp_path}/phrases.txt | head -n 1"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=False)
     assert done.stdout.startswith(phrases[0] + b"\t")
     assert done.stderr == b""
 
 
 @pytest.mark.slow
-def test_a_program_can_keep_it_open(model_dir: str) -> None:
+def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a terminal every line is answered at once; here by as many as are read at once."""
-    command = [sys.executable, "-m", "phrase_rescore", "embed", "-m", model_dir]
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "embed", "-m", model_dir]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -457,8 +456,9 @@ def test_quiet_says_nothing(run: Run, model_dir: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_program_can_keep_it_open(model_dir: str) -> None:
-    command = [sys.executable, "-m", "phrase_rescore", "generate", "-m", model_dir, "-n", "2", "--flush"]
+def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "generate", "-m", model_dir, "-n", "2", "--flush"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
@@ -471,8 +471,9 @@ def test_a_program_can_keep_it_open(model_dir: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_seen_enough(model_dir: str) -> None:
-    generate = f"{sys.executable} -m phrase_rescore generate -m {model_dir} -n 5"
+def test_a_reader_that_has_seen_enough(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    generate = f"phrase-rescore generate -m {model_dir} -n 5"
     script = f"yes 'the house' | head -n 20000 | {generate} | head -n 1"
     done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=True, timeout=60)
     assert done.stdout.startswith(b"the house\t")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,8 +86,9 @@ def test_factors_are_asked_for(run: Run, model_dir: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_program_can_keep_it_open(model_dir: str) -> None:
-    command = [sys.executable, "-m", "phrase_rescore", "score", "-m", model_dir, "--flush"]
+def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "score", "-m", model_dir, "--flush"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout

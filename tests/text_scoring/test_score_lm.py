@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -73,8 +72,9 @@ def test_no_text(run: Run, lm: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [[], ["-"]])
-def test_flush_answers_line_by_line(lm: Path, text: list[str]) -> None:
-    command = [sys.executable, "-m", "phrase_rescore", "score-lm", *text, "-m", str(lm), "--flush"]
+def test_flush_answers_line_by_line(lm: Path, text: list[str], warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "score-lm", *text, "-m", str(lm), "--flush"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdin
         assert process.stdout

@@ -7,7 +7,6 @@ import math
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -87,11 +86,14 @@ def test_the_same_command_gives_the_same_bytes(run: Run, text: Path, tmp_path: P
     assert files(tmp_path / "three") != files(tmp_path / "one")
 
 
-def test_killed_and_resumed_it_gives_the_same_bytes(run: Run, text: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed_it_gives_the_same_bytes(
+    run: Run, text: Path, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", warm_path)
     assert run(*command(text, tmp_path / "whole", "-q")).status == 0
     killed = tmp_path / "killed"
     for step in (40, 160):
-        line = [sys.executable, "-m", "phrase_rescore", *command(text, killed), *["--resume"] * (step > 40)]
+        line = ["phrase-rescore", *command(text, killed), *["--resume"] * (step > 40)]
         process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         assert process.stderr
         for said in process.stderr:
