@@ -2,8 +2,8 @@
 
 Every block first takes a file from the folder TROUBLES, if there is one, and what its name says (NAME.anything) happens. DELAY
 is how many seconds a block takes at least. HIDDEN is a folder that this worker cannot see, as on another machine; BROKEN is
-what it finds there instead. FILE_LIMIT is the most bytes of a file of a model that is sent, as on a full disk. ALWAYS is what
-happens at every block.
+what it finds there instead. POISON is the block that it dies of. FILE_LIMIT is the most bytes of a file of a model sent to
+it, as on a full disk. ALWAYS is what happens at every block.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class Annotator:
 
     def __call__(self, number: int, *block: Any) -> Any:
         time.sleep(DELAY)
-        happen(ALWAYS or ("killed" if os.environ.get("POISON") == str(number) else take()))
+        if os.environ.get("POISON") == str(number):
+            time.sleep(1)  # until the client knows that it is begun, on a machine that is busy, too
+            happen("killed")
+        happen(ALWAYS or take())
         return self._annotator(number, *block)
 
 
