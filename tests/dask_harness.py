@@ -126,6 +126,12 @@ class Cluster:
     def living(self) -> list[subprocess.Popen[bytes]]:
         return [worker for worker in self.workers if worker.poll() is None]
 
+    def end_workers(self) -> None:
+        """Kill the workers, also those that are retired and end in a moment."""
+        for worker in self.living():
+            worker.kill()
+            worker.wait()
+
     def stop(self) -> None:
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):

@@ -65,9 +65,7 @@ def dask(standing: Cluster) -> Cluster:
 @pytest.fixture
 def bare(standing: Cluster) -> Cluster:
     """The cluster without a worker, for tests that start their own. They stand together: the others start two more."""
-    for worker in standing.living():
-        worker.kill()
-        worker.wait()
+    standing.end_workers()
     return standing
 
 
@@ -279,9 +277,7 @@ def test_workers_without_a_gpu_are_left_out(annotation: Annotation, dask: Cluste
     with pytest.raises(RescoreError, match="no worker there can score"):
         annotation(dask.address)
     assert any("has no GPU" in line for line in annotation.told)
-    for worker in dask.living():  # some are retired, and end in a moment
-        worker.kill()
-        worker.wait()
+    dask.end_workers()
 
 
 def test_a_worker_that_lacks_the_model_is_sent_it(annotation: Annotation, bare: Cluster, expected: bytes) -> None:
@@ -338,9 +334,7 @@ def test_workers_of_another_version_are_left_out(
     with pytest.raises(RescoreError, match="no worker there can score"):
         annotation(dask.address)
     assert any("here is 9.9" in line for line in annotation.told)
-    for worker in dask.living():  # some are retired, and end in a moment
-        worker.kill()
-        worker.wait()
+    dask.end_workers()
 
 
 def test_local_workers(table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run) -> None:

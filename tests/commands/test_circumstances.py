@@ -118,7 +118,9 @@ class Place:
         """Return the result of a command line, which runs for this once; all is cleared afterwards."""
         if name not in self._undisturbed:
             self.clear()
-            self._undisturbed[name] = self.result(LINES[name], self.run(LINES[name]))
+            done = self.run(LINES[name])
+            assert done.status == 0, done
+            self._undisturbed[name] = self.result(LINES[name], done)
             self.clear()
         return self._undisturbed[name]
 
