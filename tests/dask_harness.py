@@ -113,10 +113,8 @@ class Cluster:
 
     def wait_for_worker(self, worker: subprocess.Popen[bytes]) -> None:
         """Wait until the scheduler knows a worker."""
-        wait_for(lambda: b"Registered to" in self.log_of(worker))
-
-    def log_of(self, process: subprocess.Popen[bytes]) -> bytes:
-        return (self.folder / f"{self.processes.index(process) + 1}.log").read_bytes()
+        log = self.folder / f"{self.processes.index(worker) + 1}.log"
+        wait_for(lambda: b"Registered to" in log.read_bytes())
 
     def restart_scheduler(self) -> None:
         self.scheduler.kill()
