@@ -206,8 +206,9 @@ def setting_option(
     name: str, presets: Mapping[str, Any], metavar: str | None, text: str, kind: click.ParamType | None = None
 ) -> Any:
     """Declare an option, by default a number, that overrides a setting of a preset; its help shows the presets' values."""
-    values = {f"{preset.settings()[name]}": None for preset in presets.values()}
-    default, *others = values
-    shown = f"[default: {default}" + (f"; paper: {others[0]}" if others else "") + "]"
+    values: dict[str, str] = {}
+    for preset, settings in presets.items():
+        values.setdefault(f"{settings.settings()[name]}", preset)
+    shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
     kind = kind or Number(presets["default"].ranges()[name])
-    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  {shown}")
+    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  [{shown}]")

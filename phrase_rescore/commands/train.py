@@ -123,7 +123,10 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "Optimization",
     _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
-    _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
+    setting_option(
+        "learning_rate", metavar="RATE", text="The peak learning rate.",
+        presets={"default": PRESETS["default"], "rnn": PRESETS["default"].override(cell="rnn"), "paper": PRESETS["paper"]},
+    ),
     _setting("clip", metavar="NORM", text="Shorten a minibatch's gradient to this norm."),
     _setting(
         "softmax", metavar="KIND", kind=click.Choice(["auto", "full", "sampled"]),

@@ -89,7 +89,7 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "Optimization",
     _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
-    _setting("learning_rate", metavar="RATE", text="The highest learning rate."),
+    _setting("learning_rate", metavar="RATE", text="The peak learning rate."),
     _setting("batch_size", metavar="N", text="N-grams of a minibatch."),
     _number("seed", default=1, show_default=True, metavar="N", help="The seed of initial weights and order of n-grams."),
 )

@@ -31,6 +31,7 @@ from phrase_rescore.ranges import (
 from phrase_rescore.runtime import local_processes, usable_cores
 
 _SIZES = Whole(1, 100_000)  # of layers
+RATES = {"gru": 8e-3, "lstm": 8e-3, "rnn": 3e-3}  # Adam's highest, by cell; docs/model.md has the search
 _TIMES, _STEPS = Whole(1, 10**9), Whole(1, 10**12)
 
 
@@ -94,7 +95,7 @@ class Recipe(Checked):
     """
 
     optimizer: str = "adam"  # or adadelta
-    learning_rate: float = ranged(8e-3, Decimal(0, 1000, above=True))  # at its highest
+    learning_rate: float = ranged(RATES["gru"], Decimal(0, 1000, above=True))  # at its highest
     objective: str = "mean"  # the gradient is that of the minibatch's sum or mean
     clip: float = ranged(1.0, Decimal(0, 1e9, above=True))  # largest norm of that gradient
     decay: bool = True
@@ -215,6 +216,17 @@ class TrainingConfig(Settings):
     recipe: PairRecipe = field(default_factory=PairRecipe)
     machine: Machine = field(default_factory=Machine)
     output: Output = field(default_factory=Output)
+
+    def override(self, **settings: Any) -> Self:
+        """Return the configuration with these settings. A cell brings its rate to the default preset, if no other is given.
+
+        Raises as ``Settings.override`` does.
+
+        >>> TrainingConfig().override(cell="rnn").recipe.learning_rate
+        0.003
+        """
+        rate = RATES.get(settings.get("cell", "")) if self.preset == "default" else None
+        return super().override(**({} if rate is None else {"learning_rate": rate}) | settings)
 
 
 PRESETS = {

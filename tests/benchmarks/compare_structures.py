@@ -4,7 +4,7 @@ usage: compare_structures.py TABLE DIR [--minutes 30] [--threads N] [--only NAME
 
 Trains one network after the other, with the default sizes, for the same time on the same pairs, into DIR. A model that is there
 already is not trained again, so that an interrupted comparison goes on. Then some more steps of each, without measurements
-between them, are timed, and each annotates the first rows of the table. All have the default's learning rate.
+between them, are timed, and each annotates the first rows of the table.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.inference.scorer import Scorer
 from phrase_rescore.info import model as model_report
 from phrase_rescore.info.model import ModelDirectory
+from phrase_rescore.models.cells.registry import CELLS
 from phrase_rescore.models.checkpoint import Checkpoint, load
 from phrase_rescore.models.encoder_decoder import packed
 from phrase_rescore.training.config import PRESETS, Observer, Recipe
@@ -162,6 +163,14 @@ def test_settings_are_overridden_in_the_part_that_has_them():
         config.override(preset="default")
     names = [field.name for part in fields(config) if part.name != "preset" for field in fields(getattr(config, part.name))]
     assert len(names) == len(set(names)) == len(config.settings())
+
+
+def test_a_cell_brings_its_rate_to_the_default_preset_alone_and_one_that_is_given_counts():
+    default, paper = PRESETS["default"], PRESETS["paper"]
+    rates = {cell: default.override(cell=cell).recipe.learning_rate for cell in CELLS}
+    assert rates["rnn"] < rates["gru"] == default.recipe.learning_rate == default.override(layers=2).recipe.learning_rate
+    assert default.override(cell="rnn", learning_rate=0.01).recipe.learning_rate == 0.01
+    assert paper.override(cell="rnn").recipe == paper.recipe
 
 
 def test_the_paper_s_first_step_by_hand():
