@@ -50,10 +50,10 @@ def broken_copy(model_dir: str | Path, to: Path) -> Path:
 
 
 class Cluster:
-    """A scheduler on this machine and any number of workers, each a process."""
+    """A scheduler on this machine and any number of workers, each a process of ``python``."""
 
-    def __init__(self, folder: Path, scheme: str = "tcp") -> None:
-        self.folder, self.port, self._scheme = folder, free_port(), scheme
+    def __init__(self, folder: Path, scheme: str = "tcp", python: str = sys.executable) -> None:
+        self.folder, self.port, self._scheme, self._python = folder, free_port(), scheme, python
         self.troubles = folder / "troubles"
         self.troubles.mkdir(parents=True)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -65,10 +65,10 @@ class Cluster:
     def address(self) -> str:
         return f"{self._scheme}://127.0.0.1:{self.port}"
 
-    def _start(self, *command: object, **env: object) -> subprocess.Popen[bytes]:
+    def _start(self, python: str, *command: object, **env: object) -> subprocess.Popen[bytes]:
         with open(self.folder / f"{len(self.processes) + 1}.log", "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *map(str, command)], stdout=log, stderr=log,
+                [python, "-m", "dask", *map(str, command)], stdout=log, stderr=log,
                 env={**os.environ, **QUICK, **{name: str(value) for name, value in env.items()}},
             )  # fmt: skip
         self.processes.append(process)
@@ -76,7 +76,7 @@ class Cluster:
 
     def start_scheduler(self) -> None:
         self.scheduler = self._start(
-            "scheduler", "--protocol", self._scheme, "--host", "127.0.0.1", "--port", self.port, "--dashboard-address",
+            self._python, "scheduler", "--protocol", self._scheme, "--host", "127.0.0.1", "--port", self.port, "--dashboard-address",
             "127.0.0.1:0", "--preload", WORKER_MODULE,
         )  # fmt: skip
         wait_for(self._answers)
@@ -94,13 +94,13 @@ class Cluster:
         self, preload: Path, threads: int = 1, port: int = 0, *, by: str = "", memory: str = "", **env: object
     ) -> subprocess.Popen[bytes]:
         """Start a worker, which reaches the scheduler at another address if ``by`` names it. With a limit of memory it gets
-        one of Dask's nannies, which kills it above that and starts another one.
+        one of Dask's nannies, which kills it above that and starts another one, always a process of its own.
         """
         limit = ("--nanny", "--memory-limit", memory) if memory else ("--no-nanny",)
         if memory:
             env["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"] = "0.95"
         worker = self._start(
-            "worker", by or self.address, "--nthreads", threads, *limit, "--host", "127.0.0.1", "--worker-port", port,
+            sys.executable if memory else self._python, "worker", by or self.address, "--nthreads", threads, *limit, "--host", "127.0.0.1", "--worker-port", port,
             "--no-dashboard", "--local-directory", self.folder / f"worker{len(self.processes)}", "--preload", preload, **env,
         )  # fmt: skip
         self.workers.append(worker)
@@ -140,9 +140,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 2, scheme: str = "tcp", **env: object) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, workers: int = 2, scheme: str = "tcp", python: str = sys.executable, **env: object
+) -> Iterator[Cluster]:
     """Start a scheduler and workers; end them all with the ``with`` block."""
-    started = Cluster(folder, scheme)
+    started = Cluster(folder, scheme, python)
     try:
         for _ in range(workers):
             started.add_worker(**env)

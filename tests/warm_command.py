@@ -112,6 +112,8 @@ def _become(request: dict, files: list[int]) -> None:  # type: ignore[type-arg]
     os.chdir(request["cwd"])
     os.umask(request["umask"])
     tempfile.tempdir = None  # may have been found already
+    if "dask" in sys.modules:  # its settings come from the environment
+        sys.modules["dask"].config.refresh()
     sys.path[0] = ""  # was the folder of this file
     sys.path[1:1] = filter(None, request["env"].get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = request["args"]
@@ -165,6 +167,10 @@ if __name__ == "__main__":
 
     load_everything()
     importlib.import_module("torch.distributed.run")
+    with suppress(ImportError):  # not installed
+        importlib.import_module("dask.__main__")
+        importlib.import_module("distributed.cli.dask_worker")
+        importlib.import_module("distributed.cli.dask_scheduler")
     gc.freeze()  # a collection would copy the memory that the processes share
     serve(sys.argv[2])
     _end(_run())
