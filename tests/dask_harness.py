@@ -76,8 +76,8 @@ class Cluster:
 
     def start_scheduler(self) -> None:
         self.scheduler = self._start(
-            self._python, "scheduler", "--protocol", self._scheme, "--host", "127.0.0.1", "--port", self.port, "--dashboard-address",
-            "127.0.0.1:0", "--preload", WORKER_MODULE,
+            self._python, "scheduler", "--protocol", self._scheme, "--host", "127.0.0.1", "--port", self.port,
+            "--dashboard-address", "127.0.0.1:0", "--preload", WORKER_MODULE,
         )  # fmt: skip
         wait_for(self._answers)
 
@@ -100,8 +100,9 @@ class Cluster:
         if memory:
             env["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"] = "0.95"
         worker = self._start(
-            sys.executable if memory else self._python, "worker", by or self.address, "--nthreads", threads, *limit, "--host", "127.0.0.1", "--worker-port", port,
-            "--no-dashboard", "--local-directory", self.folder / f"worker{len(self.processes)}", "--preload", preload, **env,
+            sys.executable if memory else self._python, "worker", by or self.address, "--nthreads", threads, *limit,
+            "--host", "127.0.0.1", "--worker-port", port, "--no-dashboard",
+            "--local-directory", self.folder / f"worker{len(self.processes)}", "--preload", preload, **env,
         )  # fmt: skip
         self.workers.append(worker)
         return worker

@@ -96,6 +96,21 @@ def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
         os._exit(status)  # nothing of this program ends in two processes
 
 
+def run_here(args: list[str]) -> None:
+    """Run a command line in this process, so that those forked from it find loaded what it needs."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with (
+        contextlib.suppress(SystemExit),
+        contextlib.redirect_stderr(io.StringIO()),
+        mock.patch.object(runtime, "usable_cores", _one_core),
+    ):
+        command_line([*args, "-q"])
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    torch.set_flush_denormal(False)
+    gc.freeze()  # a collection would copy the memory that forked processes share
+
+
 def wait(pid: int, errors: Path, seconds: float = _SECONDS) -> Ended:
     """Wait for a process that ``start`` started, or kill it if it hangs."""
     watched = select.poll()
@@ -185,18 +200,8 @@ class Job:
         """Run it undisturbed, ``here`` so that this process has loaded all that it needs, and remember what it leaves."""
         self.fresh()
         if here:
-            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-            with (
-                contextlib.suppress(SystemExit),
-                contextlib.redirect_stderr(io.StringIO()),
-                mock.patch.object(runtime, "usable_cores", _one_core),
-            ):
-                command_line([*self.args, "-q"])
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            torch.set_flush_denormal(False)
+            run_here(self.args)
             self.fresh()
-            gc.freeze()  # a collection would copy the memory that forked processes share
         ended = self.run()
         assert ended.status == 0, ended.told
         self.expected = contents(self.folder)

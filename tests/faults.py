@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from disturbed import contents, run_supervised, start, wait, write_inputs
+from disturbed import contents, run_here, run_supervised, start, wait, write_inputs
 from system_calls import Call, Failure, available
 
 from phrase_rescore.data.vocabulary import count_words, most_frequent
@@ -120,6 +120,8 @@ class Bench:
             "annotate", str(folder / "table.gz"), "-m", str(folder / "model"), "-o", str(self.out / "out.gz"), "--on-bad-row",
             "drop", "--block-size", str(block_size), "--jobs", str(jobs), "--resume",
         ]  # fmt: skip
+        self.fresh()
+        run_here(self.args)
         self.fresh()
         self.calls = self.killed(None)
         self.expected = contents(self.out)
