@@ -134,7 +134,7 @@ def test_every_command_takes_them(run: Run, inputs: list[str], tmp_path: Path, c
     table.write_bytes(TABLE)
     both = ["-m", models["forward"], "-m", models["inverse"], "-q", "--block-size", 20]
     done("annotate", table, *both, "-o", annotated)
-    done("annotate", table, *both, "-o", cluster, "--cluster", "local:2")
+    done("annotate", table, *both, "-o", cluster, "--cluster", "local:1")
     assert cluster.read_bytes() == annotated.read_bytes()
 
     rows = [row.split(b" ||| ") for row in annotated.read_bytes().splitlines()]
