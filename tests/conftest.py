@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import traceback
@@ -113,6 +114,12 @@ def warm_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = WarmCommand(tmp_path_factory.mktemp("warm"))
     yield f"{command.folder}{os.pathsep}{os.environ['PATH']}"
     command.close()
+
+
+@pytest.fixture(scope="session")
+def warm_python(warm_path: str) -> str:
+    """The ``python`` of that PATH."""
+    return str(shutil.which("python", path=warm_path))
 
 
 @pytest.fixture(scope="session")

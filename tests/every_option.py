@@ -158,10 +158,10 @@ class Outcome(NamedTuple):
 class Server:
     """A process that has imported everything, computed nothing, and forks for every command line."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str = sys.executable) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [python, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         assert self._process.stdin
         assert self._process.stdout

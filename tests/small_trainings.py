@@ -29,7 +29,7 @@ def write_language(path, pairs=2000, words=20, seed=0):
 
 
 def command(tmp_path: Path, name: str, *more: str, program: tuple[str, ...] = OURS) -> list[str]:
-    arguments = ["train", str(tmp_path / "pairs.tsv"), "-m", str(tmp_path / name), *SIZES, "--max-steps", "600"]
+    arguments = ["train", str(tmp_path / "pairs.tsv"), "-m", str(tmp_path / name), *SIZES, "--max-steps", "200"]
     return [*program, *arguments, "--eval-every", "4", "--held-out", "50", *more]
 
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from warm_command import QUICK_TO_FORK
+
 if __name__ != "__main__":  # the client needs neither torch nor the package
     disturbed: Any = None
 else:
@@ -39,13 +41,15 @@ class Done(NamedTuple):
 
 
 class WarmProcess:
-    """Runs command lines. ``script`` is the file SCRIPT, ``environment`` that of the process, set before it starts."""
+    """Runs command lines. ``script`` is the file SCRIPT, ``environment`` that of the process, set before ``python`` starts."""
 
-    def __init__(self, folder: Path, script: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, script: Path, environment: Mapping[str, str] | None = None, python: str = sys.executable
+    ) -> None:
         self._folder = folder
-        command = [sys.executable, "-W", "ignore", __file__, str(script)]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env={**os.environ, **(environment or {})})
+        command = [python, __file__, str(script)]
+        env = {**os.environ, **QUICK_TO_FORK, "PYTHONWARNINGS": "ignore", **(environment or {})}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
 
     def run(
         self, *args: object, stdin: bytes = b"", stdout: str | None = "", stderr: str | None = "", cwd: Path | None = None,

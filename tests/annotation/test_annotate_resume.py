@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,11 +34,11 @@ pytestmark = pytest.mark.slow
 ROWS = [b"the house %d ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100)]
 
 
-def test_faults_at_every_place(tmp_path: Path) -> None:
+def test_faults_at_every_place(tmp_path: Path, warm_python: str) -> None:
     """The program behind ``make faults``, on a small invented table."""
     small = ["--invented", "--rows", "300", "--block-size", "20", "--each", "1"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    program = [sys.executable, ROOT / "tests" / "faults.py", *small]
+    program = [warm_python, ROOT / "tests" / "faults.py", *small]
     done = subprocess.run(program, capture_output=True, text=True, env=env, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = {line[:48].strip(): (int(line[48:53]), line[53:].strip()) for line in done.stdout.splitlines()}

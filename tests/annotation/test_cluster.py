@@ -47,15 +47,9 @@ def expected(table: Path, model_dir: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def python(warm_path: str) -> str:
-    """One that starts workers in no time."""
-    return str(shutil.which("python", path=warm_path))
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory, python: str) -> Iterator[Cluster]:
+def standing(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Iterator[Cluster]:
     """A cluster for all tests of this module, each of which leaves two workers behind."""
-    with cluster(tmp_path_factory.mktemp("dask"), 2, python=python, DELAY=DELAY) as started:
+    with cluster(tmp_path_factory.mktemp("dask"), 2, python=warm_python, DELAY=DELAY) as started:
         yield started
 
 
@@ -231,11 +225,11 @@ def test_a_cut_line(annotation: Annotation, dask: Cluster, expected: bytes) -> N
 
 
 def test_a_killed_client_goes_on(
-    dask: Cluster, table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run, python: str
+    dask: Cluster, table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run, warm_python: str
 ) -> None:
     out = tmp_path / "out"
     command = ["annotate", str(table), "-m", model_dir, "-o", str(out), "--block-size", str(BLOCK), "--cluster", dask.address]
-    client = subprocess.Popen([python, "-m", "phrase_rescore", *command, "-q"])
+    client = subprocess.Popen([warm_python, "-m", "phrase_rescore", *command, "-q"])
     partial = tmp_path / "out.partial"
     wait_for(lambda: partial.exists() and partial.stat().st_size > 2000)
     client.kill()
@@ -484,7 +478,7 @@ def test_parts_cut_elsewhere_differ_in_the_last_digits_alone(
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 def test_tls_by_dasks_own_settings(
-    annotation: Annotation, expected: bytes, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
+    annotation: Annotation, expected: bytes, tmp_path: Path, warm_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
@@ -496,7 +490,7 @@ def test_tls_by_dasks_own_settings(
     import dask
 
     dask.config.refresh()
-    with cluster(tmp_path / "tls", 1, scheme="tls", python=python) as started:
+    with cluster(tmp_path / "tls", 1, scheme="tls", python=warm_python) as started:
         assert annotation(started.address) == expected
         assert started.address.startswith("tls://")
     monkeypatch.undo()

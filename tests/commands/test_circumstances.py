@@ -143,8 +143,8 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Iterator[WarmProcess]:
-    process = WarmProcess(tmp_path_factory.mktemp("warm"), script)
+def warm(tmp_path_factory: pytest.TempPathFactory, script: Path, warm_python: str) -> Iterator[WarmProcess]:
+    process = WarmProcess(tmp_path_factory.mktemp("warm"), script, python=warm_python)
     yield process
     process.close()
 

@@ -47,8 +47,8 @@ def test_every_command_has_a_line() -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server()
+def server(warm_python: str) -> Iterator[Server]:
+    server = Server(warm_python)
     yield server
     server.close()
 

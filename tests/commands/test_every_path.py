@@ -28,8 +28,8 @@ OF_CONTENT = {"fifo", "/dev/stdout", "/dev/full", "/dev/null", "-", "same"}  # w
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server()
+def server(warm_python: str) -> Iterator[Server]:
+    server = Server(warm_python)
     yield server
     server.close()
 

@@ -93,7 +93,7 @@ def test_one_store_is_prepared_by_one_training_at_a_time(training: Training, tmp
     assert listing(tmp_path) == ["fourth", "model", "other", "pairs.tsv", "shared", "third"]
 
 
-def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_path: Path, run: Run) -> None:
     line = command(tmp_path, "model", "--threads", "1", "--scratch", str(tmp_path))
     with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         while not (tmp_path / "model.training" / "state.json").exists():
@@ -102,10 +102,10 @@ def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_pat
         process.send_signal(signal.SIGKILL)
     assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == process.pid
     line[line.index("--max-steps") + 1] = "40"
-    done = subprocess.run([*line, "--resume"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert f"model.lock is of process {process.pid} on {os.uname().nodename}" in done.stderr
-    assert "max_steps 600 → 40" in done.stderr
+    done = run(*line[3:], "--resume")
+    assert done.status == 2
+    assert f"model.lock is of process {process.pid} on {os.uname().nodename}" in done.err
+    assert "max_steps 200 → 40" in done.err
     assert listing(tmp_path) == ["model.pairs", "model.training", "pairs.tsv"]
 
 
