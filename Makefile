@@ -26,7 +26,7 @@ check: lint
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile -m 'not slow and not whole' --hypothesis-profile quick $(if $(ROOM),tests/$(ROOM))
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m 'not whole' $(if $(ROOM),tests/$(ROOM))
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m 'not whole' $(if $(ROOM),tests/$(ROOM))
 
 demo: $(VENV)/installed
 	examples/demo/run.sh $(VENV) $(BUILD)/demo

@@ -311,7 +311,9 @@ def test_real_table_annotated_and_stripped_is_the_same(
     oracle = Oracle(real_model)
     for i in range(0, 20_000, 200):
         assert math.log(float(columns[i][0])) == pytest.approx(oracle.log_p(rows[i]), abs=1e-4)
-    check_what_moses_reads(real_rows, annotated, features(columns))
+    some = slice(None, None, 4)
+    before, after = (b"".join(data.splitlines(keepends=True)[some]) for data in (real_rows, annotated))
+    check_what_moses_reads(before, after, features(columns)[some])
 
 
 # Bad rows

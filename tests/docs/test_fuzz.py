@@ -27,8 +27,8 @@ def fuzz(target: str, *arguments: object) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("target", "runs"),
     [
-        ("fuzz_rows", 600), ("fuzz_ini", 3000), ("fuzz_model", 600), ("fuzz_lines", 2000), ("fuzz_log", 1500),
-        ("fuzz_sidecar", 3000), ("fuzz_state", 300), ("fuzz_store", 1000), ("fuzz_vocabulary", 2000),
+        ("fuzz_rows", 600), ("fuzz_ini", 3000), ("fuzz_model", 200), ("fuzz_lines", 2000), ("fuzz_log", 500),
+        ("fuzz_sidecar", 3000), ("fuzz_state", 100), ("fuzz_store", 1000), ("fuzz_vocabulary", 2000),
         ("fuzz_nbest", 3000), ("fuzz_arpa", 3000),
     ],
 )  # fmt: skip

@@ -45,7 +45,7 @@ def greedy(model, src: list[int], longest: int = 8) -> list[int]:
 @pytest.mark.slow
 def test_the_invented_language_is_learnt(tmp_path):
     phrases = write_language(tmp_path / "pairs.tsv")
-    trained(tmp_path, learning_rate=4e-3, max_steps=1500, held_out=100)
+    trained(tmp_path, learning_rate=6e-3, batch_size=128, max_steps=500, held_out=100)
     checkpoint = load(str(tmp_path / "model"))
     rng = np.random.default_rng(1)
     sample = [phrases[i] for i in rng.permutation(len(phrases))[:300]]
