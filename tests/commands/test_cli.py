@@ -212,15 +212,17 @@ def test_missing_and_broken_models(run: Run, make_model: MakeModel, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_default_model_is_what_train_writes(spawn: Run, tmp_path: Path) -> None:
+def test_the_default_model_is_what_train_writes(warm_python: str, tmp_path: Path) -> None:
     """The two commands work one after the other with nothing but the table's name."""
     (tmp_path / "table").write_bytes(ROW + ROW.replace(b"haus", b"heim") + ROW.replace(b"house", b"home"))
-    sizes = "--hidden", 4, "--embedding", 3, "--maxout", 2, "--rank", 2
-    trained = spawn("train", "table", *sizes, "--max-steps", 2, "--threads", 1, cwd=tmp_path)
-    assert (trained.status, trained.out) == (0, b""), trained.err
-    annotated = spawn("annotate", "table", cwd=tmp_path)
-    assert annotated.status == 0, annotated.err
-    assert annotated.out.count(b"\n") == 3
+    sizes = "--hidden", "4", "--embedding", "3", "--maxout", "2", "--rank", "2"
+    trained, annotated = (
+        subprocess.run([warm_python, "-m", "phrase_rescore", *line], cwd=tmp_path, capture_output=True, check=False)
+        for line in (["train", "table", *sizes, "--max-steps", "2", "--threads", "1"], ["annotate", "table"])
+    )
+    assert (trained.returncode, trained.stdout) == (0, b""), trained.stderr
+    assert annotated.returncode == 0, annotated.stderr
+    assert annotated.stdout.count(b"\n") == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["phrase-rescore-model", "phrase-rescore-model.pairs", "table"]
 
 

@@ -42,7 +42,7 @@ def exact_p(a: np.ndarray, b: np.ndarray, score: Callable[[list[float]], float])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("runs", "segments"), [((1, 1), 6), ((2, 1), 4), ((1, 2), 3), ((2, 2), 3)])
+@pytest.mark.parametrize(("runs", "segments"), [((1, 1), 6), ((2, 1), 4), ((1, 2), 3), ((2, 2), 2)])
 def test_p_is_the_share_of_all_shuffles(runs: tuple[int, int], segments: int) -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
