@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import SOURCE_WORDS, TARGET_WORDS, Run
 from small_models import encoded, random_pairs, small_checkpoint
+from structures import every_structure
 
 from phrase_rescore import library
 from phrase_rescore.annotation.annotator import Compute
@@ -136,3 +137,13 @@ def test_a_gpu_scores_as_the_cpu_does(precision: str) -> None:
     pairs = encoded(random_pairs(300))
     exact, found = (Scorer(small_checkpoint(), *how).log_probs(pairs) for how in ((), ("cuda", precision)))
     np.testing.assert_allclose(found, exact, atol=1e-4 if precision == "float32" else 1.0)
+
+
+@pytest.mark.gpu
+@every_structure
+def test_a_gpu_scores_every_structure_as_the_cpu_does(chosen: dict) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    checkpoint, pairs = small_checkpoint(**chosen), encoded(random_pairs(300))
+    exact, found = (Scorer(checkpoint, device).log_probs(pairs) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(found, exact, atol=1e-4)
