@@ -144,6 +144,6 @@ def test_a_gpu_scores_as_the_cpu_does(precision: str) -> None:
 def test_a_gpu_scores_every_structure_as_the_cpu_does(chosen: dict) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    checkpoint, pairs = small_checkpoint(**chosen), encoded(random_pairs(300))
+    checkpoint, pairs = small_checkpoint(spread=0.3, **chosen), encoded(random_pairs(300))
     exact, found = (Scorer(checkpoint, device).log_probs(pairs) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(found, exact, atol=1e-4)

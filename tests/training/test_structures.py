@@ -47,11 +47,13 @@ def test_a_resumed_training_has_the_same_bytes_and_its_scores_are_the_oracle_s(
 
 @pytest.mark.gpu
 @every_structure
-def test_a_gpu_learns_as_the_cpu_does(inputs: list[str], tmp_path: Path, chosen: dict) -> None:
+def test_a_gpu_learns_as_the_cpu_does(tmp_path: Path, chosen: dict) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
+    write_language(tmp_path / "pairs.tsv")
+    pairs = (str(tmp_path / "pairs.tsv"),)
     on_cpu, on_gpu = (
-        Training((inputs[0],), str(tmp_path / device), small(device=device, **chosen)).run().training["held_out"]["loss"]
+        Training(pairs, str(tmp_path / device), small(device=device, **chosen)).run().training["held_out"]["loss"]
         for device in ("cpu", "cuda")
     )
     assert on_gpu == pytest.approx(on_cpu, rel=1e-3)
