@@ -34,16 +34,6 @@ def tanh(x: Tensor) -> Tensor:
     return torch.mul(x, 2.0).sigmoid_().mul_(2.0).sub_(1.0)
 
 
-def plus(row: Tensor, projected: Tensor) -> Tensor:
-    """Return row + projected. Where no gradient is made it takes the row's memory: a new one costs as much as the sum."""
-    return row + projected if torch.is_grad_enabled() else row.add_(projected)
-
-
-def sigmoid(x: Tensor) -> Tensor:
-    """Return σ(x), of any shape, in the memory of x where no gradient is made."""
-    return torch.sigmoid(x) if torch.is_grad_enabled() else x.sigmoid_()
-
-
 class Cell(nn.Module, ABC):
     """A cell, with its weights from the input (W, b) and, in a decoder, from the summary c (V, b_V, C); U are a subclass's.
 
@@ -121,7 +111,4 @@ class Cell(nn.Module, ABC):
 
     @abstractmethod
     def step(self, projected: Tensor, state: State, row: Tensor) -> State:
-        """Return the next state, from what ``project`` gave, the state and W x + b of the next inputs x (n, G H).
-
-        Where no gradient is made, the last may be overwritten.
-        """
+        """Return the next state, from what ``project`` gave, the state and W x + b of the next inputs x (n, G H)."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from phrase_rescore.models.cells.cell import Cell, State, plus, sigmoid, tanh
+from phrase_rescore.models.cells.cell import Cell, State, tanh
 from phrase_rescore.models.linear import times
 
 
@@ -30,7 +30,7 @@ class LSTM(Cell):
     def step(self, projected: Tensor, state: State, row: Tensor) -> State:
         """Return the next h and m, (n, H) each, from U h (+ C c) (n, 4 H), the state and W e + b (n, 4 H)."""
         (_, m), H = state, self.hidden
-        gates, stored = plus(row, projected).split((3 * H, H), 1)
-        i, f, o = sigmoid(gates).split(H, 1)  # i, f, o = σ(W e + U h + C c + b)
+        gates, stored = (row + projected).split((3 * H, H), 1)
+        i, f, o = torch.sigmoid(gates).split(H, 1)  # i, f, o = σ(W e + U h + C c + b)
         m = torch.addcmul(f * m, i, tanh(stored))  # m_t = f ⊙ m_{t-1} + i ⊙ g,  g = tanh(W_g e + U_g h + C_g c + b_g)
         return o * tanh(m), m  # h_t = o ⊙ tanh(m_t)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from phrase_rescore.models.cells.cell import Cell, State, plus, tanh
+from phrase_rescore.models.cells.cell import Cell, State, tanh
 
 
 class RNN(Cell):
@@ -14,4 +14,4 @@ class RNN(Cell):
 
     def step(self, projected: Tensor, state: State, row: Tensor) -> State:
         """Return the next state (n, H), from U h (+ C c) (n, H), the state and W e + b (n, H)."""
-        return (tanh(plus(row, projected)),)  # h_t = tanh(W e + U h_{t-1} + C c + b)
+        return (tanh(row + projected),)  # h_t = tanh(W e + U h_{t-1} + C c + b)
