@@ -31,23 +31,25 @@ test: lint
 demo: $(VENV)/installed
 	examples/demo/run.sh $(VENV) $(BUILD)/demo
 
+bench faults: export PYTHONPATH := tests/support
+
 bench: $(VENV)/installed
 	mkdir -p $(BUILD)/bench
-	$(BIN)/python tests/benchmarks/bench_scoring.py --json $(BUILD)/bench/scoring.json
-	$(BIN)/python tests/benchmarks/bench_training.py --rounds 1 --json $(BUILD)/bench/training.json
-	$(BIN)/python tests/benchmarks/compare_recipes.py $(BUILD)/bench/pairs --seconds 240 --only 'default,full softmax,300 units'
-	$(BIN)/python tests/benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
-	$(BIN)/python tests/benchmarks/bench_lm.py --json $(BUILD)/bench/lm.json
-	$(BIN)/python tests/benchmarks/bench_text.py --json $(BUILD)/bench/text.json
-	$(BIN)/python tests/benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
-	$(BIN)/python tests/benchmarks/bench_cluster.py --json $(BUILD)/bench/cluster.json
+	$(BIN)/python benchmarks/bench_scoring.py --json $(BUILD)/bench/scoring.json
+	$(BIN)/python benchmarks/bench_training.py --rounds 1 --json $(BUILD)/bench/training.json
+	$(BIN)/python benchmarks/compare_recipes.py $(BUILD)/bench/pairs --seconds 240 --only 'default,full softmax,300 units'
+	$(BIN)/python benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
+	$(BIN)/python benchmarks/bench_lm.py --json $(BUILD)/bench/lm.json
+	$(BIN)/python benchmarks/bench_text.py --json $(BUILD)/bench/text.json
+	$(BIN)/python benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
+	$(BIN)/python benchmarks/bench_cluster.py --json $(BUILD)/bench/cluster.json
 
 faults: $(VENV)/installed
-	$(BIN)/python tests/faults.py
-	$(BIN)/python tests/system_faults.py
-	$(BIN)/python tests/signals.py
-	$(BIN)/python tests/cluster_faults.py
-	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/commands tests/docs
+	$(BIN)/python tests/faults/faults.py
+	$(BIN)/python tests/faults/system_faults.py
+	$(BIN)/python tests/faults/signals.py
+	$(BIN)/python tests/faults/cluster_faults.py
+	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/cli tests/docs
 	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 
 # one target after the other, all of tests/fuzz; what fails is kept as build/fuzz/*-crash-*

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
-from phrase_rescore.cli import cli
+from phrase_rescore.cli.main import cli
 
 PATH = Path(__file__).with_name("cli.md")
 HEAD = """\

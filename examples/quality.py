@@ -26,16 +26,16 @@ import numpy as np
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import sorted_pairs
-from phrase_rescore.data.store import HeldOut
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD
-from phrase_rescore.files.streams import open_input
-from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import Checkpoint, load
+from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.factors import WHOLE
-from phrase_rescore.moses.pair_readers import read_pair_blocks
-from phrase_rescore.moses.phrase_table import parse_row
+from phrase_rescore.moses.pairs import read_pair_blocks
+from phrase_rescore.moses.table import parse_row
+from phrase_rescore.rnn.checkpoint import Checkpoint, load
+from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.store import HeldOut
+from phrase_rescore.rnn.task import with_other_sources
 from phrase_rescore.runtime import prepare, usable_cores
-from phrase_rescore.training.phrase_pairs import with_other_sources
 
 
 def transitions(targets: Ragged) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from phrase_rescore.library import (
+    from phrase_rescore.api import (
         ColumnFormat,
         Hypothesis,
         InputError,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Import the library when a name of it is first used, so that ``--help`` need not wait for torch."""
+        """Import ``api`` when a name of it is first used, so that ``--help`` need not wait for torch."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from phrase_rescore import library
+        from phrase_rescore import api
 
-        return getattr(library, name)
+        return getattr(api, name)

@@ -17,16 +17,17 @@ import torch
 from hypothesis import settings
 from warm_command import WarmCommand
 
-from phrase_rescore.cli import main
+from phrase_rescore.cli.main import main
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.models.checkpoint import Checkpoint, save
-from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.rnn.checkpoint import Checkpoint, save
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # make check
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent
+os.environ["PYTHONPATH"] = str(ROOT / "tests" / "support")  # of the programs that tests start
 SHARED_DATA = ROOT.parent / "shared" / "data" / "en-fr"
 
 # "the" and "das" are the most frequent; the last words are those that a careless reader would break

@@ -10,8 +10,8 @@ import sys
 from contextlib import ExitStack
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.files.streams import open_input
-from phrase_rescore.moses.phrase_table import parse_row, with_scores
+from phrase_rescore.files.inputs import open_input
+from phrase_rescore.moses.table import parse_row, with_scores
 
 
 def main() -> None:

@@ -34,9 +34,9 @@ from torch import Tensor
 
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.evaluation.significance import randomization_p_values
-from phrase_rescore.files.streams import open_input
+from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.nbest import read_entries
-from phrase_rescore.moses.phrase_table import split_fields, words
+from phrase_rescore.moses.table import split_fields, words
 
 FOLDS = 3
 SHARPNESS = 30.0  # of the entries' probabilities at the start: mert's weights have absolute values that sum to 1

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.files.streams import open_input
-from phrase_rescore.moses.phrase_table import split_fields, words
+from phrase_rescore.files.inputs import open_input
+from phrase_rescore.moses.table import split_fields, words
 
 SMALLEST = 1e-30
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.files.streams import open_input
-from phrase_rescore.moses.phrase_table import split_fields, words
+from phrase_rescore.files.inputs import open_input
+from phrase_rescore.moses.table import split_fields, words
 
 LONG = 4  # words of a long phrase
 UNSEEN = 1e-3  # for pairs that the sets do not have; those that they have are 0.1 and more, nearly all

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, shown
-from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import Block
-from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import SIDES, Checkpoint, load
-from phrase_rescore.models.storage import CONFIG
-from phrase_rescore.moses.score_columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
+from phrase_rescore.files.outputs import gzip_member
+from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table_blocks import TableBlock, parse_block
+from phrase_rescore.nn.storage import CONFIG
+from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
+from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
 
 Numbers = NDArray[np.int64]

@@ -27,17 +27,14 @@ from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order
 from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
-from phrase_rescore.files.atomic import PartialFile, atomic_output
 from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows, read_blocks
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.outputs import PartialFile, atomic_output
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.row_output import RowWriter, row_output
 from phrase_rescore.files.side_file import SideFile
-from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.phrase_table import TableRow, parse_row, valid_rows
-from phrase_rescore.moses.score_columns import (
+from phrase_rescore.moses.columns import (
     JUDGED_ROWS,
     ColumnFormat,
     Scored,
@@ -47,7 +44,10 @@ from phrase_rescore.moses.score_columns import (
     looks_annotated,
     sidecar_path,
 )
+from phrase_rescore.moses.factors import select_factor
+from phrase_rescore.moses.table import TableRow, parse_row, valid_rows
 from phrase_rescore.ranges import TABLE_ROWS, check
+from phrase_rescore.rnn.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

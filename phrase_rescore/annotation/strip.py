@@ -9,12 +9,12 @@ from itertools import chain
 from phrase_rescore.annotation.executors.local import BlockExecutor
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order
 from phrase_rescore.errors import InputError, RowError, counted
-from phrase_rescore.files.atomic import PartialFile, gzip_member
 from phrase_rescore.files.blocks import Block, read_blocks
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.outputs import PartialFile, gzip_member
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.files.row_output import row_output
-from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.moses.phrase_table import parse_row, with_scores
+from phrase_rescore.moses.table import parse_row, with_scores
 
 
 @dataclass(frozen=True)

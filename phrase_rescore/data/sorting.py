@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.atomic import remove_directory
-from phrase_rescore.moses.pair_readers import PairBlock
+from phrase_rescore.files.outputs import remove_directory
+from phrase_rescore.moses.pairs import PairBlock
 
 _CHUNK = 1 << 20  # bytes read back at a time
 _NAMES = ("sort", "gsort", "gnusort")  # GNU's on most systems, beside BSD's, and beside that of uutils

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.streams import open_plain
-from phrase_rescore.moses.phrase_table import words
+from phrase_rescore.files.inputs import open_plain
+from phrase_rescore.moses.table import words
 
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input
 
 Segments = tuple[str, ...]
 

@@ -10,7 +10,7 @@ from phrase_rescore.errors import InputError, OptionError, printable
 from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_length, read_lines, segments_of
 from phrase_rescore.evaluation.metrics import METRICS, Settings
 from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, is_statistics, parse_statistics
-from phrase_rescore.files.streams import display_name
+from phrase_rescore.files.inputs import display_name
 from phrase_rescore.moses.looks import Look, look, mismatch
 
 Output = Segments | OutputStatistics

@@ -20,7 +20,7 @@ from sacrebleu.metrics.base import Metric
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.evaluation.metrics import METRICS, TOKENIZATIONS, Settings
-from phrase_rescore.files.atomic import atomic_output, gzip_member
+from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.ranges import Whole
 
 Counts = list[list[float]]  # of every segment, as sacrebleu lays them out

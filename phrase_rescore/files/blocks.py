@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.files.streams import CHUNK, display_name, open_input
+from phrase_rescore.files.inputs import CHUNK, display_name, open_input
 
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
 LONGEST_ROW = 1 << 24  # bytes; what is longer is not a row

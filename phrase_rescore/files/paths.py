@@ -193,3 +193,8 @@ def _is_inside(path: str, directory: str) -> bool:
     if is_stream(path):
         return False
     return os.path.realpath(path).startswith(os.path.join(os.path.realpath(directory), ""))
+
+
+def beside(model_dir: str, what: str) -> str:
+    """Return the path of what a training keeps beside the model: its pairs, its training state, its dropped rows."""
+    return f"{normal(model_dir)}.{what}"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.files.atomic import PartialFile, has_bytes, sync
+from phrase_rescore.files.outputs import PartialFile, has_bytes, sync
 
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3

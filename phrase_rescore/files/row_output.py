@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from phrase_rescore.errors import IncompleteOutput, OptionError
-from phrase_rescore.files.atomic import atomic_output
+from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 
 

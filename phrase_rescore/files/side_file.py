@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from phrase_rescore.errors import counted
-from phrase_rescore.files.atomic import PartialFile, Writable, atomic_output
+from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output
 from phrase_rescore.files.paths import is_stream
 
 

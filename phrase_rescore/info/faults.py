@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.moses.phrase_table import (
+from phrase_rescore.moses.table import (
     BLANKS,
     BLANKS_AND_CR,
     NUMBER,

@@ -11,11 +11,12 @@ from typing import Any
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import counted, printable
 from phrase_rescore.info.table import labelled
-from phrase_rescore.models import checkpoint, language_model
-from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.models.kinds import TEXT
-from phrase_rescore.models.language_model import LanguageModel
-from phrase_rescore.models.storage import CONFIG, Config, unchanged
+from phrase_rescore.lm import checkpoint as language_model
+from phrase_rescore.lm.checkpoint import LanguageModel
+from phrase_rescore.nn.kinds import TEXT
+from phrase_rescore.nn.storage import CONFIG, Config, unchanged
+from phrase_rescore.rnn import checkpoint
+from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.training.log import shortfall, training_seconds
 
 _COMMONEST = 5  # words shown of a vocabulary

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sketch import DistinctSample, hashes
-from phrase_rescore.moses.phrase_table import SEPARATOR
+from phrase_rescore.moses.table import SEPARATOR
 
 
 @dataclass(frozen=True)

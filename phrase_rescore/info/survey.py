@@ -15,12 +15,12 @@ import numpy as np
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.blocks import read_blocks
-from phrase_rescore.files.streams import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.info.statistics import Survey, survey_of, tally
-from phrase_rescore.moses.pair_readers import row_format
-from phrase_rescore.moses.phrase_table import SEPARATOR, split_fields, valid_rows, words
-from phrase_rescore.moses.score_columns import JUDGED_ROWS, looks_annotated
+from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
+from phrase_rescore.moses.pairs import row_format
+from phrase_rescore.moses.table import SEPARATOR, split_fields, valid_rows, words
 from phrase_rescore.moses.table_blocks import cut_rows, score_values
 from phrase_rescore.runtime import no_cycle_collection
 

@@ -13,7 +13,7 @@ from phrase_rescore.data.coverage import Coverage
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.statistics import Side, Survey, Tally
 from phrase_rescore.info.survey import TableSurvey
-from phrase_rescore.moses.score_columns import OwnColumn
+from phrase_rescore.moses.columns import OwnColumn
 
 _LABEL = 13  # characters before what is said
 _LONG = 10  # words from here on share a place

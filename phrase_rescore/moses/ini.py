@@ -15,9 +15,9 @@ from itertools import count
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
-from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.moses.phrase_table import BLANKS_AND_CR, NUMBER
-from phrase_rescore.moses.score_columns import Column
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.moses.columns import Column
+from phrase_rescore.moses.table import BLANKS_AND_CR, NUMBER
 from phrase_rescore.ranges import Decimal
 
 _LARGEST = 1 << 24  # bytes

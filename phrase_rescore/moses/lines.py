@@ -9,7 +9,7 @@ from typing import TypeVar
 from phrase_rescore.errors import OptionError, RowError, shown
 from phrase_rescore.files.blocks import batches
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor
-from phrase_rescore.moses.phrase_table import SEPARATOR, phrase_words, split_fields, words
+from phrase_rescore.moses.table import SEPARATOR, phrase_words, split_fields, words
 
 T = TypeVar("T")
 Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError, counted, printable, shown
-from phrase_rescore.moses.phrase_table import NUMBER, SEPARATOR, split_fields, words
 from phrase_rescore.moses.segmentation import Derivation, has_spans, parse_entry, parse_surface
+from phrase_rescore.moses.table import NUMBER, SEPARATOR, split_fields, words
 
 T = TypeVar("T")
 LABEL = re.compile(rb"[A-Za-z][0-9A-Za-z]*")

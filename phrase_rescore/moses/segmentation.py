@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.moses.phrase_table import split_fields, words
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.moses.table import split_fields, words
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")
 _SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ \t]|$)")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, have_factor
-from phrase_rescore.moses.phrase_table import (
+from phrase_rescore.moses.table import (
     SEPARATOR,
     cut_after_scores,
     has_irregular_blanks,

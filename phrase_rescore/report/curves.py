@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.atomic import atomic_output
-from phrase_rescore.models.storage import CONFIG
+from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.pages.theme import CHARACTER, COLOURS, GREY, INK, Records, Spec, altair, picture, specification
 from phrase_rescore.training.log import Point, Run
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import FIRST_WORD
-from phrase_rescore.inference.phrase_vectors import PhraseEncoder, Side, word_embeddings
-from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.escaping import readable
 from phrase_rescore.pages.theme import FULL, Records
 from phrase_rescore.report.charts import MAP_HEIGHT
+from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.rnn.vectors import PhraseEncoder, Side, word_embeddings
 
 MAPPED_WORDS, MAPPED_PHRASES = 1000, 700
 LEVELS = 6  # of zoom, each twice as near as the one before

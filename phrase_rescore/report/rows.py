@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from phrase_rescore.data.sketch import hashes
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.blocks import Block, read_blocks
-from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.models.checkpoint import Checkpoint
-from phrase_rescore.moses.score_columns import MIN_P, OwnColumn, looks_annotated, read_first_rows, read_sidecar
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.moses.columns import MIN_P, OwnColumn, looks_annotated, read_first_rows, read_sidecar
 from phrase_rescore.moses.table_blocks import parse_block
+from phrase_rescore.rnn.checkpoint import Checkpoint
 
 BLOCK_ROWS = 16384
 Floats = NDArray[np.float64]

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 from phrase_rescore import __version__
 from phrase_rescore.errors import OptionError, cannot_write
-from phrase_rescore.files.atomic import atomic_output
+from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
-from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.inference.translator import Translator
-from phrase_rescore.models.checkpoint import Checkpoint, load
-from phrase_rescore.models.storage import LOG
-from phrase_rescore.moses.score_columns import sidecar_path
+from phrase_rescore.moses.columns import sidecar_path
+from phrase_rescore.nn.storage import LOG
 from phrase_rescore.pages.page import page
 from phrase_rescore.pages.theme import Spec, altair, picture
 from phrase_rescore.report import sections
@@ -22,6 +19,9 @@ from phrase_rescore.report.maps import draw_maps
 from phrase_rescore.report.rows import ScoreColumns, find_columns, read_sources, sample_sources
 from phrase_rescore.report.sections import Section
 from phrase_rescore.report.statistics import LONG, TableStatistics
+from phrase_rescore.rnn.checkpoint import Checkpoint, load
+from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.translator import Translator
 from phrase_rescore.training.log import read_run
 
 _SEED = 1

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.coverage import MOST_UNKNOWN
-from phrase_rescore.inference.translator import Hypothesis
-from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.escaping import readable
 from phrase_rescore.pages.page import nats, number, percent
 from phrase_rescore.pages.theme import FULL, Records, Spec
@@ -21,6 +19,8 @@ from phrase_rescore.report.curves import curves
 from phrase_rescore.report.maps import Map
 from phrase_rescore.report.rows import Floats
 from phrase_rescore.report.statistics import Disagreement, SideCoverage, Source, TableStatistics, diverse, share, total
+from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.rnn.translator import Hypothesis
 from phrase_rescore.training.log import Run
 
 SHOWN_SOURCES = 8  # long frequent ones, and as many rare ones

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.sketch import Hashes, hashes
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.models.checkpoint import Checkpoint
 from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.report.rows import VALUES, Floats, Rows
+from phrase_rescore.rnn.checkpoint import Checkpoint
 
 JOINT_EDGES = np.array([1, 2, 3, 5, 10, 30, 100, 1000])  # where a class of joint counts begins
 JOINT_CLASSES = ("1", "2", "3–4", "5–9", "10–29", "30–99", "100–999", "1000+")

@@ -9,20 +9,21 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.atomic import gzip_member
 from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.files.row_output import row_output
-from phrase_rescore.files.streams import display_name, open_input
-from phrase_rescore.inference.ngram_scorer import NgramScorer
-from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models import checkpoint, language_model
-from phrase_rescore.models.kinds import TEXT
-from phrase_rescore.models.storage import Config
+from phrase_rescore.lm import checkpoint as language_model
+from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.ini import read_ini, read_weights
 from phrase_rescore.moses.nbest import Entry, check_label, of_each, read_entries, weighted_total
-from phrase_rescore.moses.phrase_table import words
+from phrase_rescore.moses.table import words
+from phrase_rescore.nn.kinds import TEXT
+from phrase_rescore.nn.storage import Config
 from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeature, beyond
+from phrase_rescore.rnn import checkpoint
+from phrase_rescore.rnn.scorer import Scorer
 
 AT_ONCE = 4096  # entries, and what is left of the last one's segment
 GZIP_LEVEL = "fast"

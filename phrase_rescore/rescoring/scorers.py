@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from phrase_rescore.data.coverage import MOST_UNKNOWN
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import RowError
-from phrase_rescore.inference.ngram_scorer import NgramScorer
-from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import SIDES
+from phrase_rescore.lm.scorer import NgramScorer
+from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.factors import check_factor
 from phrase_rescore.moses.nbest import Entry, of_each
-from phrase_rescore.moses.score_columns import MIN_LOG_P
 from phrase_rescore.moses.segmentation import check_cover
+from phrase_rescore.rnn.checkpoint import SIDES
+from phrase_rescore.rnn.scorer import Scorer
 
 Pair = tuple[bytes, bytes]
 

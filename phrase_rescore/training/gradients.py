@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from phrase_rescore.runtime import use_threads
-from phrase_rescore.training.distributed import ALONE, ProcessGroup
+from phrase_rescore.training.processes import ALONE, ProcessGroup
 
 Loss = Callable[[nn.Module, Any], Tensor]  # (module, part): the summed loss, a scalar
 

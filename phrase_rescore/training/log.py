@@ -18,9 +18,9 @@ from typing import Any
 
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.streams import open_plain
-from phrase_rescore.models.kinds import KINDS, TEXT
-from phrase_rescore.models.storage import CONFIG, LOG
+from phrase_rescore.files.inputs import open_plain
+from phrase_rescore.nn.kinds import KINDS, TEXT
+from phrase_rescore.nn.storage import CONFIG, LOG
 from phrase_rescore.training.config import Observer
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights

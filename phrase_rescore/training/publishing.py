@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.files.atomic import atomic_output, recover_directory
-from phrase_rescore.models.storage import LOG, atomic_directory, check_target
+from phrase_rescore.files.outputs import atomic_output, recover_directory
+from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
 from phrase_rescore.training.config import Output
-from phrase_rescore.training.distributed import ProcessGroup
 from phrase_rescore.training.log import LogWriter
 from phrase_rescore.training.loop import NotFiniteError
+from phrase_rescore.training.processes import ProcessGroup
 from phrase_rescore.training.state import TrainingState
 
 

@@ -24,8 +24,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
-from phrase_rescore.files.atomic import remove_directory, sync
-from phrase_rescore.models.storage import utf8_name
+from phrase_rescore.files.outputs import remove_directory, sync
+from phrase_rescore.nn.storage import utf8_name
 
 FORMAT_VERSION = 2
 STATE, PUBLISHED = "state.json", "published"

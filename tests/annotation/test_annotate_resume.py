@@ -20,14 +20,14 @@ from phrase_rescore.annotation import run as annotation_run
 from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.run import Files, annotate
-from phrase_rescore.cli import Terminated
+from phrase_rescore.cli.main import Terminated
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import resumable
-from phrase_rescore.files.atomic import PartialFile
+from phrase_rescore.files.outputs import PartialFile
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.side_file import SideFile
-from phrase_rescore.models.checkpoint import load, save
-from phrase_rescore.moses.score_columns import ColumnFormat
+from phrase_rescore.moses.columns import ColumnFormat
+from phrase_rescore.rnn.checkpoint import load, save
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_faults_at_every_place(tmp_path: Path, warm_python: str) -> None:
     """The program behind ``make faults``, on a small invented table."""
     small = ["--invented", "--rows", "300", "--block-size", "20", "--each", "1"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    program = [warm_python, ROOT / "tests" / "faults.py", *small]
+    program = [warm_python, ROOT / "tests" / "faults" / "faults.py", *small]
     done = subprocess.run(program, capture_output=True, text=True, env=env, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = {line[:48].strip(): (int(line[48:53]), line[53:].strip()) for line in done.stdout.splitlines()}
@@ -293,7 +293,7 @@ def test_options_error_before_reading(table: Path, model_dir: str) -> None:
 @pytest.fixture(autouse=True)
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else an interrupted command ends the process, tests and all."""
-    monkeypatch.setattr("phrase_rescore.cli.threading.active_count", lambda: 1)
+    monkeypatch.setattr("phrase_rescore.cli.main.threading.active_count", lambda: 1)
 
 
 def interrupt_at(

@@ -16,7 +16,7 @@ import pytest
 from conftest import Run
 from dask_harness import Cluster, Line, broken_copy, cluster, free_port, wait_for
 
-from phrase_rescore import annotate, library
+from phrase_rescore import annotate, api
 from phrase_rescore.annotation import run as table_run
 from phrase_rescore.annotation.executors import cluster as on_client
 from phrase_rescore.annotation.executors import worker_pool
@@ -255,7 +255,7 @@ def test_strict_leaves_out_workers_of_another_kind_that_come_later(
 ) -> None:
     here = worker_pool.kind()
     monkeypatch.setattr(  # the words of this table are not the model's, which strict would refuse, too
-        library,
+        api,
         "open_cluster",
         lambda where, device, strict, tell: on_client.open_cluster(where, device, strict=True, tell=tell),
     )
@@ -433,7 +433,7 @@ def test_a_wrong_path_is_told_before_a_cluster_is_asked(annotation: Annotation, 
 @pytest.mark.parametrize(("workers", "in_flight", "seconds"), [(1, 9, 5.0), (2, 9, 3.0), (5, 9, 1.0), (5, 2, 3.0)])
 def test_the_model_of_a_cluster_by_hand(workers: int, in_flight: int, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five blocks of a second each: the workers share them, and no more are on their way than may be."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     from simulate_cluster import Costs, simulate
 
     assert simulate(5, workers, Costs(0.0, 0.0, 0.0, 1.0), in_flight).seconds == seconds

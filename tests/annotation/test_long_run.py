@@ -14,7 +14,7 @@ from conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
-FOLDER = ROOT / "tests" / "benchmarks"
+FOLDER = ROOT / "benchmarks"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads Linux's /proc")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from phrase_rescore.data import sorting
 from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
 from phrase_rescore.errors import InputError, OptionError, RescoreError
-from phrase_rescore.moses.pair_readers import PairBlock
+from phrase_rescore.moses.pairs import PairBlock
 
 WORDS = [b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"\0", b"a\0", b"\1", b"a\1", b"\r", b"0", b"|||", b"-u"]
 PHRASE = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(b" ".join)

@@ -13,7 +13,7 @@ from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.files.streams import open_input
+from phrase_rescore.files.inputs import open_input
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0"]), min_size=1, max_size=2)
 WORD = st.lists(st.sampled_from([b"a", b"b", b"\0", b"\xff", b"\x0b", b"\t", b"abcdefg"]), min_size=1).map(b"".join)

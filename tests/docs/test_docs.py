@@ -32,12 +32,12 @@ from moses_options import OPTIONS
 from moses_readers import ALL_READERS
 from small_models import language_model, small_lm
 
-from phrase_rescore.cli import COMMANDS, cli
+from phrase_rescore.cli.main import COMMANDS, cli
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.models.checkpoint import load, save
-from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder
-from phrase_rescore.models.feedforward_lm import FeedforwardLM
-from phrase_rescore.moses.phrase_table import parse_row, words
+from phrase_rescore.lm.network import FeedforwardLM
+from phrase_rescore.moses.table import parse_row, words
+from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder
 from phrase_rescore.training.config import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -440,8 +440,8 @@ def test_presets_are_as_documented(name, column):
 
 def test_functions_named_beside_equations_exist():
     """Names are those of modules in the rooms that compute: ``gru.ResetBefore.step``."""
-    rooms = {path.stem: room for room in ("models", "models/cells", "data") for path in (PACKAGE / room).glob("*.py")}
-    rooms = {name: room.replace("/", ".") for name, room in rooms.items()} | {"scorer": "inference"}
+    rooms = {path.stem: room for room in ("nn", "rnn/cells", "data") for path in (PACKAGE / room).glob("*.py")}
+    rooms = {name: room.replace("/", ".") for name, room in rooms.items()} | {"scorer": "rnn", "network": "rnn"}
     text = (DOCS / "model.md").read_text(encoding="utf-8")
     named = re.findall(rf"`((?:{'|'.join(rooms)})\.\w+(?:\.\w+)?)`", text)
     assert len(named) > 15

@@ -108,7 +108,7 @@ def long_options_in_scripts() -> set[str]:
 def test_long_options_in_the_scripts_are_ours_or_of_moses() -> None:
     from test_docs import commands_of
 
-    from phrase_rescore.cli import cli
+    from phrase_rescore.cli.main import cli
 
     ours = {option.lstrip("-") for command in commands_of(cli).values() for p in command.params for option in p.opts}
     assert long_options_in_scripts() - ours <= set().union(*OPTIONS.values())

@@ -18,12 +18,12 @@ from conftest import Run
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from phrase_rescore.commands.evaluate import command as evaluate_command
+from phrase_rescore.cli.evaluate import command as evaluate_command
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.metrics import METRICS, TOKENIZATIONS, Settings
 from phrase_rescore.evaluation.run import Cell, evaluate
 from phrase_rescore.evaluation.tables import FORMATS
-from phrase_rescore.moses.phrase_table import split_fields
+from phrase_rescore.moses.table import split_fields
 
 # fmt: off
 WORDS = ["le", "la", "les", "un", "une", "de", "d&apos;", "l&apos;", "chat", "Chien", "maison", "petite", "a", ",", "dort"]

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.atomic import atomic_output, gzip_member
 from phrase_rescore.files.blocks import count_rows, read_blocks
-from phrase_rescore.files.streams import display_name, input_size, open_input
+from phrase_rescore.files.inputs import display_name, input_size, open_input
+from phrase_rescore.files.outputs import atomic_output, gzip_member
 
 
 def zst(data: bytes) -> bytes:

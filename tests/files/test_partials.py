@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files import atomic
-from phrase_rescore.files.atomic import PartialFile, atomic_output, check_writable
+from phrase_rescore.files import outputs as atomic
+from phrase_rescore.files.outputs import PartialFile, atomic_output, check_writable
 from phrase_rescore.files.side_file import SideFile
 
 KILLED = """
 import os, sys
-from phrase_rescore.files.atomic import atomic_output
+from phrase_rescore.files.outputs import atomic_output
 with atomic_output(sys.argv[1]) as stream:
     stream.write(b"half")
     stream.flush()

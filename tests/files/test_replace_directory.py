@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files import atomic
-from phrase_rescore.files.atomic import check_replaceable, recover_directory, remove_directory, replace_directory
+from phrase_rescore.files import outputs as atomic
 from phrase_rescore.files.locks import locked
+from phrase_rescore.files.outputs import check_replaceable, recover_directory, remove_directory, replace_directory
 from phrase_rescore.files.paths import older_directory
 
 

@@ -12,7 +12,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
-    from phrase_rescore.moses.arpa import ArpaReader, BackoffModel, write_arpa
+    from phrase_rescore.lm.arpa import ArpaReader, BackoffModel, write_arpa
 
 from harness import fuzz, told
 

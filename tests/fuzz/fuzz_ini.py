@@ -9,8 +9,8 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError
+    from phrase_rescore.moses.columns import Column
     from phrase_rescore.moses.ini import find_table, hints, warnings, with_table
-    from phrase_rescore.moses.score_columns import Column
 
 from harness import fuzz
 

@@ -15,7 +15,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, OptionError
-    from phrase_rescore.models.storage import CONFIG, LOG
+    from phrase_rescore.nn.storage import CONFIG, LOG
     from phrase_rescore.report.curves import X_LABELS, Y_LABELS, Chart, curves
     from phrase_rescore.training.log import read_runs, shortfall, training_seconds
 

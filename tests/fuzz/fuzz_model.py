@@ -20,8 +20,8 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import ModelError
     from phrase_rescore.info import model as model_report
     from phrase_rescore.info.model import ModelDirectory
-    from phrase_rescore.models import checkpoint
-    from phrase_rescore.models.encoder_decoder import ModelConfig, RNNEncoderDecoder, initialise
+    from phrase_rescore.rnn import checkpoint
+    from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 
 import parts
 import torch

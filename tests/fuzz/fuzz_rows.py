@@ -21,8 +21,8 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.info.survey import Surveyor
     from phrase_rescore.moses import table_blocks
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
-    from phrase_rescore.moses.pair_readers import FORMATS, read_pair_blocks
-    from phrase_rescore.moses.phrase_table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
+    from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks
+    from phrase_rescore.moses.table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
 
 from harness import fuzz
 

@@ -14,7 +14,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, OptionError
-    from phrase_rescore.moses.score_columns import read_columns, read_sidecar, sidecar_path
+    from phrase_rescore.moses.columns import read_columns, read_sidecar, sidecar_path
 
 from harness import fuzz, told, workplace
 from parts import ODD_VALUES, mutate_json

@@ -19,10 +19,10 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.data.sorting import sorted_pairs
-    from phrase_rescore.data.store import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, open_store, prepare_store
     from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
     from phrase_rescore.errors import RescoreError
-    from phrase_rescore.moses.pair_readers import PairBlock
+    from phrase_rescore.moses.pairs import PairBlock
+    from phrase_rescore.rnn.store import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, open_store, prepare_store
 
 import numpy as np
 import parts

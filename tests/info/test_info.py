@@ -22,8 +22,8 @@ from small_models import small_lm
 from phrase_rescore.info import model as model_report
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.model import ModelDirectory
-from phrase_rescore.models import language_model
-from phrase_rescore.models.checkpoint import load
+from phrase_rescore.lm import checkpoint as language_model
+from phrase_rescore.rnn.checkpoint import load
 
 TABLE = (
     b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from small_trainings import Training
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.moses.factors import check_factor, have_factor, select_factor
+from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.scorer import Scorer
 
 phrase = st.lists(st.text(alphabet="ab|é", min_size=1, max_size=6), min_size=1, max_size=4).map(
     lambda words: " ".join(words).encode()

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from phrase_rescore.errors import InputError
 from phrase_rescore.files import blocks
 from phrase_rescore.files.blocks import batches, read_blocks
-from phrase_rescore.files.streams import open_input
+from phrase_rescore.files.inputs import open_input
 
 PAGE = ROOT / "docs" / "odd-input.md"
 GOOD = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
@@ -269,7 +269,7 @@ def test_zeros_without_end_take_no_memory(tmp_path: Path) -> None:
 
 MEASURED = """
 import resource, sys
-from phrase_rescore.cli import main
+from phrase_rescore.cli.main import main
 try:
     main(sys.argv[1:])
 finally:

@@ -49,7 +49,7 @@ class System(NamedTuple):
 
 
 def executable(path: Path, script: str) -> Path:
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).parent.with_name(script)}" "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).parents[1] / "support" / script}" "$@"\n')
     path.chmod(0o755)
     return path
 
@@ -318,7 +318,7 @@ def test_a_program_that_fails_is_shown(tmp_path: Path) -> None:
 
 def test_a_decoder_that_needs_a_language_model(tmp_path: Path) -> None:
     decoder = tmp_path / "moses"
-    script = Path(__file__).parent.with_name("stand_in_decoder.py")
+    script = Path(__file__).parents[1] / "support" / "stand_in_decoder.py"
     decoder.write_text(f'#!/bin/sh\ngrep -q KENLM "$2" || exit 3\nexec "{sys.executable}" "{script}" "$@"\n')
     decoder.chmod(0o755)
     assert needs_lm(decoder, tmp_path)

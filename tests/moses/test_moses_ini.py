@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from small_models import small_lm
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.streams import open_input
+from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses import ini as ini_module
+from phrase_rescore.moses.columns import Column, read_columns
 from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
-from phrase_rescore.moses.phrase_table import parse_row, with_scores
-from phrase_rescore.moses.score_columns import Column, read_columns
+from phrase_rescore.moses.table import parse_row, with_scores
 
 SCORE, COUNT = Column(1e-9, 0.5, ""), Column(1, 7.389056, "")
 FEATURE = "PhraseDictionaryMemory name=TranslationModel0 num-features=4 path=old.gz input-factor=0 output-factor=0"

@@ -12,7 +12,7 @@ import pytest
 from in_memory_pairs import read_pairs
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.pair_readers import PairBlock, detect_format, read_pair_blocks, refuse_by_name
+from phrase_rescore.moses.pairs import PairBlock, detect_format, read_pair_blocks, refuse_by_name
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 EXTRACT = b"the house ||| das haus ||| 0-0 1-1\n"

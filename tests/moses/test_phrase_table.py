@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.strip import Stripper, strip
 from phrase_rescore.errors import InputError, RowError, shown
-from phrase_rescore.moses.phrase_table import (
+from phrase_rescore.moses.table import (
     has_irregular_blanks,
     parse_row,
     phrase_words,
@@ -184,7 +184,7 @@ def test_every_row_has_as_many_scores_as_the_first() -> None:
 def test_bad_score_after_many_whole_numbers_does_not_hang() -> None:
     """A pattern that can match the digits of a whole number in several ways tries all combinations of them."""
     code = (
-        "from phrase_rescore.moses.phrase_table import parse_row\n"
+        "from phrase_rescore.moses.table import parse_row\n"
         "try: parse_row(b'a ||| b ||| ' + b'1234567 ' * 24 + b'x')\n"
         "except ValueError: raise\n"
         "except Exception as error: print(error.found)\n"

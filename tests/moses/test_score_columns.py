@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from phrase_rescore.moses.score_columns import ColumnFormat
+from phrase_rescore.moses.columns import ColumnFormat
 
 LOG_P = np.array([math.log(0.5), -1000.0, 0.25, math.log(1e-3)])  # one below the clamp, one a rounding error above 1
 UNKNOWN = [0, 1, 2, 100]

@@ -14,7 +14,7 @@ from phrase_rescore.errors import RowError
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.moses import table_blocks
 from phrase_rescore.moses.factors import WHOLE, Factors
-from phrase_rescore.moses.phrase_table import (
+from phrase_rescore.moses.table import (
     has_irregular_blanks,
     parse_row,
     split_fields,

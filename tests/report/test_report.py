@@ -9,12 +9,12 @@ import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS
 from small_models import small_checkpoint
 
-from phrase_rescore.models.checkpoint import load
 from phrase_rescore.moses.escaping import readable
 from phrase_rescore.pages.page import environment
 from phrase_rescore.report.maps import LEVELS, label_levels, project
 from phrase_rescore.report.rows import find_columns, read_sources, sample_sources
 from phrase_rescore.report.statistics import Largest, TableStatistics, diverse, spearman, total
+from phrase_rescore.rnn.checkpoint import load
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from conftest import Run
 from small_models import language_model, small_lm
 
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.inference.scorer import Scorer
-from phrase_rescore.models.checkpoint import load, save
 from phrase_rescore.rescoring import run as rescoring
+from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.scorer import Scorer
 
 WORDS = (b"a", b"b", b".", b"the", b"house", b"zebra")
 

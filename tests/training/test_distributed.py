@@ -13,7 +13,7 @@ from conftest import ROOT
 from small_trainings import command, write_language
 from torch.distributed import TCPStore
 
-from phrase_rescore.models.checkpoint import load
+from phrase_rescore.rnn.checkpoint import load
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +29,16 @@ def ours_on_the_path(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def of_one_and_two(warm_path: str, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Folders with the gradients of one process and of two."""
-    script, folders = str(ROOT / "tests" / "distributed_script.py"), [tmp_path_factory.mktemp(name) for name in ("one", "two")]
-    environment = {**os.environ, "PATH": warm_path, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    script, folders = (
+        str(ROOT / "tests" / "support" / "distributed_script.py"),
+        [tmp_path_factory.mktemp(name) for name in ("one", "two")],
+    )
+    environment = {
+        **os.environ,
+        "PATH": warm_path,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}",
+        "OMP_NUM_THREADS": "1",
+    }
     for launcher, folder in zip([(), TORCHRUN], folders, strict=True):
         done = subprocess.run(
             [*launcher, "python", script, str(folder), *SIZES], env=environment, capture_output=True, check=False, timeout=100
@@ -71,8 +79,9 @@ from datetime import timedelta
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 c10d._get_default_timeout = lambda backend: timedelta(seconds=3)  # as 10 or 30 minutes are to a night
-from phrase_rescore.cli import main
-from phrase_rescore.training import distributed, prepare
+from phrase_rescore.cli.main import main
+from phrase_rescore.training import processes as distributed
+from phrase_rescore.rnn import prepare
 distributed._MINUTE = 2.0
 distributed.BEAT, distributed.SILENCE, what = 0.2, 2.0, sys.argv.pop(1)
 made = prepare.sorted_pairs

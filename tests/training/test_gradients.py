@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import encoded, random_pairs, small_checkpoint
 
+from phrase_rescore.data.permutation import Permutation
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.models import linear
-from phrase_rescore.models.encoder_decoder import RNNEncoderDecoder, packed
-from phrase_rescore.models.linear import gathered_gradients, gathering
+from phrase_rescore.nn import linear
+from phrase_rescore.nn.linear import gathered_gradients, gathering
+from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
+from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.training.config import PRESETS
 from phrase_rescore.training.gradients import Gradients
-from phrase_rescore.training.permutation import Permutation
-from phrase_rescore.training.phrase_pairs import PhrasePairTask
 
 
 def small_model(dtype: torch.dtype = torch.float64, **chosen: Any) -> RNNEncoderDecoder:

@@ -20,10 +20,13 @@ from conftest import ROOT, Run
 from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files import atomic, locks
-from phrase_rescore.models import checkpoint, storage
-from phrase_rescore.models.checkpoint import load
-from phrase_rescore.training import job, publishing
+from phrase_rescore.files import locks
+from phrase_rescore.files import outputs as atomic
+from phrase_rescore.nn import storage
+from phrase_rescore.rnn import checkpoint
+from phrase_rescore.rnn.checkpoint import load
+from phrase_rescore.training import publishing
+from phrase_rescore.training import session as job
 from phrase_rescore.training import state as training_state
 from phrase_rescore.training.config import Observer
 

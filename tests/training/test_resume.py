@@ -21,12 +21,12 @@ from safetensors.numpy import load_file, save_file
 from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
-from phrase_rescore.models import softmax
+from phrase_rescore.nn import softmax
+from phrase_rescore.rnn.train import is_sampled
 from phrase_rescore.training import state as state_files
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.state import TrainingState
-from phrase_rescore.training.train import is_sampled
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +158,7 @@ def test_other_data_on_standard_input_is_refused(
 
 
 def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrase_rescore.training.train.WORTHWHILE", 1)
+    monkeypatch.setattr("phrase_rescore.rnn.train.WORTHWHILE", 1)
     monkeypatch.setattr(softmax, "SURE", 4)
     seeds: list[tuple[int, ...]] = []
     true_words = softmax.sampled_words

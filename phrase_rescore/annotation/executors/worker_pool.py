@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from phrase_rescore.annotation.annotator import Model
 from phrase_rescore.annotation.executors.worker import Kind, introduce, kind, receive, received
 from phrase_rescore.errors import ModelError, RescoreError, first_line
-from phrase_rescore.models.checkpoint import load
-from phrase_rescore.models.storage import files_of
+from phrase_rescore.nn.storage import files_of
+from phrase_rescore.rnn.checkpoint import load
 
 if TYPE_CHECKING:
     from distributed import Client

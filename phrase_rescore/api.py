@@ -1,0 +1,291 @@
+"""The commands as functions: what ``import phrase_rescore`` offers to programs, without a command line.
+
+Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing to standard output or standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.annotation.annotator import Compute, Statistics
+from phrase_rescore.annotation.executors.cluster import open_cluster
+from phrase_rescore.annotation.executors.local import BlockExecutor, workers
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, GZIP_LEVEL
+from phrase_rescore.annotation.run import Files, Summary
+from phrase_rescore.annotation.run import annotate as annotate_table
+from phrase_rescore.data.ragged import EncodedPairs
+from phrase_rescore.data.vocabulary import UNK
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
+from phrase_rescore.lm.checkpoint import LanguageModel
+from phrase_rescore.lm.checkpoint import load as load_language_model
+from phrase_rescore.lm.config import PRESETS as LM_PRESETS
+from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
+from phrase_rescore.lm.train import train_language_model
+from phrase_rescore.moses.columns import ColumnFormat
+from phrase_rescore.moses.lines import PhraseReader
+from phrase_rescore.moses.table import words
+from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
+from phrase_rescore.ranges import JOBS, THREADS, check
+from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint
+from phrase_rescore.rnn.checkpoint import load as load_checkpoint
+from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.train import train_model
+from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
+from phrase_rescore.rnn.vectors import PhraseEncoder
+from phrase_rescore.runtime import check_precision, prepare, resolve_device, resolve_devices, usable_cores
+from phrase_rescore.training.config import PRESETS, Observer
+
+__all__ = [
+    "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
+    "TextModel", "annotate", "load", "load_lm", "train", "train_lm",
+]  # fmt: skip
+
+Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
+Path = str | os.PathLike[str]
+
+_SENTENCES = 4096  # at a time
+
+
+class Model:
+    """A trained model, ready to score phrase pairs and to propose, embed and count the words of phrases.
+
+    Source and target are those of the phrase table: an inverse model reads targets and gives p(source | target). Methods
+    raise RowError for an empty phrase, a non-terminal, or a word without the factor that the model reads.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
+        self.checkpoint, self._device = checkpoint, resolve_device(device)
+        self._scorer = Scorer(checkpoint, self._device, precision)
+
+    @property
+    def signature(self) -> str:
+        """The line that names the model: what it scores, its sizes, a hash of its weights and vocabularies, the version."""
+        return self.checkpoint.signature
+
+    def score(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> NDArray[np.float32]:
+        """Return natural log p(target | source), EOS included, of n phrase pairs: (n,).
+
+        Raises ValueError if there are not as many targets as sources, else as the class says.
+        """
+        return self._scorer.log_probs(self._encoded(sources, targets)).astype(np.float32)
+
+    def unknown_words(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> NDArray[np.int64]:
+        """Return how many words of the predicted side of each of n pairs the model does not know: (n,). Raises as ``score``."""
+        return self.checkpoint.for_model(self._encoded(sources, targets)).tgt.counts_of(UNK)
+
+    def generate(
+        self, sources: Sequence[Phrase], n: int = 10, *, beam: int | None = None, unk: bool = False,
+        max_length: int = MAX_LENGTH,
+    ) -> list[list[Hypothesis]]:  # fmt: skip
+        """Return, for each source, the ``n`` most probable targets that a beam search finds, the best first.
+
+        ``beam`` prefixes are kept (``n``, and at least 10, by default). ``unk`` allows targets with unknown words. Targets
+        have at most ``max_length`` words.
+        """
+        translator = Translator(self.checkpoint, self._device)
+        return translator.n_best(self._phrases(sources, self.checkpoint.sides[0]), n, beam, unk, max_length)
+
+    def embed(self, phrases: Sequence[Phrase]) -> NDArray[np.float32]:
+        """Return the summaries c of n phrases of the side that the model reads: (n, H), numbers from -1 to 1."""
+        return PhraseEncoder(self.checkpoint, self._device).vectors(self._phrases(phrases, self.checkpoint.sides[0]))
+
+    def _encoded(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> EncodedPairs:
+        if len(sources) != len(targets):
+            raise ValueError(f"{len(sources)} sources and {len(targets)} targets; a pair has one of each")
+        return self._scorer.encode_phrases(self._phrases(sources, "source"), self._phrases(targets, "target"))
+
+    def _phrases(self, phrases: Sequence[Phrase], side: str) -> list[bytes]:
+        read = PhraseReader(side, self.checkpoint.factors[SIDES.index(side)])
+        return [read(phrase.encode() if isinstance(phrase, str) else phrase) for phrase in phrases]
+
+
+def load(model_dir: Path, *, device: str = "cpu", precision: str = "float32") -> Model:
+    """Load a model directory that ``train`` made. Loading one runs no code of it.
+
+    ``device`` is auto, cpu, cuda or cuda:N; ``precision`` is that of the large products: float32, or tf32 or bf16 on GPUs.
+
+    Raises ModelError for a directory that is missing or damaged, OptionError for a device or precision that is not there.
+    """
+    return Model(load_checkpoint(os.fspath(model_dir)), device, precision)
+
+
+def train(
+    inputs: Path | Sequence[Path],
+    model_dir: Path,
+    *,
+    preset: str = "default",
+    observer: Observer | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Learn a model from the distinct pairs of phrase tables, extract files or TSV, as ``phrase-rescore train`` does.
+
+    ``settings`` are those of ``TrainingConfig``, by the names of the command's options (max_steps=200, hidden=100, ...); a
+    duration is in seconds, a size in bytes. Returns the training summary that the model's config.json has: steps, held-out
+    loss in nats a pair, and the settings. Torch's number of threads and its treatment of denormal numbers are set for the
+    whole process.
+
+    Raises TypeError for a setting that there is not, OptionError for settings that do not fit, InputError for a bad input,
+    RescoreError if a loss is not finite or something cannot be written.
+    """
+    config = PRESETS[preset].override(**settings)
+    return train_model(_paths(inputs), os.fspath(model_dir), config, observer).training
+
+
+def train_lm(
+    inputs: Path | Sequence[Path],
+    model_dir: Path,
+    *,
+    preset: str = "default",
+    observer: Observer | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Learn a language model from tokenized text, a sentence a line, as ``phrase-rescore train-lm`` does.
+
+    ``settings`` are those of ``LanguageModelConfig``, by the names of the command's options; a duration is in seconds.
+    Returns the training summary that the model's config.json has. Raises as ``train`` does.
+    """
+    config = LM_PRESETS[preset].override(**settings)
+    return train_language_model(_paths(inputs), os.fspath(model_dir), config, observer).training
+
+
+class TextModel:
+    """A trained language model, ready to score sentences: tokenized as its corpus, blanks between words.
+
+    Every sentence ends with ``</s>``, whose log p counts. An empty sentence has no words.
+    """
+
+    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+        self.lm = lm
+        self._scorer = NgramScorer(lm, resolve_device(device))
+
+    @property
+    def signature(self) -> str:
+        """The line that names the model: its kind, its sizes, a hash of its weights and words, the version."""
+        return self.lm.signature
+
+    def score(self, sentences: Sequence[Phrase]) -> NDArray[np.float64]:
+        """Return natural log p of n sentences: (n,)."""
+        return np.concatenate([found.sums() for found in self._scored(sentences)] or [np.empty(0)])
+
+    def score_words(self, sentences: Sequence[Phrase]) -> list[NDArray[np.float64]]:
+        """Return natural log p of every word of each sentence, and of its ``</s>``: an array (words + 1,) each."""
+        return [by_word for found in self._scored(sentences) for by_word in np.split(found.log_probs, found.starts[1:])]
+
+    def perplexity(self, sentences: Sequence[Phrase]) -> float:
+        """Return the perplexity of all words and ``</s>`` together, unknown ones counted; NaN without sentences."""
+        by_word = [np.empty(0), *self.score_words(sentences)]
+        return float(np.exp(-np.concatenate(by_word).mean())) if len(by_word) > 1 else float("nan")
+
+    def _scored(self, sentences: Sequence[Phrase]) -> Iterator[SentenceScores]:
+        """Score some sentences at a time: a word takes some hundred bytes meanwhile."""
+        for start in range(0, len(sentences), _SENTENCES):
+            some = sentences[start : start + _SENTENCES]
+            split = [words(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
+            yield self._scorer.sentences(split)
+
+
+def load_lm(lm: Path, *, device: str = "cpu") -> TextModel:
+    """Load a language model that ``train_lm`` made. Loading one runs no code of it.
+
+    Raises ModelError for a directory that is missing, damaged or a model of phrase pairs, OptionError for a device that is
+    not there.
+    """
+    return TextModel(load_language_model(os.fspath(lm)), device)
+
+
+def annotate(
+    table: Path,
+    models: Path | Sequence[Path],
+    out: Path,
+    *,
+    columns: ColumnFormat | None = None,
+    columns_json: Path | None = None,
+    dropped: Path | None = None,
+    expect_rows: int | str | None = None,
+    replace_any: bool = False,
+    resume: bool = False,
+    strict: bool = False,
+    block_rows: int | None = None,
+    gzip_level: str = GZIP_LEVEL,
+    jobs: int | None = None,
+    threads: int = 1,
+    device: str = "auto",
+    precision: str = "float32",
+    cluster: str | None = None,
+    on_read: Callable[[int], object] | None = None,
+    on_block: Callable[[Statistics], None] = lambda statistics: None,
+    on_work: Callable[[str], object] = lambda how: None,
+    tell: Callable[[str], object] = lambda message: None,
+    warn: Callable[[str], None] = lambda message: None,
+) -> Summary:
+    """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
+
+    ``columns`` says what is written and which rows are taken; ``columns.replace`` removes only columns that annotate wrote,
+    unless ``replace_any``. ``columns_json`` and ``dropped`` name the two files beside ``out`` (default: OUT.columns.json,
+    OUT.dropped). ``expect_rows`` is a number, or a file whose rows are counted. ``jobs`` blocks of ``block_rows`` rows are in
+    work at a time, ``threads`` cores on each; on a ``cluster``, named as for ``--cluster``, as many blocks as its workers have
+    threads. ``on_read`` is told bytes read from the table's file, ``on_block`` the statistics so far, ``on_work`` how work
+    stands on the cluster, ``tell`` what happens there, ``warn`` what may be wrong. Torch's number of threads and its treatment
+    of denormal numbers are set for the whole process.
+
+    Raises InputError for a bad table, ModelError for a bad model, OptionError for options that do not fit, RescoreError if
+    ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when it is complete.
+    """
+    for name, value, wanted in (("jobs", jobs, JOBS), ("threads", threads, THREADS), ("block_rows", block_rows, BLOCK)):
+        if value is not None:
+            check(name, value, wanted)
+    files = Files(os.fspath(table), _paths(models), os.fspath(out), _path(columns_json), _path(dropped))
+    columns = columns or ColumnFormat()
+    if cluster is not None:  # a wrong path is told before a queue is asked for machines
+        files.check(columns.drop_bad_rows, expect_rows)
+    with _executor(cluster, jobs, threads, device, strict, tell) as (executor, devices):
+        compute = Compute(devices, threads, precision)
+        for name in dict.fromkeys(devices):
+            if slow := check_precision(precision, name, here=cluster is None):
+                warn(slow)
+        if cluster is None:
+            prepare(threads)
+
+        def on_block_back(statistics: Statistics) -> None:
+            on_work(executor.progress())
+            on_block(statistics)
+
+        return annotate_table(
+            files, columns, executor, compute, strict=strict,
+            expect_rows=expect_rows, replace_any=replace_any, resume=resume,
+            block_rows=block_rows or (BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS),
+            gzip_level=gzip_level, on_read=on_read, on_block=on_block_back, warn=warn,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _executor(
+    cluster: str | None, jobs: int | None, threads: int, device: str, strict: bool, tell: Callable[[str], object]
+) -> Iterator[tuple[BlockExecutor, tuple[str, ...]]]:
+    """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
+    if cluster is not None:
+        if jobs is not None:
+            raise OptionError("--jobs is for this machine; a cluster works on as many blocks as its workers have threads")
+        with open_cluster(cluster, device, strict=strict, tell=tell) as opened:
+            yield opened
+        return
+    cores = usable_cores()
+    jobs = jobs or max(1, cores // threads)
+    if jobs * threads > cores:
+        raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
+    with workers(jobs) as executor:
+        yield executor, resolve_devices(device)
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else os.fspath(path)
+
+
+def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
+    return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)

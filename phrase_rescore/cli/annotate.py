@@ -1,0 +1,177 @@
+"""Turn the options of ``phrase-rescore annotate`` into library calls."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+from cloup import command as grouped_command
+from cloup import option_group
+
+from phrase_rescore.cli.options import (
+    DEFAULT_MODEL,
+    TEXT,
+    RowsOrFile,
+    Subset,
+    digits_option,
+    directory_option,
+    file_argument,
+    file_option,
+    number_option,
+    on_bad_row_option,
+    out_option,
+    quiet_option,
+)
+from phrase_rescore.files.outputs import GZIP_LEVELS
+from phrase_rescore.moses.columns import FEATURES
+from phrase_rescore.ranges import BLOCK_ROWS, JOBS, REPLACED, THREADS
+from phrase_rescore.runtime import PRECISIONS
+
+
+@grouped_command(short_help="Append the two columns to a phrase table.")
+@file_argument("table")
+@option_group(
+    "Most used",
+    directory_option(
+        "-m", "--model", "model_dirs", metavar="MODEL_DIR", multiple=True, default=[DEFAULT_MODEL], show_default=True,
+        help="The model directory. May be repeated: each model appends its columns, in the order given.",
+    ),
+    out_option,
+    click.option(
+        "--resume", is_flag=True, help="Continue what an interrupted run left of OUT. Start anew if it left nothing."
+    ),
+)  # fmt: skip
+@option_group(
+    "New columns",
+    click.option(
+        "--features", type=Subset(FEATURES), default=",".join(FEATURES), show_default=True, metavar=",".join(FEATURES),
+        help="The columns that every model appends.",
+    ),
+    click.option(
+        "--unknown-side", type=click.Choice(["output", "input", "both"]), default="output", show_default=True,
+        help="Count the unknown words of the side that the model predicts, of the one it reads, or of both.",
+    ),
+    click.option(
+        "--scale", type=click.Choice(["exp", "log"]), default="exp", show_default=True,
+        help="exp writes p and exp(count), which Moses loads. log writes log p and the count, for people.",
+    ),
+    digits_option,
+    number_option(
+        "--replace", range=REPLACED, default=0, metavar="K",
+        help="Remove the last K score columns first, which must be columns that annotate wrote.",
+    ),
+    click.option("--replace-any", is_flag=True, help="Remove them whatever they are."),
+    file_option("--columns-json", metavar="FILE", help="Describe the columns in FILE.  [default: OUT.columns.json]"),
+)  # fmt: skip
+@option_group(
+    "Checks",
+    on_bad_row_option,
+    file_option(
+        "--dropped", metavar="FILE",
+        help="Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
+    ),
+    click.option("--fix-blanks", is_flag=True, help="Write single blanks where tabs or doubled blanks stand between scores."),
+    click.option(
+        "--expect-rows", type=RowsOrFile("file"), metavar="N|FILE",
+        help="Fail unless N rows, or as many as FILE has, are written.",
+    ),
+    click.option(
+        "--strict", is_flag=True,
+        help="Fail if the table's words do not fit the model. On a cluster, take no workers of another torch or kind of CPU.",
+    ),
+    click.option(
+        "--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training."
+    ),
+)  # fmt: skip
+@option_group(
+    "Machine",
+    click.option(
+        "--device", type=TEXT, default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
+        help="The devices that score, sharing the table's blocks. auto takes every GPU, else the CPU.",
+    ),
+    click.option(
+        "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
+        help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
+        "Both are faster, and log p differs a little.",
+    ),
+    number_option(
+        "--jobs", range=JOBS, metavar="N", help="Blocks in work at a time.  [default: usable cores / threads]"
+    ),
+    click.option(
+        "--cluster", type=TEXT, metavar="PLACE",
+        help="Have blocks scored by the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or "
+        "slurm:JOBS and others by the settings of dask-jobqueue (docs/cluster.md).",
+    ),
+    number_option(
+        "--threads", range=THREADS, default=1, show_default=True, metavar="N",
+        help="Cores that score one block. They need less memory than as many jobs, are slower, and change the last digits.",
+    ),
+    number_option(
+        "--block-size", range=BLOCK_ROWS, metavar="ROWS", help="Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]"
+    ),
+    click.option(
+        "--gzip-level", type=click.Choice(GZIP_LEVELS), default="6", show_default=True, metavar="fast|1-9",
+        help="How hard to compress. fast takes a third of the time of 6, and files are a quarter larger.",
+    ),
+)  # fmt: skip
+@quiet_option
+def command(
+    table: str, model_dirs: tuple[str, ...], features: tuple[str, ...], out: str, scale: str, digits: int, unknown_side: str,
+    replace: int, replace_any: bool, fix_blanks: bool, on_bad_row: str, dropped: str | None,
+    expect_rows: int | str | None, columns_json: str | None, resume: bool, strict: bool, allow_untrained_unk: bool,
+    block_size: int | None, gzip_level: str, jobs: int | None, threads: int, device: str, precision: str,
+    cluster: str | None, quiet: bool,
+) -> None:  # fmt: skip
+    """Append p(target | source) and exp(number of unknown words), in this order, to the scores of every row of TABLE
+    ('-': standard input). Rows keep their order and every other byte. An inverse model ('train --inverse') appends
+    p(source | target) and counts unknown words of the source.
+
+    \b
+    phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
+    phrase-rescore annotate phrase-table.gz -m forward -m inverse -o phrase-table.rnn.gz
+    set -o pipefail; zcat phrase-table.gz | phrase-rescore annotate - | gzip > phrase-table.rnn.gz
+
+    UNITS. Moses takes the natural logarithm of every column. So probabilities are written, and MERT tunes log p and the
+    count. p is clamped at 1.2e-38 (log -87.3), the count at 88. The columns of --scale log are for people and other
+    tools: Moses would lose every pair of such a table without a message.
+
+    OUT appears under its name only when complete. Rows on standard output cannot be taken back: a failure ends
+    with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
+    """
+    from phrase_rescore.annotation.annotator import Statistics
+    from phrase_rescore.api import annotate
+    from phrase_rescore.cli.terminal import byte_bar, say
+    from phrase_rescore.moses.columns import ColumnFormat
+
+    columns = ColumnFormat(
+        scale=scale, digits=digits, unknown_side=unknown_side, features=features, replace=replace, fix_blanks=fix_blanks,
+        drop_bad_rows=on_bad_row == "drop", allow_untrained_unk=allow_untrained_unk,
+    )  # fmt: skip
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        work, began, before = "", time.monotonic(), None
+
+        def on_work(how: str) -> None:
+            nonlocal work
+            work = how and f", {how}"
+
+        def on_block(statistics: Statistics) -> None:
+            nonlocal before
+            if before is None:  # with --resume some rows were there
+                before = statistics.rows
+            rate = (statistics.rows - before) / (time.monotonic() - began)
+            bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s{work}", refresh=False)
+
+        def tell(line: str) -> None:
+            if not quiet or line.startswith("warning"):
+                say(line)
+
+        summary = annotate(
+            table, model_dirs, out, columns=columns, replace_any=replace_any, columns_json=columns_json, dropped=dropped,
+            expect_rows=expect_rows, resume=resume, strict=strict, block_rows=block_size, gzip_level=gzip_level, jobs=jobs,
+            threads=threads, device=device, precision=precision, cluster=cluster, on_read=bar.update, on_block=on_block,
+            on_work=on_work, tell=tell, warn=lambda message: say(f"warning: {message}"),
+        )  # fmt: skip
+    if not quiet:
+        for line in summary.lines():
+            say(line)

@@ -1,0 +1,145 @@
+"""Turn the options of ``phrase-rescore evaluate`` into library calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from phrase_rescore.cli.options import TEXT, PathName, Subset, file_option, number_option, quiet_option
+from phrase_rescore.errors import OptionError
+from phrase_rescore.evaluation.corpora import SetFiles
+from phrase_rescore.ranges import SAMPLES, TEST_SEEDS
+
+_END = "\0"  # between the words of a set: no argument can have it
+
+
+def joined_sets(args: Sequence[str]) -> list[str]:
+    """Join the words that follow each ``--set``, up to the next option, into its one value.
+
+    >>> joined_sets(["-q", "--set", "dev", "dev.fr", "a=-", "--seed", "3"])
+    ['-q', '--set', 'dev\\x00dev.fr\\x00a=-', '--seed', '3']
+    """
+    joined: list[str] = []
+    in_set = False
+    for arg in args:
+        if arg.startswith("-") and arg != "-":
+            option, equals, word = arg.partition("=")
+            in_set = option == "--set"
+            joined += ["--set", word] if in_set and equals else ["--set", ""] if in_set else [arg]
+        elif in_set:
+            joined[-1] += _END * bool(joined[-1]) + arg
+        else:
+            joined.append(arg)
+    return joined
+
+
+class EvaluateCommand(click.Command):
+    """A command whose ``--set`` takes all words before the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, joined_sets(args))
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "--set NAME REF SYSTEM=OUT... [--set ...]"]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        options = super().shell_complete(ctx, incomplete)
+        return options or [CompletionItem(incomplete, type="file")]
+
+
+class SetType(PathName):
+    """Takes a set's name and the names of its files."""
+
+    name = "set"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, SetFiles):
+            return value
+        try:
+            return SetFiles.parse(value.split(_END) if value else [])
+        except OptionError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.")
+@click.option(
+    "--set", "sets", type=SetType("file"), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
+    help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
+)  # fmt: skip
+@click.option(
+    "--baseline", type=TEXT, metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]"
+)
+@click.option(
+    "--metrics", type=Subset(("bleu", "chrf", "ter"), as_asked=True), default="bleu,chrf,ter", show_default=True,
+    metavar="bleu,chrf,ter", help="The metrics, in this order.",
+)  # fmt: skip
+@click.option(
+    "--detokenize",
+    type=TEXT,
+    metavar="LANG",
+    help="Detokenize all text as Moses does for this language, and undo Moses' escapes.",
+)
+@click.option(
+    "--tokenize", type=click.Choice(["none", "13a", "intl", "char", "zh"]),
+    help="How BLEU tokenizes.  [default: none, the text's own tokens; with --detokenize 13a, zh: zh, ja: char]",
+)  # fmt: skip
+@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF. (TER always ignores it.)")
+@number_option(
+    "--samples", range=SAMPLES, metavar="N",
+    help="Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]",
+)  # fmt: skip
+@number_option("--seed", range=TEST_SEEDS, default=12345, show_default=True, metavar="N", help="The seed of both tests.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True,
+    help="How to write the table. json has every run and all digits.",
+)  # fmt: skip
+@file_option(
+    "--statistics", metavar="FILE",
+    help="Write the counts of every segment of the only output to FILE, gzip, for OUT of a later evaluation.",
+)  # fmt: skip
+@quiet_option
+def command(
+    sets: tuple[SetFiles, ...], baseline: str | None, metrics: tuple[str, ...], detokenize: str | None, tokenize: str | None,
+    lowercase: bool, samples: int | None, seed: int, form: str, statistics: str | None, quiet: bool,
+) -> None:  # fmt: skip
+    """Score the outputs of systems by sacrebleu. Write a table, systems down and sets across, with the metrics' signatures.
+    Every system is compared with a baseline: the difference, and the probability p of one as large by chance.
+
+    \b
+    phrase-rescore evaluate --set dev dev.fr baseline=dev.out rnn=dev.rnn.out \\
+        --set test test.fr baseline=test.out rnn=test.rnn.out
+    phrase-rescore evaluate --detokenize fr --set test test.fr \\
+        baseline=base.1.out,base.2.out,base.3.out rnn=rnn.1.out,rnn.2.out,rnn.3.out
+    phrase-rescore evaluate --set test test.fr rnn=test.rnn.out --statistics test.rnn.gz
+
+    TEXT. Moses reads and writes tokenized, escaped text. By default BLEU takes its tokens for words (sacrebleu's tok:none), as
+    the papers of Moses' time did. Numbers of other papers compare only after --detokenize, with sacrebleu's tokenization.
+
+    RUNS. Tuning ends somewhere else every time. Several outputs of one system on one set, with commas between, are those
+    of several tuning runs: the table has their mean and standard deviation. The notes below it have the noise of tuning: the
+    standard deviation pooled over all systems, and the smallest true difference that so many runs detect.
+
+    STATISTICS. The counts from which all figures follow, without text, can stand for an output: OUT may be a file that
+    --statistics wrote. A set of such files needs no REF. Figures are the same to the digit.
+
+    TESTS. p randomization is from approximate randomization, stratified over all runs of both systems (Clark et al.,
+    ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it is about these two outputs,
+    not about another tuning. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
+    """
+    from phrase_rescore.cli.terminal import count_bar, say
+    from phrase_rescore.evaluation.metrics import Settings
+    from phrase_rescore.evaluation.run import evaluate
+    from phrase_rescore.evaluation.tables import report
+
+    if statistics == "-":
+        raise OptionError("--statistics - is standard output, where the table goes; name a file")
+    settings = Settings(metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed)
+    outputs = sum(len(runs) for files in sets for runs in files.systems.values())
+    with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
+        result = evaluate(sets, settings, bar.update, statistics)
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    click.echo(report(result, form), nl=False)

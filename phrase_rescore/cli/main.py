@@ -1,0 +1,184 @@
+"""The command line lists the commands and turns errors into one line and an exit status.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import io
+import os
+import signal
+import sys
+import threading
+from typing import BinaryIO, cast
+
+import click
+
+from phrase_rescore import __version__
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, lacks_memory, remedy
+
+COMMANDS = {
+    "train": "train",
+    "annotate": "annotate",
+    "strip": "strip",
+    "moses-ini": "moses_ini",
+    "evaluate": "evaluate",
+    "why": "why",
+    "score": "score",
+    "generate": "generate",
+    "embed": "embed",
+    "info": "info",
+    "report": "report",
+    "curves": "curves",
+    "train-lm": "train_lm",
+    "score-lm": "score_lm",
+    "export-lm": "export_lm",
+    "rescore": "rescore",
+}  # name -> module of phrase_rescore.cli
+_OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"phrase_rescore.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Input is plain, gzip, bzip2, xz or zstandard; '-' is standard input. Progress and reports go to standard error.",
+)
+@click.version_option(__version__, prog_name="phrase-rescore")
+def cli() -> None:
+    """Neural scores for Moses phrase tables (Cho et al., EMNLP 2014).
+
+    \b
+    phrase-rescore train phrase-table.gz
+    phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
+
+    Two columns are appended to the scores of every row: the probability p(target | source) and exp(number of
+    unknown words). Moses takes the natural logarithm of every column, so MERT tunes exactly log p and the number.
+    Never write log p itself: the phrase pair would vanish without a message.
+    """
+
+
+def _say(message: str) -> None:
+    click.echo(f"phrase-rescore: {in_one_line(message)}", err=True)
+
+
+def _prepare_streams() -> None:
+    """Replace closed standard streams (``>&-``) by ones that fail when written to, else the next file takes their place; and
+    an unbuffered standard output (PYTHONUNBUFFERED), which may write a part and raise nothing, by a buffered one. Names of
+    files that are not UTF-8 are written as they are.
+    """
+    while (handle := os.open(os.devnull, os.O_RDONLY)) <= 2:
+        pass
+    os.close(handle)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(cast(BinaryIO, io.FileIO(1, "w", closefd=False)), write_through=True)
+    elif isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), write_through=True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")
+
+
+def _one_line(error: BaseException) -> str:
+    """Put a failure into one line. An error of the system names its file, or standard output if it was written to."""
+    if lacks_memory(error):
+        return "memory ran out; take less at a time (smaller blocks or minibatches, fewer jobs), or a machine with more"
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
+    hint = remedy(error, writing=not error.filename)
+    said = f"{error.strerror}; {hint}" if hint else error.strerror
+    return f"{where}: {said}" if where else said
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, for example from a batch system that reclaims its machine."""
+
+
+def _on_sigterm(number: int, frame: object) -> None:
+    raise Terminated
+
+
+def _tell(error: BaseException) -> int:
+    """Tell on standard error what ended the command. Return the exit status."""
+    match error:
+        case click.ClickException():
+            error.message = in_one_line(error.message)  # type: ignore[misc]
+            error.show()
+            return error.exit_code
+        case IncompleteOutput():
+            cause, status = error.__cause__, 1
+            if isinstance(cause, KeyboardInterrupt):
+                status = _tell(cause)
+            elif isinstance(cause, RescoreError | OSError) or (cause and lacks_memory(cause)):
+                _say(f"error: {_one_line(cause)}")
+            elif cause:
+                sys.excepthook(type(cause), cause, cause.__traceback__)
+            _say(str(error))
+            return status
+        case BrokenPipeError():  # the reader has seen enough
+            return 1
+        case click.Abort() if isinstance(error.__context__, KeyboardInterrupt):  # as click turns one into the other
+            return _tell(error.__context__)
+        case Terminated():
+            _say("terminated")
+            status = 143
+        case click.Abort() | KeyboardInterrupt():
+            _say("interrupted")
+            status = 130
+        case _:
+            _say(f"error: {_one_line(error)}")
+            status = 2 if isinstance(error, OptionError) else 1
+    for note in getattr(error, "__notes__", []):
+        _say(note)
+    return status
+
+
+def _run(args: list[str] | None) -> int:
+    """Run a command line and return its status."""
+    try:
+        _prepare_streams()
+        status = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except (click.ClickException, click.Abort, RescoreError, OSError) as error:
+        return _tell(error)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        return _tell(error)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command line and exit with its status."""
+    try:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _on_sigterm)
+        status = _run(args)
+    except KeyboardInterrupt as error:
+        status = _tell(error)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        status = status or _tell(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet
+    if status in (130, 143) and threading.active_count() > 1:  # Python would wait for the other threads
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)

@@ -1,0 +1,70 @@
+"""Turn the options of ``phrase-rescore rescore`` into library calls."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from phrase_rescore.cli.options import (
+    DIRECTORY,
+    TEXT,
+    device_option,
+    file_argument,
+    file_option,
+    out_option,
+    quiet_option,
+)
+
+
+@click.command(short_help="Add the scores of models to an n-best list.")
+@file_argument("nbest", metavar="NBEST")
+@click.option(
+    "-m", "--model", "models", type=DIRECTORY, metavar="MODEL", multiple=True,
+    help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
+)  # fmt: skip
+@out_option
+@file_option(
+    "--source", metavar="FILE", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines."
+)
+@click.option(
+    "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
+    help="The label of the feature of the first -m, of the second, …  [default: CSLM0, CSLM1, …, RNN0, RNN1, …]",
+)  # fmt: skip
+@click.option("--replace", is_flag=True, help="Renew a feature that the list has already.")
+@file_option("--weights", metavar="INI", help="Recompute the totals, of the features in the list, by [weight] of INI.")
+@click.option("--sort", is_flag=True, help="Sort the entries of every segment by total.")
+@click.option("--best", is_flag=True, help="Write the words of the best entries, a line a segment, instead of the list.")
+@device_option("cpu")
+@quiet_option
+def command(
+    nbest: str, models: tuple[str, ...], out: str, source: str | None, labels: tuple[str, ...], replace: bool,
+    weights: str | None, sort: bool, best: bool, device: str, quiet: bool,
+) -> None:  # fmt: skip
+    """Add the scores of models to every entry of NBEST, an n-best list of Moses. Every other byte stays.
+
+    \b
+    phrase-rescore rescore test.nbest.gz -m lm -o test.cslm.nbest.gz
+    phrase-rescore rescore test.nbest.gz -m lm --weights rescore.ini --best > test.out
+
+    A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A model of phrase pairs adds two
+    values, the sums of log p and of unknown words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It
+    needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t.
+
+    INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that mert
+    finds on a list of the tuning set.
+    """
+    from phrase_rescore.cli.terminal import byte_bar, say
+    from phrase_rescore.rescoring.run import Options, rescore
+    from phrase_rescore.runtime import prepare, resolve_device, usable_cores
+
+    prepare(usable_cores())
+    options = Options(nbest, out, models, labels, source, weights, replace, sort, best, resolve_device(device))
+    with byte_bar((nbest,), quiet, os.path.basename(nbest)) as bar:
+        summary = rescore(options, bar.update)
+    for warning in summary.warnings:
+        say(f"warning: {warning}")
+    if not quiet:
+        say(f"{summary.entries:,} entries of {summary.segments:,} segments")
+        for label, told in summary.features.items():
+            say(f"{label}: {told}")

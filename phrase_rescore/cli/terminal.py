@@ -1,0 +1,101 @@
+"""Write what commands say: progress and lines on standard error, results on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from phrase_rescore.errors import in_one_line
+from phrase_rescore.files.inputs import input_size
+from phrase_rescore.training.config import Observer
+
+
+def say(message: str) -> None:
+    """Write a line on standard error, above any bar."""
+    with tqdm.external_write_mode(file=sys.stderr):
+        click.echo(f"phrase-rescore: {in_one_line(message)}", err=True)
+
+
+def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
+    """Write blocks of lines to standard output, each as soon as it is there."""
+    for lines in blocks:
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+
+
+def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> tqdm[Any]:
+    """Return a bar over the bytes of files on disk, to be updated with bytes read. It is shown only on a terminal."""
+    sizes = [input_size(path) for path in paths]
+    total = sum(size for size in sizes if size is not None) if None not in sizes else None
+    return tqdm(total=total, unit="B", unit_scale=True, desc=what, disable=True if quiet else None, leave=False)
+
+
+def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale: bool = True) -> tqdm[Any]:
+    """Return a bar, or without a total a count, of things done. It is shown only on a terminal. ``scale`` writes 12k."""
+    return tqdm(total=total, unit=f" {unit}", unit_scale=scale, desc=what, disable=True if quiet else None, leave=False)
+
+
+class TrainingBar:
+    """A bar of a training: share of the run done, loss per item in nats, items/s, time left."""
+
+    def __init__(self, quiet: bool, item: str) -> None:
+        form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
+        self._bar = tqdm(total=1.0, desc="training", disable=True if quiet else None, bar_format=form, leave=False)
+        self._item, self._items, self._loss = item, 0, 0.0
+
+    def step(self, step: int, done: float, loss: float, items: int) -> None:
+        self._items += items
+        self._loss = loss if step == 1 else 0.98 * self._loss + 0.02 * loss
+        if self._bar.disable:
+            return
+        elapsed = self._bar.format_dict["elapsed"]
+        rate = self._items / elapsed if elapsed else 0.0
+        self._bar.set_postfix_str(f"{self._loss:.2f} nats/{self._item}, {rate:,.0f} {self._item}s/s", refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class TrainingTalk:
+    """Shows how a training goes, from a ``with`` block. ``item`` is what a minibatch has: pair, word."""
+
+    def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
+        self._quiet, self._item = quiet, item
+        self._reading, self._preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", prepared, quiet)
+        self._bar: TrainingBar | None = None
+
+    def __enter__(self) -> Observer:
+        return Observer(self._say, self._reading.update, self._preparing.update, self._on_step, self._on_record)
+
+    def __exit__(self, *raised: object) -> None:
+        self._reading.close()
+        self._preparing.close()
+        if self._bar:
+            self._bar.close()
+
+    def _say(self, message: str) -> None:
+        if not self._quiet or message.startswith("warning"):
+            say(message)
+
+    def _on_step(self, step: int, done: float, loss: float, items: int) -> None:
+        self._bar = self._bar or TrainingBar(self._quiet, self._item)
+        self._bar.step(step, done, loss, items)
+
+    def _on_record(self, record: dict[str, Any]) -> None:
+        if not self._quiet:
+            say(self._line(record))
+
+    def _line(self, record: dict[str, Any]) -> str:
+        parts = [f"step {record['step']:,}", str(timedelta(seconds=round(record["seconds"])))]
+        if "train_loss" in record:
+            parts.append(f"training {record['train_loss']:.3f}")
+        if "held_out" in record:
+            found = record["held_out"]
+            parts.append(f"held-out {found['loss']:.3f} nats/{self._item}, perplexity {found['perplexity']:.2f}")
+        return ", ".join(parts)

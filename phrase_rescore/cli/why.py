@@ -1,0 +1,90 @@
+"""Turn the options of ``phrase-rescore why`` into library calls."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+import click
+
+from phrase_rescore.cli.options import PathName, file_option, number_option, quiet_option
+from phrase_rescore.errors import printable
+from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS
+
+
+class SystemType(PathName):
+    """Takes a system's name and the name of its output."""
+
+    name = "system"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        system, _, path = value.partition("=")
+        if not (system and path):
+            self.fail(f"{value!r} is not SYSTEM=OUT, say, baseline=test.baseline.out", param, ctx)
+        return printable(os.fsencode(system), 1000), path
+
+
+@click.command(short_help="Tell where a new score helped and where not, phrase by phrase.")
+@click.argument("systems", type=SystemType("file"), nargs=-1, required=True, metavar="SYSTEM=OUT...")
+@file_option("--source", required=True, metavar="FILE", help="The text that both translated, as the decoder got it.")
+@file_option("--reference", required=True, metavar="FILE", help="Its translation, tokenized and escaped as the outputs are.")
+@file_option("--table", required=True, metavar="TABLE", help="The annotated table that they used, whole or filtered.")
+@number_option(
+    "--segments", range=SHOWN_SEGMENTS, default=10, show_default=True, metavar="N",
+    help="Segments to show of those that gained most, and as many of those that lost most.",
+)  # fmt: skip
+@number_option(
+    "--score-column", range=COLUMNS, metavar="N",
+    help="The score column to compare with φ.  [default: that of the model, by TABLE.columns.json]",
+)  # fmt: skip
+@number_option(
+    "--phi-column", range=COLUMNS, metavar="N",
+    help="The score column of φ.  [default: 3, φ(target|source); where the model is an inverse one 1]",
+)  # fmt: skip
+@file_option("-o", "--out", metavar="FILE", help="Write the same as a page, with pictures, too.")
+@quiet_option
+def command(
+    systems: tuple[tuple[str, str], ...], source: str, reference: str, table: str, segments: int, score_column: int | None,
+    phi_column: int | None, out: str | None, quiet: bool,
+) -> None:  # fmt: skip
+    """Compare the outputs of two systems on one text, phrase by phrase, to tell why a new score helped or did not. The first
+    system is the one to compare with.
+
+    \b
+    moses -config mert-work/moses.ini -input-file test.en -t > test.rnn.seg
+    phrase-rescore why --source test.en --reference test.fr \\
+        --table phrase-table.rnn.gz baseline=test.baseline.seg rnn=test.rnn.seg
+
+    OUT says which phrases the decoder used: it is what moses writes with -t, or with -tt, or an n-best list with
+    -t or -include-segmentation-in-n-best, of which the best entry of every segment counts.
+
+    It shows how much is won and lost in how many segments; which kinds of phrases each system uses, by length and by
+    frequency, and how many of their words the reference has; how often the score and φ like different targets best, and which
+    of the two is in the reference; and the segments that gained and lost most, with the columns of the phrases that differ.
+    """
+    from phrase_rescore.cli.terminal import byte_bar, say
+    from phrase_rescore.evaluation.why.run import Options, compare
+    from phrase_rescore.evaluation.why.text import report
+    from phrase_rescore.files.paths import is_stream
+
+    line = ["phrase-rescore", "why", "--source", source, "--reference", reference, "--table", table]
+    line += ["--segments", str(segments)] if segments != 10 else []
+    line += ["--score-column", str(score_column)] if score_column else []
+    line += ["--phi-column", str(phi_column)] if phi_column else []
+    line += [*(["-o", out] if out else []), *map("=".join, systems)]
+    options = Options(source, reference, table, systems, segments, score_column, phi_column, out, shlex.join(line))
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        found = compare(options, bar.update)
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    if out is None or not is_stream(out):
+        click.echo("\n".join(report(found)))
+    if out is not None:
+        from phrase_rescore.evaluation.why.page import write_page
+
+        size = write_page(found)
+        if not quiet:
+            say(f"{out}: {size / 1e6:.1f} MB")

@@ -1,0 +1,119 @@
+"""The model directory of a language model. ``storage`` has what it shares with models of phrase pairs.
+
+LM/
+    config.json                          format version 1: what the tensors mean, sizes, UNK's share, training summary
+    model-00001-of-00001.safetensors     the weights by the names of docs/lm.md, float32 or bfloat16
+    words.vocab                          one word a line: bytes, tab, count; line i (from 1) has id i + 1
+    train.log.jsonl                      what was measured in training (not part of the model)
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from phrase_rescore import __version__
+from phrase_rescore.data.vocabulary import EOS, Vocabulary
+from phrase_rescore.lm.arpa import END, START, UNKNOWN
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
+from phrase_rescore.lm.nplm import NULL, Nplm
+from phrase_rescore.nn.kinds import TEXT, kind_of
+from phrase_rescore.nn.storage import (
+    CONFIG,
+    DAMAGED,
+    TWO_MODELS,
+    Config,
+    as_json,
+    content_hash,
+    load_network,
+    read_words,
+    require,
+    save_files,
+    unchanged,
+)
+
+WORDS = "words.vocab"
+_NEVER = -100.0  # the score of what is never predicted: Moses' floor of log-probabilities
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A language model with all that is needed to use it. ``unk_share``: UNK's share of the training words."""
+
+    model: FeedforwardLM
+    vocab: Vocabulary
+    unk_share: float
+    training: dict[str, Any]  # the training summary
+    signature: str = ""
+
+
+def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
+    """Return what the model did not learn: the unknown word, and, if ``lower_orders`` are asked of it, shorter contexts."""
+    found = []
+    if lm.unk_share == 0:
+        found.append("no word was unknown in training: scores of unknown words mean nothing")
+    if lower_orders and not lm.training.get("shorten"):
+        found.append("no context was shortened in training (--shorten): scores after fewer words than it reads mean nothing")
+    return found
+
+
+def _signature(lm: LanguageModel) -> str:
+    """Return one line that names the model: its kind, its sizes, a hash of weights and words, our version."""
+    sizes = asdict(lm.model.config).items()
+    parts = [
+        kind_of(lm.model).name,
+        *(f"{name}:{size}" for name, size in sizes if name != "vocabulary"),
+        f"words:{len(lm.vocab.words)}",
+        f"model:{content_hash(lm.model, (lm.vocab,))}",
+        f"version:{__version__}",
+    ]
+    return "|".join(parts)
+
+
+def save(lm: LanguageModel, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
+    """Write the model's files into an existing directory. The same model gives the same bytes."""
+    entries = {"sizes": kind_of(lm.model).numbers(lm.model.config), "unk_share": lm.unk_share, "training": lm.training}
+    save_files(directory, lm.model, entries, {WORDS: lm.vocab}, dtype, shard_size)
+
+
+def load(directory: str) -> LanguageModel:
+    """Read a model directory. Raises ModelError as ``checkpoint.load`` does, also for a model of phrase pairs."""
+    with unchanged(directory):
+        config = Config(directory)
+        kind = config.kind(TEXT)
+        sizes = cast(LanguageModelSizes, config.sizes(kind))
+        share: Any = config.entries.get("unk_share")
+        usable = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
+        require(usable, f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
+        require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, and an n-gram has 2 words at least; {DAMAGED}")
+        fits = sizes.output == sizes.embedding or not sizes.tied
+        require(fits, f"{config.path}: sizes.tied, and sizes.output is not sizes.embedding; {DAMAGED}")
+        vocab = read_words(os.path.join(directory, WORDS))
+        says = sizes.vocabulary
+        require(len(vocab) == says, f"{directory}/{WORDS}: {len(vocab)} ids where {CONFIG} says {as_json(says)}", TWO_MODELS)
+        network = cast(FeedforwardLM, load_network(directory, config, kind, sizes))
+        loaded = LanguageModel(network, vocab, float(share), config.training())
+        return replace(loaded, signature=_signature(loaded))
+
+
+def as_nplm(lm: LanguageModel) -> Nplm:
+    """Return the model in NPLM's terms, its words by our ids, then the start of a sentence and the missing word.
+
+    What stands before a sentence is EOS in our contexts. NPLM has one list of words for both sides: what is never predicted
+    has a score that nothing chooses.
+    """
+    weights = {name: weight.detach().float().cpu().numpy() for name, weight in lm.model.named_weights()}
+    embeddings, G = weights["embedding"], lm.model.G.detach().float().cpu().numpy()
+    return Nplm(
+        words=(END, UNKNOWN, *lm.vocab.words, START, NULL),
+        input_embeddings=np.concatenate((embeddings[:-1], embeddings[EOS : EOS + 1], embeddings[-1:])),
+        hidden_weights_1=weights["U"],
+        hidden_biases_1=weights["b_1"],
+        hidden_weights_2=weights["W"],
+        hidden_biases_2=weights["b_2"],
+        output_weights=np.concatenate((G, np.zeros((2, G.shape[1]), np.float32))),
+        output_biases=np.concatenate((weights["b_G"], np.full(2, _NEVER, np.float32))),
+    )

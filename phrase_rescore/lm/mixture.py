@@ -1,0 +1,98 @@
+"""A network and an n-gram model together: λ p_network + (1 − λ) p_ngram, with the λ that fits a text best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.lm.arpa import NEVER, UNKNOWN, ArpaReader, BackoffModel, unknown_shares
+from phrase_rescore.lm.scorer import NgramScorer
+
+_AT_ONCE = 1024  # sentences
+_STEPS, _CLOSE = 1000, 1e-7  # of EM, and how far λ may still move
+_LOG_10 = float(np.log(10.0))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What the two models, alone and together, make of a text. ``perplexities`` are those of the tokens that the file knows."""
+
+    weight: float  # λ, of the network
+    perplexities: dict[str, float]  # of the n-gram model, the network, the mixture
+    including_unknown: dict[str, float]  # the same of all tokens
+    tokens: int
+    unknown: int  # words that the n-gram model does not know
+    has_unk: bool  # whether it has a probability for those
+
+    def lines(self) -> list[str]:
+        """Return what is to be said of it."""
+        told = [
+            f"with the words that the n-gram model knows, all but {self.unknown:,} of {self.tokens:,} tokens:",
+            *(
+                f"{name}: perplexity {including:.6g} including OOVs, {self.perplexities[name]:.6g} excluding OOVs"
+                for name, including in self.including_unknown.items()
+            ),
+        ]
+        share = max(0.0, 1 - self.perplexities["mixture"] / self.perplexities["n-gram model"])
+        return [
+            *told,
+            f"weight of the network, by EM on this text: {self.weight:.4f}; the mixture's perplexity is {share:.1%} lower than "
+            f"the n-gram model's",
+        ]
+
+
+def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> Mixture:
+    """Return the mixture of a network and the n-gram model of an ARPA file on sentences, lists of words.
+
+    Words that the network does not know share its p(UNK) as the unigrams of the file say. λ is found by EM on the tokens that
+    the file knows. Raises InputError as the reader does, OptionError without sentences.
+    """
+    if not sentences:
+        raise OptionError("--interpolate needs text to find the weight on, and there is none")
+    backoff = BackoffModel(reader, sentences)
+    ngram = np.array([p for sentence in sentences for p in backoff.log10_probs(sentence)]) * _LOG_10
+    network = np.concatenate(list(_network_log_probs(scorer, backoff, sentences)))
+    known = np.array([backoff.has(word) for sentence in sentences for word in (*sentence, b"")])
+    ends = np.cumsum([len(sentence) + 1 for sentence in sentences]) - 1
+    known[ends] = True  # the end of a sentence
+    weight = _weight(network[known], ngram[known])
+    mixed = np.logaddexp(np.log(max(weight, 1e-300)) + network, np.log(max(1.0 - weight, 1e-300)) + ngram)
+    of = {"n-gram model": ngram, "network": network, "mixture": mixed}
+    return Mixture(
+        weight,
+        {name: float(np.exp(-log_p[known].mean())) for name, log_p in of.items()},
+        {name: float(np.exp(-log_p.mean())) for name, log_p in of.items()},
+        len(known),
+        int((~known).sum()),
+        UNKNOWN in backoff.unigrams,
+    )
+
+
+def _network_log_probs(
+    scorer: NgramScorer, backoff: BackoffModel, sentences: Sequence[Sequence[bytes]]
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the network's log p of every token, p(UNK) shared out among the words that it does not know."""
+    shares = unknown_shares(backoff.unigrams, scorer.lm.vocab.ids)
+    for start in range(0, len(sentences), _AT_ONCE):
+        some = sentences[start : start + _AT_ONCE]
+        found = scorer.sentences(some)
+        words = [word for sentence in some for word in (*sentence, b"")]
+        of_unknown = [
+            np.log(shares.get(word, shares[UNKNOWN])) if unknown else 0.0
+            for word, unknown in zip(words, found.unknown.tolist(), strict=True)
+        ]
+        yield found.log_probs + np.maximum(np.array(of_unknown), NEVER * _LOG_10)
+
+
+def _weight(network: NDArray[np.float64], ngram: NDArray[np.float64]) -> float:
+    """Find λ by EM: the mean posterior of the network, again and again."""
+    ratio, weight = np.exp(np.clip(ngram - network, -700, 700)), 0.5
+    for _ in range(_STEPS):
+        before, weight = weight, float((weight / (weight + (1.0 - weight) * ratio)).mean())
+        if abs(weight - before) < _CLOSE:
+            break
+    return weight

@@ -1,0 +1,282 @@
+"""The score columns of a phrase table: those that models add, what the sidecar says of them, and those that it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from phrase_rescore.errors import InputError, OptionError, RowError, printable, shown
+from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.inputs import display_name, open_input, open_plain
+from phrase_rescore.moses.table import TableRow, parse_row
+from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
+JUDGED_ROWS = 1000  # whose last columns show whether a model added them
+RANGE_ROWS = 10_000  # that tell what a table's columns are
+_MOST_COLUMNS = 10**6  # no column has a larger number; one in a damaged file may have thousands of digits
+_HEAD = 1 << 20  # bytes of a table's text by which its sidecar knows it
+MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
+MIN_LOG_P = math.log(MIN_P)  # -87.3
+MAX_COUNT = 88  # exp(89) overflows a 32-bit float
+
+
+@dataclass(frozen=True)
+class ColumnFormat(Checked):
+    """Which columns a model adds to a table, how they are written, and which rows are taken."""
+
+    scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
+    digits: int = ranged(7, DIGITS)  # significant
+    unknown_side: str = "output"  # output, input, both: whose unknown words are counted
+    features: tuple[str, ...] = FEATURES  # that every model adds, in this order
+    replace: int = ranged(0, REPLACED)  # last score columns to drop first
+    fix_blanks: bool = False
+    drop_bad_rows: bool = False
+    allow_untrained_unk: bool = False
+    gzip_level: str | None = None  # None: plain bytes
+
+    def count(self, n: int) -> bytes:
+        """Write the column of a number of unknown words.
+
+        >>> ColumnFormat().count(0), ColumnFormat().count(2), ColumnFormat(scale="log").count(2)
+        (b'1', b'7.389056', b'2')
+        """
+        return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
+
+    def columns(self, log_p: NDArray[np.float64], unknown: Sequence[int]) -> list[bytes]:
+        """Write a model's columns of every row, each with the blank before it, from natural log-probabilities (n,).
+
+        >>> import numpy as np
+        >>> ColumnFormat().columns(np.array([-3.25, -1000.0]), [0, 1])
+        [b' 0.03877421 1', b' 1.2e-38 2.718282']
+        >>> ColumnFormat(scale="log").columns(np.array([-3.25]), [2])
+        [b' -3.25 2']
+        """
+        import numpy as np  # here, so that the help of commands that know FEATURES need not wait for it
+
+        values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
+        score = b" %%.%dg" % self.digits
+        if "score" not in self.features:
+            counts = {n: b" " + self.count(n) for n in set(unknown)}
+            return [counts[n] for n in unknown]
+        forms = {n: score + (b" " + self.count(n) if "count" in self.features else b"") for n in set(unknown)}
+        return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
+
+
+@dataclass(frozen=True)
+class OwnColumn:
+    """A column that a model added, as the sidecar of ``annotate`` tells of it."""
+
+    column: int  # from 1
+    feature: str
+    model: str  # its signature
+    unit: str
+
+
+class Scored(NamedTuple):
+    """A model whose columns a table has: its signature, and the sides that it reads and predicts."""
+
+    signature: str
+    sides: tuple[str, str]
+
+
+def sidecar_path(table: str) -> str:
+    """Name the file where annotate says what it added to a table."""
+    return f"{table}.columns.json"
+
+
+def format_sidecar(form: ColumnFormat, n_scores: int, models: Sequence[Scored]) -> str:
+    """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added."""
+    of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
+    columns = list[OwnColumn]()
+    for model in models:
+        read, predicted = model.sides
+        side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
+        meanings = {
+            "score": ("log_prob", f"{of_p}natural log p({predicted} | {read}), EOS included"),
+            "count": ("unknown_words", f"{of_n}number of {side} words unknown to the model"),
+        }
+        for feature in form.features:
+            name, unit = meanings[feature]
+            columns.append(OwnColumn(n_scores - form.replace + len(columns) + 1, name, model.signature, unit))
+    return json.dumps({"format_version": 1, "columns": list(map(asdict, columns))}, indent=2) + "\n"
+
+
+def describing(sidecar: str, path: str, rows: int) -> str:
+    """Return the sidecar with what it describes: the table whose ``rows`` rows are in this file."""
+    told = json.loads(sidecar)
+    table = {"rows": rows, "head": _head(path)}
+    return json.dumps({"format_version": told.pop("format_version"), "table": table, **told}, indent=2) + "\n"
+
+
+def _head(path: str) -> str:
+    """Return a digest of the first MiB of a table's text, which tells whose columns it has, compressed or not."""
+    with open_input(path) as stream:
+        return hashlib.blake2b(stream.read(_HEAD), digest_size=16).hexdigest()
+
+
+def read_sidecar(table: str) -> list[OwnColumn] | None:
+    """Read the columns that models added from ``TABLE.columns.json``; None if there is no such file.
+
+    Raises InputError for a file that is damaged, of another format, or says that it describes another table.
+    """
+    path = sidecar_path(table)
+    if table == "-" or not os.path.isfile(path):
+        return None
+    try:
+        with open_plain(path) as stream:
+            sidecar = json.load(stream)
+        if sidecar["format_version"] != 1 or any(abs(column["column"]) > _MOST_COLUMNS for column in sidecar["columns"]):
+            raise ValueError
+        if "table" in sidecar and os.path.isfile(table) and sidecar["table"]["head"] != _head(table):
+            hint = 'remove it, or annotate the table again; if the table was only sorted or filtered, take out its "table"'
+            raise InputError(path, f"describes another table than the {display_name(table)} that is here", hint)
+        return [
+            OwnColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
+            for column in sidecar["columns"]
+        ]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise InputError(
+            path, "is not a list of columns that annotate wrote", "remove it, or annotate the table again"
+        ) from None
+
+
+def read_first_rows(table: str, limit: int = JUDGED_ROWS) -> Iterator[TableRow]:
+    """Read the first ``limit`` rows of a table (``-``: standard input).
+
+    Raises InputError for an empty table, and for a row that is not valid or has another number of scores than the first one.
+    """
+    name, n_scores = display_name(table), None
+    with open_input(table) as stream:
+        for line, data in enumerate(islice(read_rows(stream), limit), 1):
+            try:
+                row = parse_row(data.removesuffix(b"\n"), n_scores)
+            except RowError as error:
+                raise error.at(name, line) from None
+            n_scores = row.n_scores
+            yield row
+    if n_scores is None:
+        raise InputError(name, "is empty", "pass a phrase table")
+
+
+def _is_count(x: float) -> bool:
+    """Tell whether a number is exp of a whole one."""
+    n = round(math.log(x)) if 1 <= x < 1e39 else -1
+    return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
+
+
+def _looks(values: Sequence[float]) -> set[tuple[str, str]]:
+    """Tell what the values of a column may be: which feature of annotate, on which scale."""
+    looks = {
+        ("score", "exp"): all(0 < x <= 1 for x in values),
+        ("score", "log"): all(-math.inf < x <= 0 for x in values),
+        ("count", "exp"): all(map(_is_count, values)),
+        ("count", "log"): all(x >= 0 and x.is_integer() for x in values),
+    }
+    return {look for look, fits in looks.items() if fits}
+
+
+def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
+    """Tell whether the ``last`` columns of all rows look like these features, model after model, or their logarithms.
+
+    Plain scores may all be probabilities, or all 1. So a count must be another number there, or more columns than the usual
+    four.
+    """
+    if not rows or any(row.n_scores <= last for row in rows) or last % len(features):
+        return False
+    columns = list(zip(*(map(float, row.scores[-last:]) for row in rows), strict=True))
+    names, looks = [features[i % len(features)] for i in range(last)], list(map(_looks, columns))
+    if not any(all((name, scale) in look for name, look in zip(names, looks, strict=True)) for scale in ("exp", "log")):
+        return False
+    counts = [values for name, values in zip(names, columns, strict=True) if name == "count"]
+    telling = any(n not in (0.0, 1.0) for values in counts for n in values)
+    return telling or rows[0].n_scores - (0 if counts else last - 1) > 4
+
+
+def check_replaced(table: str, rows: Sequence[TableRow], replace: int) -> None:
+    """Refuse to drop the last ``replace`` columns of a table if annotate did not write them, by the sidecar or their looks.
+
+    Raises OptionError.
+    """
+    if not replace:
+        return
+    first = rows[0].n_scores - replace + 1
+    if (own := read_sidecar(table)) is not None:
+        ours = {column.column for column in own}
+        foreign = next((number for number in range(first, rows[0].n_scores + 1) if number not in ours), None)
+        found = f"column {foreign} is none of those that {sidecar_path(table)} names" if foreign else ""
+    else:
+        what = "its last column does" if replace == 1 else f"its last {replace} columns do"
+        looks = any(looks_annotated(rows, replace, features) for features in (FEATURES, *zip(FEATURES)))
+        found = "" if looks else f"{what} not look like what annotate writes"
+    if found:
+        what = f"--replace {replace} would remove scores of the table's own"
+        raise OptionError(f"{display_name(table)}: {found}; {what}: leave it out, or add --replace-any")
+
+
+class Column(NamedTuple):
+    """A score column, by the rows that were read."""
+
+    low: float
+    high: float
+    feature: str  # its name in the sidecar, empty where that names none
+
+    def is_count(self, added: bool) -> bool:
+        """Tell whether the column is exp of a count, which is never below 1, and not a probability.
+
+        Where every value is 1, a column that was ``added`` is a count that is always 0, any other one a probability.
+        """
+        if self.feature:
+            return self.feature.startswith("unknown")
+        return self.low >= 1 and (added or self.high > 1)
+
+
+def read_columns(table: str) -> list[Column]:
+    """Read what the score columns of a table are from its first 10,000 rows (``-``: standard input) and its sidecar.
+
+    Raises InputError as ``read_first_rows``, and for a negative score and a sidecar that does not fit. Moses takes the
+    logarithm of every column: ``PhraseDictionaryMemory`` drops a phrase pair with a negative score without a message.
+    """
+    low, high = list[float](), list[float]()
+    for line, row in enumerate(read_first_rows(table, RANGE_ROWS), 1):
+        values = list(map(float, row.scores))
+        if min(values) < 0:
+            raise InputError(
+                display_name(table),
+                f"score {shown(row.scores[values.index(min(values))])} is negative",
+                "Moses takes the logarithm of every column and would lose the pair without a message; "
+                "annotate without --scale log",
+                line,
+            )
+        low, high = [*map(min, low or values, values)], [*map(max, high or values, values)]
+    features = {column.column: column.feature for column in read_sidecar(table) or ()}
+    if beyond := [number for number in features if not 1 <= number <= len(low)]:
+        found = f"column {beyond[0]} of a table that has {len(low)}"
+        raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
+    return [Column(*ends, features.get(number, "")) for number, ends in enumerate(zip(low, high, strict=True), 1)]
+
+
+def check_loadable(table: str) -> None:
+    """Refuse a compressed table that Moses would take for a plain one.
+
+    Moses decides by the name whether a file is gzip (``moses/InputFileStream.cpp``), and knows no other compression.
+
+    Raises InputError.
+    """
+    if not os.path.isfile(table):
+        return
+    with open_plain(table) as raw, open_input(table) as stream:
+        head = raw.read(10)
+        plain = stream.read(10) == head
+    if not plain and not (head.startswith(b"\x1f\x8b") and table.endswith(".gz")):
+        raise InputError(table, "is compressed, and not gzip named .gz", "Moses loads plain tables and .gz: compress it so")

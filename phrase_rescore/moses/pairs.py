@@ -1,0 +1,190 @@
+"""Phrase pairs are read from phrase tables, extract files and two-column TSV, which are told apart by their content."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from phrase_rescore.errors import InputError, RowError, counted, shown
+from phrase_rescore.files.blocks import Block, read_blocks
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
+from phrase_rescore.moses.table import NUMBER, SEPARATOR, phrase_words, split_fields, valid_rows, words
+from phrase_rescore.moses.table_blocks import BadRow, parse_block
+
+Phrase = list[bytes]
+RowReader = Callable[[bytes], tuple[Phrase, Phrase]]
+
+
+class PairBlock(NamedTuple):
+    """The pairs of consecutive rows, as columns of one length."""
+
+    src: Sequence[bytes]  # words joined by single blanks
+    tgt: Sequence[bytes]
+    counts: Sequence[float] | None = None  # how often each pair was extracted: whole numbers, unless Moses weighted them
+
+
+BlockReader = Callable[[Block], tuple[PairBlock, list[BadRow]]]
+
+_POINT = re.compile(rb"\d+-\d+")
+_SCORE = re.compile(NUMBER)
+_COUNTS = re.compile(rb"[ \t]*+(?:" + NUMBER + rb"[ \t]++){2}(" + NUMBER + rb")(?=[ \t\r]|\Z)")
+_SNIFFED_ROWS = 100
+_BLOCK_ROWS = 4096
+
+# Files that stand beside the right one in a Moses model folder, and what to pass instead
+_REFUSED_NAMES = (
+    (re.compile(r"\bhalf\.(f2e|e2f)\b|\.half\b"), "a half table", "pass the consolidated phrase-table.gz"),
+    (re.compile(r"extract.*\.o(\.|$)"), "a reordering extract file", "pass extract.sorted.gz"),
+    (re.compile(r"\.inv\b"), "an inverted file (target first)", "pass the file without '.inv' in its name"),
+)
+
+
+def _extract_pair(row: bytes) -> tuple[Phrase, Phrase]:
+    """Parse ``source ||| target ||| alignment [||| …]``, one row an occurrence (``phrase-extract/extract-main.cpp``)."""
+    fields = split_fields(row)
+    if len(fields) < 3:
+        raise RowError(
+            f"{counted(len(fields), 'field')} in {shown(row)}", "an extract row is 'source ||| target ||| 0-0 1-1 …'"
+        )
+    if not all(_POINT.fullmatch(point) for point in words(fields[2].rstrip(b"\r"))):
+        raise RowError(f"alignment {shown(fields[2].strip())}", "points are such as 0-0")
+    return phrase_words(fields[0], "source"), phrase_words(fields[1], "target")
+
+
+def _tsv_pair(row: bytes) -> tuple[Phrase, Phrase]:
+    columns = row.removesuffix(b"\r").split(b"\t")
+    if len(columns) != 2:
+        raise RowError(f"{counted(len(columns), 'column')} in {shown(row)}", "write source, tab, target")
+    return phrase_words(columns[0], "source"), phrase_words(columns[1], "target")
+
+
+_ROW_READERS: dict[str, RowReader] = {"extract": _extract_pair, "tsv": _tsv_pair}
+FORMATS = ("table", *_ROW_READERS)
+
+
+def row_format(row: bytes) -> str | None:
+    """Tell what a row looks like: table, extract, tsv, half (a half table), or None."""
+    fields = split_fields(row.rstrip(b"\r\n"))
+    if len(fields) < 3:
+        return "tsv" if SEPARATOR not in row and row.count(b"\t") == 1 else None
+    third = words(fields[2])
+    if third and all(_POINT.fullmatch(word) for word in third):
+        fourth = words(fields[3]) if len(fields) > 3 else []
+        return "half" if len(fourth) > 1 and _SCORE.fullmatch(fourth[1]) else "extract"
+    return "table" if third and all(_SCORE.fullmatch(word) for word in third) else None
+
+
+def detect_format(path: str, first_rows: list[bytes]) -> str:
+    """Choose the format that most of the first rows have.
+
+    Raises InputError when none fits, or when they are those of a half table.
+    """
+    votes = [form for form in map(row_format, first_rows) if form]
+    if not votes:
+        row = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
+        found = f"{row} does not look like a phrase table, extract file or two-column TSV"
+        raise InputError(path, found, "say which by --format", 1)
+    best = max(sorted(set(votes)), key=votes.count)
+    if best == "half":
+        raise InputError(path, "looks like a half table (alignment before the scores)", "pass the consolidated phrase-table.gz")
+    return best
+
+
+def refuse_by_name(path: str) -> None:
+    """Refuse the names that Moses gives to files whose pairs are inverted or incomplete, or that hold none.
+
+    Raises InputError.
+    """
+    for pattern, what, hint in _REFUSED_NAMES:
+        if pattern.search(os.path.basename(path)):
+            raise InputError(path, f"is by its name {what}", hint)
+
+
+def _joint_count(counts: bytes, row: bytes) -> float:
+    """Read the third number of a table row's fifth field, ``n_target n_source n_joint``."""
+    found = _COUNTS.match(counts)
+    if found is None:
+        raise RowError(f"no joint count in {shown(row)}", "--min-count needs the counts, '||| n_target n_source n_joint'")
+    return float(found[1])
+
+
+def _table_reader(counts: bool, factors: Factors) -> BlockReader:
+    """Make the reader of a phrase table, whose first valid row says how many scores every row has."""
+    n_scores: int | None = None
+
+    def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
+        nonlocal n_scores
+        if n_scores is None and (row := next(valid_rows(block.rows()), None)):
+            n_scores = row.n_scores
+        table = parse_block(block, n_scores or 1, factors=(factors,))  # without any good row, all are bad whatever the number
+        if not counts:
+            return PairBlock(table.src, table.tgt), table.bad
+        kept, found, bad = list[int](), list[float](), table.bad
+        for i, field in enumerate(table.counts()):
+            try:
+                found.append(_joint_count(field, table.row(i)))
+                kept.append(i)
+            except RowError as error:
+                bad.append((table.lines[i], table.row(i), error))
+        return PairBlock([table.src[i] for i in kept], [table.tgt[i] for i in kept], found), sorted(bad, key=lambda b: b[0])
+
+    return read
+
+
+def _occurrence_reader(reader: RowReader, counts: bool, factors: Factors) -> BlockReader:
+    """Make the reader of a file that has a row for every occurrence of a pair."""
+
+    def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
+        src, tgt, bad = [], [], []
+        for line, row in enumerate(block.rows(), block.first_row):
+            try:
+                of_src, of_tgt = map(b" ".join, reader(row))
+                check_factor(of_src, factors[0], "source")
+                check_factor(of_tgt, factors[1], "target")
+            except RowError as error:
+                bad.append((line, row, error))
+                continue
+            src.append(of_src)
+            tgt.append(of_tgt)
+        return PairBlock(src, tgt, [1] * len(src) if counts else None), bad
+
+    return read
+
+
+def read_pair_blocks(
+    path: str,
+    form: str | None = None,
+    on_read: Callable[[int], object] | None = None,
+    on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
+    counts: bool = False,
+    factors: Factors = WHOLE,
+) -> Generator[PairBlock, None, None]:
+    """Read the pairs of a file some thousands at a time, as columns.
+
+    ``form`` is one of FORMATS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and
+    error for a row that cannot be used, which is then left out. Without it, such a row raises InputError. The error of a bad
+    row comes before any pair of its block.
+    ``counts`` adds how often each pair was extracted: a table's joint count (a row without one is a bad row), and 1 for
+    every row of an extract file or TSV. Phrases of words with factors have the factor chosen for their side, and a word
+    without it makes a bad row.
+    """
+    refuse_by_name(path)
+    name = display_name(path)
+    with open_input(path, on_read) as stream:
+        blocks = read_blocks(stream, _BLOCK_ROWS)
+        first = list(islice(blocks, 1))
+        form = form or detect_format(name, first[0].rows()[:_SNIFFED_ROWS] if first else [])
+        read = _table_reader(counts, factors) if form == "table" else _occurrence_reader(_ROW_READERS[form], counts, factors)
+        for block in chain(first, blocks):
+            pairs, bad = read(block)
+            for line, row, error in bad:
+                if on_bad_row is None:
+                    raise error.at(name, line) from None
+                on_bad_row(line, row, error)
+            if pairs.src:
+                src, tgt = select_factor(pairs.src, factors[0], "source"), select_factor(pairs.tgt, factors[1], "target")
+                yield PairBlock(src, tgt, pairs.counts)

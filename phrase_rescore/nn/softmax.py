@@ -1,0 +1,186 @@
+"""The low-rank softmax of the output layer, without ever holding the logits of all positions.
+
+p(y = k) = softmax_k(G_l g + b_G) with g = G_r s of R numbers and K = some 15,000 words: the logits of one batch would be a
+hundred times larger than anything else in the model. So rows are taken a few at a time and, in training, the gradient
+is formed while they are at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phrase_rescore.nn.linear import MULTIPLE, filled
+
+ROWS = 256  # rows at a time: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
+TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
+GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
+SURE = 300  # words that every estimate of Z has; the k-th most frequent one has the chance SURE / k
+LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e): torch's exp2 takes half the time of its exp on AMD's CPUs
+_SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither overflowed nor lost a term that matters
+
+
+def _extended(G_l: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return [G_l, b log2 e, 1] in ``dtype``: (K, R + 2), or (K, R + 3) if b takes two columns for its digits."""
+    bias = b * LOG2_E
+    parts = [bias.to(dtype)]
+    if dtype != b.dtype:
+        parts.append((bias - parts[0]).to(dtype))
+    elif b.is_cuda and torch.backends.cuda.matmul.allow_tf32:  # products keep as many digits as float16 has
+        parts = [bias.half().to(dtype), bias - bias.half()]
+    return torch.cat((G_l.to(dtype), torch.stack((*parts, torch.ones_like(parts[0])), 1)), 1)
+
+
+def _exponentials(g: Tensor, G_l: Tensor, b: Tensor, M: Tensor, out: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | float]:
+    """Return e = exp(G_l g + b - shift), a column for each row of g: (K, n); G_lᵀ e (R, n); Z = Σ e (n,); and the shift.
+
+    M, G_l's extension, saves passes over e: the product with g adds the bias, that with e sums it. The shift is 0 where that
+    is safe, which saves two passes more, else each column's largest logit (n,). The K symbols lie along the columns because
+    all three products of training are faster that way. e lies in ``out`` of K n numbers where it can.
+    """
+    R = g.shape[1]
+    extended = torch.cat((g * LOG2_E, g.new_ones(len(g), M.shape[1] - R - 1)), 1).to(M.dtype)
+    e = torch.mm(M[:, :-1], extended.T.contiguous(), out=out.view(len(M), -1)).exp2_()
+    sums = torch.mm(M.T, e).to(g.dtype)
+    mass = sums[-1]
+    if ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
+        return e, sums[:R], mass, 0.0
+    logits = torch.addmm(b.unsqueeze(1), G_l, g.T)
+    shift = logits.amax(0)
+    e = logits.sub_(shift).exp_()
+    return e, G_l.T @ e, e.sum(0), shift
+
+
+def _logits_of(targets: Tensor, g: Tensor, G_l: Tensor, b: Tensor) -> Tensor:
+    """Return the logit of each row's target: (n,)."""
+    return (g * G_l[targets]).sum(1) + b[targets]
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Σ_i -log softmax(G_l g_i + b)[target_i] + α log² Z_i, with the gradients made in the forward pass.
+
+    ∂/∂logits = (1 + 2 α log Z) e / Z - [target] with e = exp(logits), Z = Σ e. The division is done on the factors R wide, not
+    on e, K wide.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float, dtype: torch.dtype | None
+    ) -> Tensor:  # fmt: skip
+        picked = _logits_of(targets, g, G_l, b)
+        total = -picked.sum()
+        M = _extended(G_l, b, dtype or G_l.dtype)
+        d_g, d_G_l, d_b = torch.empty_like(g), torch.zeros_like(G_l), torch.zeros_like(b)
+        if M.dtype != g.dtype:
+            M = filled(M, M.dtype)  # a row of zeros has no part in Z, for its 1 is a 0
+        scratch = M.new_empty(len(M) * min(ROWS, len(g) + MULTIPLE))  # to ask for it every time takes as long as a product
+        for start in range(0, len(g), ROWS):
+            rows = g[start : start + ROWS]
+            n = len(rows)
+            if M.dtype != g.dtype:
+                rows = filled(rows, g.dtype)
+            e, sums, mass, shift = _exponentials(rows, G_l, b, M, scratch[: len(M) * len(rows)])
+            log_z = mass.log() + shift
+            total += log_z[:n].sum() + alpha * log_z[:n].square().sum()
+            mass = mass / (1.0 + 2.0 * alpha * log_z)
+            mass[n:] = math.inf  # what was filled up has no gradient
+            d_g[start : start + n] = (sums / mass).T[:n]
+            weights = (rows / mass.unsqueeze(1)).to(e.dtype)
+            if e.dtype == d_G_l.dtype:
+                d_G_l.addmm_(e, weights)
+            else:
+                d_G_l += (e @ weights)[: len(b)]
+            d_b += (e @ (1.0 / mass).to(e.dtype))[: len(b)]
+        d_g -= G_l[targets]
+        d_G_l.index_add_(0, targets, g, alpha=-1.0)
+        d_b.index_add_(0, targets, torch.ones_like(picked), alpha=-1.0)
+        ctx.save_for_backward(d_g, d_G_l, d_b)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (scale,) = grad_outputs
+        gradients = ctx.saved_tensors
+        if scale != 1.0:
+            gradients = [gradient * scale for gradient in gradients]
+        return *gradients, None, None, None
+
+
+def sampled_words(targets: Tensor, K: int, seed: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return words to estimate Z from, and the natural log of how many words each stands for: (m,) each.
+
+    Word k, counted from 1 and from the most frequent one, is drawn with the chance π_k = min(1, SURE / k), which falls like a
+    word's frequency (Zipf). Targets are always there, π = 1. A word stands for 1 / π words, so that Σ exp(logit) / π is Z in
+    the mean (Horvitz and Thompson 1952). The same seed draws the same words.
+    """
+    chance = np.minimum(1.0, SURE / np.arange(1, K + 1))
+    chance[targets.cpu().numpy()] = 1.0
+    words = np.flatnonzero(np.random.default_rng(tuple(seed)).random(K) < chance)
+    log_number = torch.from_numpy(-np.log(chance[words])).float()
+    return torch.from_numpy(words).to(targets.device), log_number.to(targets.device)
+
+
+def sampled_cross_entropy(
+    g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, seed: Sequence[int], dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return ``cross_entropy`` with Z estimated from ``sampled_words``. The estimate of Z has no bias, that of log Z little."""
+    words, log_number = sampled_words(targets, len(b), seed)
+    place = torch.empty(len(b), dtype=torch.long, device=words.device)
+    place[words] = torch.arange(len(words), device=words.device)
+    return cross_entropy(g, G_l.index_select(0, words), b.index_select(0, words) + log_number, place[targets], dtype=dtype)
+
+
+def cross_entropy(
+    g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float = 0.0, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return the summed negative log-likelihood, natural log, of ``targets`` (n,) under softmax(g @ G_l.T + b): a scalar.
+
+    g (n, R), G_l (K, R), b (K,). It is exact, and its gradient is that of the plain formula. ``alpha`` times log² Z of every
+    row is added, Z being the sum that the softmax divides by (Devlin et al. 2014, section 2.2). Where a gradient is wanted,
+    the products that make it are in ``dtype`` (None: that of G_l), and with fewer digits the result is exact no more.
+    """
+    if not torch.is_grad_enabled():
+        log_z = LogNormaliser(G_l, b)(g)
+        return (log_z + alpha * log_z.square() - _logits_of(targets, g, G_l, b)).sum()
+    return _CrossEntropy.apply(g, G_l, b, targets, alpha, dtype)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class LogNormaliser:
+    """Gives log Σ_k exp(G_l g + b)_k for rows of g, natural log, without a gradient: (n, R) -> (n,). G_l (K, R), b (K,).
+
+    A CPU accumulates it over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, so that logits are never
+    written to memory. A GPU takes GPU_ROWS whole rows at a time.
+    """
+
+    def __init__(self, G_l: Tensor, b: Tensor) -> None:
+        self._G_l, self._b = G_l, b
+        if G_l.device.type == "cpu":
+            self._binary = torch.cat((G_l, b.unsqueeze(1)), 1) * LOG2_E  # times (g, 1): what 2 is raised to
+
+    def __call__(self, g: Tensor) -> Tensor:
+        if g.device.type != "cpu":
+            return torch.cat([self._at_once(rows) for rows in g.split(GPU_ROWS)])
+        extended = torch.cat((g, g.new_ones(len(g), 1)), 1)
+        out = g.new_empty(len(g))
+        tile = g.new_empty(TILE_SYMBOLS * min(TILE_ROWS, len(g)))
+        for start in range(0, len(g), TILE_ROWS):
+            rows = extended[start : start + TILE_ROWS]
+            mass = g.new_zeros(len(rows))
+            for symbols in self._binary.split(TILE_SYMBOLS):
+                e = tile[: len(symbols) * len(rows)].view(-1, len(rows))
+                torch.mm(symbols, rows.T, out=e)
+                mass += e.exp2_().sum(0)
+            log_z = out[start : start + TILE_ROWS]
+            torch.log(mass, out=log_z)
+            if not ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
+                log_z.copy_(self._at_once(g[start : start + TILE_ROWS]))
+        return out
+
+    def _at_once(self, g: Tensor) -> Tensor:
+        """Compute it from whole rows of logits, whose largest is subtracted first: safe however far out they are."""
+        return torch.logsumexp(torch.addmm(self._b, g, self._G_l.T), 1)

@@ -1,0 +1,329 @@
+"""What every model directory has, whatever network it holds: config.json, weights in safetensors shards, files of words.
+
+Nothing in a directory is executed, and nothing is believed before it is checked. A kind of model (``checkpoint`` for phrase
+pairs) adds its own entries of config.json and its own files of words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from phrase_rescore import __version__
+from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, lacks_memory, printable
+from phrase_rescore.files.outputs import replace_directory
+from phrase_rescore.files.paths import missing_model
+from phrase_rescore.nn.kinds import KINDS, Kind, Network, Sizes, kind_of
+
+FORMAT_VERSION = 1
+DTYPES = {"float32": (torch.float32, "F32"), "bfloat16": (torch.bfloat16, "BF16")}  # for torch, and for safetensors
+CONFIG, LOG = "config.json", "train.log.jsonl"
+
+_FILE = re.compile(r"[\w.-]+\.(safetensors|vocab)|config\.json|train\.log\.jsonl", re.ASCII)
+_WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
+_DEPTH = 32  # of the JSON in a config; ours has 4
+_MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
+
+DAMAGED = "the model is damaged"
+TWO_MODELS = "files of two models?"
+_DAMAGED_FILE = "the model is damaged, train or copy it again"
+_OTHER_VERSION = "take the version that made the model, or train it again"
+_READ_AGAIN = "run the command again when it stays as it is"
+
+
+# ---- Writing
+
+
+def _shards(tensors: dict[str, Tensor], shard_size: int | None) -> list[dict[str, Tensor]]:
+    """Cut tensors, in order, into groups of at most ``shard_size`` bytes. A larger tensor has a shard of its own."""
+    shards: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if shard_size is not None and shards[-1] and size + tensor.nbytes > shard_size:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += tensor.nbytes
+    return shards
+
+
+def save_files(
+    directory: str,
+    network: Network,
+    entries: Mapping[str, Any],
+    vocabularies: Mapping[str, Vocabulary],
+    dtype: str = "float32",
+    shard_size: int | None = None,
+) -> None:
+    """Write the files of a model into an existing directory. The same model gives the same bytes.
+
+    ``entries`` of config.json come between the kind of the network and its weights, all but ``training``, which comes last;
+    ``vocabularies`` are files of words, by name.
+    """
+    tensors = {
+        name: weight.detach().to("cpu", DTYPES[dtype][0]).clone(memory_format=torch.contiguous_format)
+        for name, weight in network.named_weights()
+    }
+    shards = _shards(tensors, shard_size)
+    files = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
+    for name, shard in zip(files, shards, strict=True):
+        save_file(shard, os.path.join(directory, name))
+    for name, vocabulary in vocabularies.items():
+        Path(directory, name).write_bytes(format_vocabulary(vocabulary))
+    config = {
+        "format_version": FORMAT_VERSION,
+        "made_by": f"phrase-rescore {__version__}",
+        **kind_of(network).entries(network.config),
+        **{name: value for name, value in entries.items() if name != "training"},
+        "weights": {"dtype": dtype, "files": files, "parameters": network.config.parameters()},
+        "training": entries["training"],
+    }
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
+
+
+def content_hash(network: Network, vocabularies: Sequence[Vocabulary]) -> str:
+    """Return a hash of all weights and words, as the signature of a model has it."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, weight in sorted(network.named_weights(), key=lambda item: item[0]):
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().numpy().tobytes())
+    for vocabulary in vocabularies:
+        digest.update(b"\0" + b"\n".join(vocabulary.words))
+    return digest.hexdigest()
+
+
+def check_target(directory: str, overwrite: bool) -> None:
+    """Raise OptionError if a model must not be written under this name."""
+    if os.path.exists(os.path.join(directory, CONFIG)):
+        if not overwrite:
+            raise OptionError(f"{directory} holds a model already; name another with -m, or replace it with --overwrite")
+    elif os.path.lexists(directory) and not (os.path.isdir(directory) and not os.listdir(directory)):
+        raise OptionError(f"{directory} exists and is not a model directory; name another with -m")
+
+
+@contextlib.contextmanager
+def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
+    """Give a directory to fill, which takes its name only when the ``with`` block ends well and else disappears.
+
+    Raises OptionError if nothing may be written there, RescoreError when writing fails before the end, as on a full disk.
+    """
+    check_target(directory, overwrite)
+    try:
+        with replace_directory(directory) as temporary:
+            yield temporary
+    except OSError as error:
+        raise RescoreError(cannot_write(directory, error)) from None
+    except safetensors.SafetensorError as error:
+        raise RescoreError(f"cannot write {directory}: {error}; make room there, or write elsewhere") from None
+
+
+# ---- Reading: nothing is believed before it is checked
+
+
+@contextlib.contextmanager
+def unchanged(directory: str) -> Iterator[None]:
+    """Read a model directory within the ``with`` block. Raises ModelError if another model takes its place meanwhile.
+
+    Files of two models may fit each other in all sizes; nobody would notice that they do not belong together.
+    """
+    before = _stamps(directory)
+    try:
+        yield
+    except (RescoreError, OSError):
+        require(_stamps(directory) == before, f"{directory} changed while it was read", _READ_AGAIN)
+        raise
+    require(_stamps(directory) == before, f"{directory} changed while it was read", _READ_AGAIN)
+
+
+def _stamps(directory: str) -> dict[str, tuple[int, ...]]:
+    """Return what tells files from others of the same names: the inode, size and time of each."""
+    stamps: dict[str, tuple[int, ...]] = {}
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if _FILE.fullmatch(entry.name):
+                found = entry.stat()
+                stamps[entry.name] = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return stamps
+
+
+def files_of(directory: str) -> list[str]:
+    """Return the names of the files that a model directory needs to be used: all but the log of its training."""
+    return sorted(name for name in _stamps(directory) if name != LOG)
+
+
+def require(condition: bool, found: str, remedy: str = DAMAGED) -> None:
+    if not condition:
+        raise ModelError(f"{found}; {remedy}")
+
+
+class Config:
+    """config.json, whose entries are checked when they are asked for. All methods raise ModelError."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, CONFIG)
+        if not os.path.isdir(directory):
+            raise ModelError(f"{directory}: {missing_model(directory)}")
+        _check_regular(self.path)
+        try:
+            config = json.loads(Path(self.path).read_bytes())
+            if _is_deep(config):
+                raise ValueError(f"nested more than {_DEPTH} deep")
+        except OSError as error:
+            raise ModelError(f"{self.path}: {error.strerror}; is {directory} a model directory?") from None
+        except (ValueError, RecursionError) as error:
+            raise ModelError(f"{self.path}: not JSON ({error}); {_DAMAGED_FILE}") from None
+        self.entries: dict[str, Any] = config if isinstance(config, dict) else {}
+        version = self.entries.get("format_version")
+        self._know("format_version", is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}")
+
+    def _know(self, key: str, condition: bool, known: str) -> None:
+        found = f"{self.path}: {key} {as_json(self.entries.get(key))}"
+        require(condition, f"{found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
+
+    def known_kind(self) -> Kind:
+        """Return the kind of the model."""
+        name: Any = self.entries.get("kind")
+        self._know("kind", name in list(KINDS), f"knows {', '.join(map(json.dumps, KINDS))}")
+        return KINDS[name]
+
+    def kind(self, of: str) -> Kind:
+        """Return the kind of the model, which must be one of ``of``."""
+        kind = self.known_kind()
+        if kind.of != of:
+            raise ModelError(f"{os.path.dirname(self.path)}: a model of {kind.of}; this takes a model of {of}")
+        return kind
+
+    def sizes(self, kind: Kind) -> Sizes:
+        choice = kind.structures.found(self.entries)
+        if choice is None:
+            keys = kind.structures.keys()
+            found = ", ".join(f"{key} {as_json(self.entries.get(key))}" for key in keys)
+            known = f"and this version of phrase-rescore knows {kind.structures}"
+            raise ModelError(f"{self.path}: {found}, {known}; {_OTHER_VERSION}")
+        try:
+            sizes = kind.sizes(**self.entries["sizes"], **choice)
+        except (KeyError, TypeError):
+            raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
+        flags = [item.name for item in fields(sizes) if item.type == "bool"]
+        for name, value in kind.numbers(sizes).items():
+            if name in flags:
+                require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
+            else:
+                require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
+        possible = sizes.parameters() <= _MOST_PARAMETERS
+        require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
+        return sizes
+
+    def training(self) -> dict[str, Any]:
+        """Return the training summary. Nothing depends on it, so one that is no object counts as empty."""
+        training = self.entries.get("training")
+        return training if isinstance(training, dict) else {}
+
+    def weights(self) -> tuple[list[str], str]:
+        """Return the names of the safetensors files, and what they call the type of their numbers."""
+        weights: Any = self.entries.get("weights")
+        require(isinstance(weights, dict), f"{self.path}: 'weights' is missing or not an object")
+        dtype, files = weights.get("dtype"), weights.get("files")
+        known = isinstance(dtype, str) and dtype in DTYPES
+        require(known, f"{self.path}: weights.dtype {as_json(dtype)} is none of {', '.join(DTYPES)}")
+        named = isinstance(files, list) and all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files)
+        require(named, f"{self.path}: weights.files {as_json(files)} are not names of .safetensors files")
+        return list(dict.fromkeys(files)), DTYPES[dtype][1]
+
+
+def as_json(value: Any) -> str:
+    """Return a value of a config as JSON, for a message."""
+    return printable(json.dumps(value), limit=200)
+
+
+def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_deep(value: Any) -> bool:
+    """Tell whether a JSON value is nested so deeply that walking through it may exhaust Python's stack."""
+    level = [value]
+    for _ in range(_DEPTH):
+        values = (inner.values() if isinstance(inner, dict) else inner for inner in level if isinstance(inner, dict | list))
+        level = list(chain.from_iterable(values))
+    return bool(level)
+
+
+def _check_regular(path: str) -> None:
+    """Raise ModelError for a named pipe or a device, from which one might read for ever."""
+    require(os.path.isfile(path) or not os.path.exists(path), f"{path} is not a regular file", _DAMAGED_FILE)
+
+
+def read_words(path: str) -> Vocabulary:
+    _check_regular(path)
+    try:
+        return read_vocabulary(path)
+    except InputError as error:
+        where = error.path if error.line is None else f"{error.path}:{error.line}"
+        raise ModelError(f"{where}: {error.found}; {_DAMAGED_FILE}") from None
+
+
+@contextlib.contextmanager
+def utf8_name(path: str) -> Iterator[str]:
+    """Give a name of a file that safetensors can open, which knows no other names than UTF-8. Raises OSError."""
+    if path.encode("utf-8", "ignore") == os.fsencode(path):
+        yield path
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        yield f"/dev/fd/{handle}"
+    finally:
+        os.close(handle)
+
+
+def load_network(directory: str, config: Config, kind: Kind, sizes: Sizes) -> Network:
+    """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
+    files, dtype = config.weights()
+    with torch.device("meta"):
+        expected = {name: list(weight.shape) for name, weight in kind.network(sizes).named_weights()}
+    with contextlib.ExitStack() as stack:
+        shards: dict[str, Any] = {}  # tensor name: the open file that has it
+        for path in (os.path.join(directory, name) for name in files):
+            _check_regular(path)
+            try:
+                shard = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
+            except (OSError, safetensors.SafetensorError) as error:
+                raise ModelError(f"{path}: {printable(str(error), limit=200)}; {_DAMAGED_FILE}") from None
+            except RuntimeError as error:  # torch's, of a system call that failed
+                if lacks_memory(error):
+                    raise
+                raise ModelError(f"{path}: {printable(str(error), limit=200)}; try again") from None
+            shards.update(dict.fromkeys(shard.keys(), shard))
+        for name in sorted(expected.keys() ^ shards.keys()):
+            verb = "missing from" if name in expected else "unknown in"
+            found = f"{directory}: tensor {printable(name, limit=200)} is {verb} the weights"
+            raise ModelError(f"{found}; {DAMAGED} or of another kind")
+        for name, shape in expected.items():
+            header, where = shards[name].get_slice(name), f"{directory}: tensor {name}"
+            found = header.get_shape()
+            require(found == shape, f"{where} has shape {as_json(found)} where {CONFIG} says {shape}", TWO_MODELS)
+            found = header.get_dtype()
+            require(found == dtype, f"{where} is of type {found} where {CONFIG} says {dtype}", TWO_MODELS)
+        network = kind.network(sizes)
+        with torch.no_grad():
+            for name, weight in network.named_weights():
+                weight.copy_(shards[name].get_tensor(name))
+                finite = bool(weight.isfinite().all())
+                require(finite, f"{directory}: tensor {name} has NaN or infinite numbers", "train the model again")
+    network.requires_grad_(False)
+    return network

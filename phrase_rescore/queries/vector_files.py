@@ -1,0 +1,167 @@
+"""Files of named vectors: word2vec's text and binary formats, ``.npy`` with an index beside it, and TSV.
+
+Each begins with the number of vectors, but for TSV. Where that is known only at the end, room is left for it and it is
+written then, so no more than a batch of vectors is ever in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files.outputs import atomic_output, check_writable
+from phrase_rescore.files.paths import is_stream
+
+ENDINGS = {".txt": "txt", ".vec": "txt", ".bin": "bin", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+_DIGITS = 12  # of a count that is written at the end; zeros before it, which every reader of numbers takes
+_ESCAPED = re.compile(rb"[\\_]")
+
+Vectors = NDArray[np.float32]
+
+
+def vector_name(phrase: bytes) -> bytes:
+    r"""Name a phrase as word2vec's formats need it: UTF-8 without blanks, and no two phrases are named alike.
+
+    Blanks become ``_``; a ``_`` or backslash of the phrase gets a backslash before it, a byte that is not UTF-8 becomes
+    ``\xff``.
+
+    >>> [vector_name(phrase).decode() for phrase in (b"in the end", b"snake_case", b"caf\xe9")]
+    ['in_the_end', 'snake\\_case', 'caf\\xe9']
+    """
+    name = _ESCAPED.sub(rb"\\\g<0>", phrase).replace(b" ", b"_")
+    return name if name.isascii() else name.decode("utf-8", "backslashreplace").encode()
+
+
+def index_of(path: str) -> str:
+    """Return the name of the index beside an ``.npy`` file: ``c.index`` of ``c.npy``. Its i-th line, as bytes, is row i."""
+    return path.removesuffix(".npy") + ".index"
+
+
+def format_of(out: str, asked: str | None) -> str:
+    """Return the format asked for, or the one that the name stands for; TSV on a stream such as standard output (``-``).
+
+    Raises OptionError for any other name.
+    """
+    if out.endswith(_COMPRESSED):
+        raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
+    if asked:
+        return asked
+    ending = os.path.splitext(out)[1]
+    if ending not in ENDINGS and is_stream(out):
+        return "tsv"
+    if ending not in ENDINGS:
+        raise OptionError(f"-o {out} ends in none of {', '.join(ENDINGS)}; choose a --format")
+    return ENDINGS[ending]
+
+
+def _npy_header(count: int, width: int) -> bytes:
+    """Make NumPy's own header, which leaves room for its first number to grow: it is of one length whatever the count."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (count, width)})
+    return header.getvalue()
+
+
+class VectorWriter:
+    """Writes named vectors of ``width`` numbers in one of the formats; nine digits of text are the very float32."""
+
+    def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None, index: BinaryIO | None) -> None:
+        self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
+        self._seen: set[bytes] | None = set() if count is None and form in ("txt", "bin") else None
+        self.rows = self.repeated = 0
+        stream.write(self._header(count or 0))
+
+    def _header(self, count: int) -> bytes:
+        if self._form == "npy":
+            return _npy_header(count, self._width)
+        digits = 1 if self._count is not None else _DIGITS
+        return b"" if self._form == "tsv" else b"%0*d %d\n" % (digits, count, self._width)
+
+    def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
+        """Write phrases (n) with single blanks and their vectors (n, width).
+
+        In word2vec's formats a name stands once, as in gensim's KeyedVectors: where the number of phrases was not known,
+        repeated ones are left out and counted. To notice them takes some 80 bytes of memory a phrase.
+        """
+        if vectors.shape != (len(phrases), self._width):
+            raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
+        if self._seen is not None:
+            new = self._new(phrases, self._seen)
+            self.repeated += len(phrases) - len(new)
+            phrases, vectors = [phrases[i] for i in new], vectors[new]
+        self.rows += len(phrases)
+        numbers = np.ascontiguousarray(vectors, "<f4")
+        if self._index is not None:
+            self._stream.write(numbers.data)
+            self._index.writelines(phrase + b"\n" for phrase in phrases)
+            return
+        names: Iterable[bytes] = phrases if self._form == "tsv" else map(vector_name, phrases)
+        rows: Iterable[bytes]
+        if self._form == "bin":  # as word2vec.c writes it; readers skip the newline
+            rows = (b" %b\n" % row.tobytes() for row in numbers)
+        else:
+            template = (b"\t%.9g" if self._form == "tsv" else b" %.9g") * self._width + b"\n"
+            rows = (template % tuple(row) for row in numbers.tolist())
+        self._stream.writelines(name + row for name, row in zip(names, rows, strict=True))
+        if self._form == "tsv":  # somebody may be waiting for it
+            self._stream.flush()
+
+    @staticmethod
+    def _new(phrases: Sequence[bytes], seen: set[bytes]) -> list[int]:
+        new = []
+        for i, phrase in enumerate(phrases):
+            digest = hashlib.blake2b(phrase, digest_size=16).digest()
+            if digest not in seen:
+                seen.add(digest)
+                new.append(i)
+        return new
+
+    def finish(self) -> None:
+        """Put the number of vectors in its place, if it was not known before."""
+        if self._count is None and self._form != "tsv":
+            self._stream.seek(0)
+            self._stream.write(self._header(self.rows))
+
+
+def check_output(out: str, form: str) -> None:
+    """Raise OptionError if no such file can be written: ``bin`` to a terminal, ``npy`` without a file for its index."""
+    if form == "npy" and is_stream(out):
+        raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
+    if form == "bin" and out == "-" and sys.stdout.isatty():
+        raise OptionError("--format bin is not for a terminal; name a file with -o FILE.bin")
+    if out != "-":
+        check_writable(out)
+
+
+@contextlib.contextmanager
+def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
+    """Open a file (and for ``npy`` its index) that takes its name when the ``with`` block ends well; ``-``: standard output.
+
+    ``count`` is the number of vectors, None where nobody knows it before the end. Raises OptionError for a format that cannot
+    be written there.
+    """
+    check_output(out, form)
+    with contextlib.ExitStack() as stack:
+        if out == "-":
+            stream: BinaryIO = sys.stdout.buffer
+        else:
+            stream = stack.enter_context(atomic_output(out))
+        if count is None and form != "tsv" and is_stream(out):
+            hint = "name a regular file with -o, or write --format tsv"
+            raise OptionError(f"--format {form} begins with the number of phrases, which is known at the end; {hint}")
+        # The file takes its name after its index, so where it stands both are there
+        index = stack.enter_context(atomic_output(index_of(out))) if form == "npy" else None
+        writer = VectorWriter(stream, form, width, count, index)
+        yield writer
+        writer.finish()
+        stream.flush()

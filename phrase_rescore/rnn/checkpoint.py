@@ -1,0 +1,162 @@
+"""The model directory of a network that scores phrase pairs. ``storage`` has what it shares with other models.
+
+phrase-rescore-model/
+    config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
+    model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
+    source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
+    train.log.jsonl                      what was measured in training (not part of the model)
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from phrase_rescore import __version__
+from phrase_rescore.data.ragged import EncodedPairs
+from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.moses.factors import WHOLE, Factors
+from phrase_rescore.nn.kinds import PAIRS, kind_of
+from phrase_rescore.nn.storage import (
+    CONFIG,
+    TWO_MODELS,
+    Config,
+    as_json,
+    content_hash,
+    is_whole,
+    load_network,
+    read_words,
+    require,
+    save_files,
+    unchanged,
+)
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder
+
+SIDES = ("source", "target")
+SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
+
+_LAST_FACTOR = 999  # a pattern is made of the number; Moses has 4 factors
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model with all that is needed to use it.
+
+    Source and target are those of the phrase table: an ``inverse`` model reads targets and gives p(source | target).
+    ``factors``: which factor of a word (0, 1, …) the model knows, source and target; None: words are whole tokens.
+    ``unk_shares``: UNK's share of the training words, source and target.
+    """
+
+    model: RNNEncoderDecoder
+    src_vocab: Vocabulary
+    tgt_vocab: Vocabulary
+    unk_shares: tuple[float, float]
+    training: dict[str, Any]  # the training summary
+    signature: str = ""
+    inverse: bool = False
+    factors: Factors = WHOLE
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The side that the model reads and the one that it predicts."""
+        return ("target", "source") if self.inverse else ("source", "target")
+
+    @property
+    def vocabs(self) -> tuple[Vocabulary, Vocabulary]:
+        """The vocabularies of the side that the model reads and of the one that it predicts."""
+        return (self.tgt_vocab, self.src_vocab) if self.inverse else (self.src_vocab, self.tgt_vocab)
+
+    @property
+    def read_factor(self) -> int | None:
+        """The factor that the model knows of words of the side that it reads."""
+        return self.factors[SIDES.index(self.sides[0])]
+
+    def for_model(self, pairs: EncodedPairs) -> EncodedPairs:
+        """Return pairs as the network takes them, the side that it reads first."""
+        return pairs.turned_round if self.inverse else pairs
+
+
+def _signature(checkpoint: Checkpoint) -> str:
+    """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version.
+
+    Its structure is there where it is not the default one.
+    """
+    given, predicted = checkpoint.sides
+    known = zip(SIDES, checkpoint.factors, strict=True)
+    config = checkpoint.model.config
+    told = [(item.name, getattr(config, item.name)) for item in fields(config) if getattr(config, item.name) != item.default]
+    parts = [
+        kind_of(checkpoint.model).name,
+        f"p({predicted}|{given})",
+        *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
+        *(f"{name}:{value}" for name, value in told if not name.endswith("_vocabulary")),
+        f"words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}",
+        f"model:{content_hash(checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))}",
+        f"version:{__version__}",
+    ]
+    return "|".join(parts)
+
+
+def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
+    """Write the model's files into an existing directory. The same model gives the same bytes."""
+    entries = {
+        "inverse": checkpoint.inverse,
+        "factors": dict(zip(SIDES, checkpoint.factors, strict=True)),
+        "sizes": kind_of(checkpoint.model).numbers(checkpoint.model.config),
+        "unk_share": dict(zip(SIDES, checkpoint.unk_shares, strict=True)),
+        "training": checkpoint.training,
+    }
+    vocabularies = {SOURCE_VOCAB: checkpoint.src_vocab, TARGET_VOCAB: checkpoint.tgt_vocab}
+    save_files(directory, checkpoint.model, entries, vocabularies, dtype, shard_size)
+
+
+class _Config(Config):
+    """The entries of a model of phrase pairs. All methods raise ModelError."""
+
+    def inverse(self) -> bool:
+        inverse: Any = self.entries.get("inverse")
+        require(isinstance(inverse, bool), f"{self.path}: inverse {as_json(inverse)} is neither true nor false")
+        return bool(inverse)
+
+    def factors(self) -> Factors:
+        factors: Any = self.entries.get("factors")
+        by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
+        require(by_side, f"{self.path}: factors {as_json(factors)} have no source and target")
+        for factor in factors.values():
+            usable = factor is None or is_whole(factor, 0, _LAST_FACTOR)
+            require(usable, f"{self.path}: factor {as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
+        return factors["source"], factors["target"]
+
+    def unk_shares(self) -> tuple[float, float]:
+        shares = self.entries.get("unk_share")
+        found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
+        usable = all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1 for share in found)
+        require(usable, f"{self.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
+        return float(found[0]), float(found[1])
+
+
+def load(directory: str) -> Checkpoint:
+    """Read a model directory. Weights become float32 whatever they were saved as.
+
+    Raises ModelError for anything missing, unknown or contradictory, for weights that are not finite, and if another model
+    takes its place meanwhile. Nothing in the directory is executed, and no more memory is taken than its files' sizes,
+    checked against each other, call for.
+    """
+    with unchanged(directory):
+        return _load(directory)
+
+
+def _load(directory: str) -> Checkpoint:
+    config = _Config(directory)
+    kind = config.kind(PAIRS)
+    sizes = cast(ModelConfig, config.sizes(kind))
+    inverse, factors, shares = config.inverse(), config.factors(), config.unk_shares()
+    src_vocab, tgt_vocab = (read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
+    read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
+    for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
+        ids = len(src_vocab if name == SOURCE_VOCAB else tgt_vocab)
+        require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {as_json(size)}", TWO_MODELS)
+    network = cast(RNNEncoderDecoder, load_network(directory, config, kind, sizes))
+    loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
+    return replace(loaded, signature=_signature(loaded))

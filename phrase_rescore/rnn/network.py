@@ -1,0 +1,327 @@
+"""The RNN Encoder–Decoder of Cho et al. (EMNLP 2014, arXiv 1406.1078), appendix A.
+
+It departs from the paper's formulas in two ways: gates, c, h'_0, s' and the logits have biases, and the output layer sees
+the embedding of the previous word. docs/model.md says why the units are not ``torch.nn.GRU``. Cells other than the paper's,
+layers of them, and encoders that read the source from its end or in both directions can take their place.
+
+Sizes: H hidden units, E embedding, M maxout units of 2 numbers each, R rank of the output matrix, K words of a vocabulary.
+Log-probabilities are natural logs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.vocabulary import EOS
+from phrase_rescore.errors import OptionError
+from phrase_rescore.nn.linear import gathered_gradients, times
+from phrase_rescore.nn.softmax import cross_entropy, sampled_cross_entropy
+from phrase_rescore.rnn.cells.cell import Rows, rows_of, tanh
+from phrase_rescore.rnn.cells.registry import cells_of
+from phrase_rescore.rnn.cells.stack import Stack
+
+POOL = 2  # numbers that a maxout unit takes the largest of
+# The encoders that ``--encoder`` names: of each stack, as its tensors are called, whether it reads the words from the last one
+ENCODERS = {"forward": {"forward": False}, "reversed": {"forward": True}, "bidirectional": {"forward": False, "backward": True}}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The sizes of a network, and its structure. The vocabularies count EOS and UNK.
+
+    Raises OptionError for a cell or an encoder that is not known.
+    """
+
+    src_vocabulary: int
+    tgt_vocabulary: int
+    hidden: int
+    embedding: int
+    maxout: int
+    rank: int
+    cell: str = "gru"  # of encoder and decoder: one of registry.CELLS
+    layers: int = 1  # of encoder and decoder
+    encoder: str = "forward"  # one of ENCODERS
+
+    def __post_init__(self) -> None:
+        cells_of(self.cell)
+        if self.encoder not in ENCODERS:
+            raise OptionError(f"--encoder {self.encoder}: no such encoder; known are {', '.join(ENCODERS)}")
+
+    def parameters(self) -> int:
+        """Return how many numbers the network has."""
+        H, E, M, R = self.hidden, self.embedding, self.maxout, self.rank
+        cells, upper, stacks = cells_of(self.cell), self.layers - 1, len(ENCODERS[self.encoder])
+        encoder = cells.encoder.parameters_of(E, H, None) + upper * cells.encoder.parameters_of(H, H, None)
+        decoder = cells.decoder.parameters_of(E, H, H) + upper * cells.decoder.parameters_of(H, H, H)
+        output = POOL * M * (H + E + H + 1) + R * M + self.tgt_vocabulary * (R + 1)
+        words = (self.src_vocabulary + self.tgt_vocabulary) * E
+        return words + stacks * encoder + H * (stacks * H + 1) + decoder + output
+
+
+@dataclass(frozen=True)
+class PackedPhrases:
+    """Phrases laid out by position, longest first, so that step t works on its first ``counts[t]`` rows and on no padding."""
+
+    order: Tensor  # (n,) which phrase each row is
+    place: Tensor  # (n,) which row each phrase is; (m,) when m phrases share the rows
+    ids: Tensor  # (Σ counts,) words of step 0, then of step 1, …
+    counts: list[int]  # rows that have a word at step t; never rises
+
+    @classmethod
+    def of(cls, phrases: Ragged, device: torch.device | str = "cpu", which: NDArray[np.int64] | None = None) -> PackedPhrases:
+        """Pack phrases of at least one id each, which end in EOS. ``which`` (m,) tells which of them each of m phrases is."""
+        lengths = phrases.lengths
+        order = np.argsort(-lengths, kind="stable")
+        sorted_lengths = lengths[order]
+        counts = [int(np.searchsorted(-sorted_lengths, -t)) for t in range(int(lengths.max()))]
+        ids = np.concatenate([phrases.ids[phrases.offsets[order[:n]] + t] for t, n in enumerate(counts)])
+        place = np.argsort(order)
+        arrays = (order, place if which is None else place[which], ids.astype(np.int64))
+        order_t, place_t, ids_t = (torch.from_numpy(array).to(device) for array in arrays)
+        return cls(order_t, place_t, ids_t, counts)
+
+    def backwards(self) -> PackedPhrases:
+        """Return the phrases with the words of each from the last one to the first, then EOS."""
+        step = np.repeat(np.arange(len(self.counts)), self.counts)  # of each word
+        row = np.concatenate([np.arange(n) for n in self.counts])
+        words = np.bincount(row)[row] - 1  # of its phrase
+        starts = np.cumsum([0, *self.counts[:-1]])
+        index = starts[np.where(step < words, words - 1 - step, step)] + row
+        return replace(self, ids=self.ids[torch.from_numpy(index).to(self.ids.device)])
+
+
+def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
+    """Pack source and target phrases for the network, with EOS. Pairs of equal sources share a row."""
+    first, which = distinct_phrases(pairs.src)
+    src = PackedPhrases.of(pairs.src.take(first).with_eos(), device, which)
+    return src, PackedPhrases.of(pairs.tgt.with_eos(), device)
+
+
+class Encoder(nn.Module):
+    """Maps source phrases to their summaries c = tanh(V h + b_V), h being the uppermost output after EOS, of each direction."""
+
+    products = ("V",)
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        H, E = config.hidden, config.embedding
+        self._backwards = ENCODERS[config.encoder]
+        self.embedding = nn.Parameter(torch.empty(config.src_vocabulary, E))
+        cell = cells_of(config.cell).encoder
+        self.stacks = nn.ModuleList(Stack(cell, config.layers, E, H) for _ in self._backwards)
+        self.V = nn.Parameter(torch.empty(H, len(self.stacks) * H))
+        self.b_V = nn.Parameter(torch.empty(H))
+
+    def named_stacks(self) -> dict[str, Stack]:
+        """Return the stack of each direction, under its name in the tensors' names."""
+        return dict(zip(self._backwards, self.stacks, strict=True))  # type: ignore[arg-type]
+
+    def summary(self, *h: Tensor) -> Tensor:
+        """Return c = tanh(V [h; …] + b_V), h being the output of each stack after EOS: (n, H) each -> (n, H)."""
+        return tanh(times(h[0] if len(h) == 1 else torch.cat(h, 1), self.V, self.b_V))
+
+    def forward(self, phrases: PackedPhrases) -> Tensor:
+        """Return c of every phrase, in the caller's order: (m, H)."""
+        h = [
+            self._read(stack, phrases.backwards() if self._backwards[name] else phrases)
+            for name, stack in self.named_stacks().items()
+        ]
+        return self.summary(*h).index_select(0, phrases.place)
+
+    def _read(self, stack: Stack, phrases: PackedPhrases) -> Tensor:
+        """Return the stack's output after the last word of every row of the phrases: (n, H)."""
+        state = stack.empty(phrases.counts[0])
+        ended: list[Tensor] = []  # outputs after the last word, of the shortest phrases first
+        for row in stack.word_rows(embedding(phrases.ids, self.embedding)).split(phrases.counts):
+            n = len(row)
+            if n < len(state[0]):
+                ended.append(state[0][n:])
+                state = tuple(part[:n] for part in state)
+            state = stack.step(stack.project(state), state, row)
+        return torch.cat([state[0], *reversed(ended)])
+
+    def word_rows(self) -> Rows:
+        """Return W e + b of every source word, for each direction: (K, G H)."""
+        return tuple(stack.word_rows(self.embedding) for stack in self.named_stacks().values())
+
+    def summaries(self, sources: Ragged, word_rows: Rows) -> Tensor:
+        """Return c of distinct phrases (without EOS), reading once what they share, each direction by itself: (n, H).
+
+        That is a prefix where the source is read forwards, a suffix where it is read from its end. ``word_rows`` is what
+        ``word_rows()`` returned. No gradient is meant to flow.
+        """
+        return self.summary(
+            *(
+                _read_distinct(stack, (sources.backwards() if self._backwards[name] else sources).with_eos(), rows)
+                for (name, stack), rows in zip(self.named_stacks().items(), word_rows, strict=True)
+            )
+        )
+
+
+def _read_distinct(stack: Stack, phrases: Ragged, word_rows: Tensor) -> Tensor:
+    """Return the stack's output after the EOS of distinct phrases, reading each prefix that they share once: (n, H)."""
+
+    def on_device(rows: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(rows).to(word_rows.device)
+
+    state = stack.empty(1)
+    ended: list[Tensor] = []
+    ended_rows: list[NDArray[np.int64]] = []
+    for level in prefix_levels(phrases):
+        going_on, place = np.unique(level.parents, return_inverse=True)
+        before, after = rows_of(state, on_device(going_on)), on_device(place)
+        projected = rows_of(stack.project(before), after)
+        state = stack.step(projected, rows_of(before, after), word_rows.index_select(0, on_device(level.words)))
+        ends = level.words[level.nodes] == EOS
+        ended.append(state[0].index_select(0, on_device(level.nodes[ends])))
+        ended_rows.append(level.rows[ends])
+    order = on_device(np.argsort(np.concatenate(ended_rows)))
+    return torch.cat(ended)[order]
+
+
+class Decoder(nn.Module):
+    """Gives p(y_t | y_<t, c) of target phrases."""
+
+    products = ("O_h", "O_c")
+    OUTPUT = ("O_h", "O_y", "O_c", "b_O", "G_r", "G_l", "b_G")  # the output layer
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        H, E, M, R, K = config.hidden, config.embedding, config.maxout, config.rank, config.tgt_vocabulary
+        self.embedding = nn.Parameter(torch.empty(K, E))
+        self.stack = Stack(cells_of(config.cell).decoder, config.layers, E, H, summary=H)
+        self.O_h = nn.Parameter(torch.empty(POOL * M, H))
+        self.O_y = nn.Parameter(torch.empty(POOL * M, E))
+        self.O_c = nn.Parameter(torch.empty(POOL * M, H))
+        self.b_O = nn.Parameter(torch.empty(POOL * M))
+        self.G_r = nn.Parameter(torch.empty(R, M))
+        self.G_l = nn.Parameter(torch.empty(K, R))
+        self.b_G = nn.Parameter(torch.empty(K))
+
+    def output_context(self, c: Tensor) -> Tensor:
+        """Return O_c c + b_O, the same at every step of a source: (n, H) -> (n, 2 M)."""
+        return times(c, self.O_c, self.b_O)
+
+    def low_rank(self, h: Tensor, word_row: Tensor, context: Tensor) -> Tensor:
+        """Return g = G_r s (n, R), from outputs h' (n, H), O_y e(y_{t-1}) and O_c c + b_O (n, 2 M). Logits are G_l g + b_G."""
+        deep = times(h, self.O_h, word_row + context)  # s' = O_h h' + O_y e(y_{t-1}) + O_c c
+        s = torch.maximum(deep[:, 0::POOL], deep[:, 1::POOL])  # s_i = max(s'_{2i-1}, s'_{2i})
+        return s @ self.G_r.T
+
+    def forward(self, c: Tensor, phrases: PackedPhrases) -> tuple[Tensor, Tensor]:
+        """Return the low-rank outputs g (Σ counts, R) before every word of the phrases, and those words (Σ counts,).
+
+        ``c`` (n, H) is in the caller's order.
+        """
+        c = c.index_select(0, phrases.order)
+        first, counts = phrases.counts[0], phrases.counts
+        previous = torch.cat(
+            [ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)] or [phrases.ids[:0]]
+        )
+        zero = self.embedding.new_zeros(first, self.embedding.shape[1])  # e(y_0) = 0
+        embedded = torch.cat([zero, embedding(previous, self.embedding)])
+        stack, state, outputs = self.stack, self.stack.initial(c), []
+        context = stack.context(c)
+        for row in stack.word_rows(embedded).split(counts):
+            n = len(row)
+            state = tuple(part[:n] for part in state)
+            state = stack.step(stack.project(state, tuple(part[:n] for part in context)), state, row)
+            outputs.append(state[0])
+        by_source = self.output_context(c)
+        contexts = torch.cat([by_source[:n] for n in counts])
+        return self.low_rank(torch.cat(outputs), embedded @ self.O_y.T, contexts), phrases.ids
+
+
+class RNNEncoderDecoder(nn.Module):
+    """Gives log p(target | source) of phrase pairs."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.loss_dtype: torch.dtype | None = None  # of the large products when a gradient is wanted; None: that of the weights
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+
+    def forward(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
+        """Return ``negative_log_likelihood``, under the name by which wrappers of modules call it."""
+        return self.negative_log_likelihood(src, tgt, seed)
+
+    def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
+        """Return -Σ_n log p(y_n | x_n) over a batch, summed over words and EOS: a scalar in nats.
+
+        With a ``seed`` it is an estimate: the softmax is taken over words that the seed draws.
+        """
+        with gathered_gradients(self.loss_dtype):
+            g, targets = self.decoder(self.encoder(src), tgt)
+        G_l, b_G = self.decoder.G_l, self.decoder.b_G
+        if seed is None:
+            return cross_entropy(g, G_l, b_G, targets, dtype=self.loss_dtype)
+        return sampled_cross_entropy(g, G_l, b_G, targets, seed, self.loss_dtype)
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield every weight under its name in the files, as a view of the parameter (docs/model.md lists them)."""
+        encoder, decoder = self.encoder, self.decoder
+        yield "encoder.embedding", encoder.embedding
+        for direction, stack in encoder.named_stacks().items():
+            for layer, name, weight in stack.named_weights():
+                yield f"encoder.layer{layer}.{direction}.{name}", weight
+        yield from (("encoder.V", encoder.V), ("encoder.b_V", encoder.b_V))
+        yield "decoder.embedding", decoder.embedding
+        for layer, name, weight in decoder.stack.named_weights():
+            yield f"decoder.layer{layer}.forward.{name}", weight
+        for name in decoder.OUTPUT:
+            yield f"output.{name}", getattr(decoder, name)
+
+
+def for_scoring(model: RNNEncoderDecoder, device: str = "cpu", precision: str = "float32") -> RNNEncoderDecoder:
+    """Return the model on a device, the matrices of its large products (each module's ``products``) in bf16 for that precision.
+
+    What changes is a copy, which cannot be trained. The embeddings' part and the softmax stay in float32.
+    """
+    if device == "cpu" and precision == "float32":
+        return model
+    scoring = copy.deepcopy(model).requires_grad_(False).to(device)
+    if precision == "bf16":
+        for module in scoring.modules():
+            for name in getattr(module, "products", ()):
+                matrix = getattr(module, name)
+                matrix.data = matrix.data.bfloat16()
+    return scoring
+
+
+PAPER_PARAMETERS = 18_274_602  # 18,250,600 weights and 24,002 biases, with 15,000 words + UNK + EOS a side
+
+
+@torch.no_grad()
+def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Sequence[float] | None = None) -> None:
+    """Set every weight from ``seed``.
+
+    ``paper``: recurrent matrices are the left singular vectors of a white Gaussian matrix, other weights Gaussian with
+    standard deviation 0.01, biases 0 or the cell's START (section 4.1). Otherwise the other weights have the standard
+    deviation 1/√(columns) and the logits' bias starts at the ``unigram`` log-probabilities (K,), so that no step is spent on
+    them.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    start = cells_of(model.config.cell).encoder.START | cells_of(model.config.cell).decoder.START
+    for name, weight in model.named_weights():
+        symbol = name.rpartition(".")[2]
+        if symbol.startswith("b"):
+            weight.fill_(start.get(symbol, 0.0))
+        elif symbol.startswith("U"):
+            gaussian = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            weight.copy_(torch.linalg.svd(gaussian)[0])
+        else:
+            deviation = 0.01 if paper else weight.shape[1] ** -0.5
+            weight.copy_(torch.randn(weight.shape, generator=generator) * deviation)
+    if not paper and unigram is not None:
+        model.decoder.b_G.copy_(torch.as_tensor(unigram))

@@ -1,0 +1,260 @@
+"""Encoded phrase pairs on disk, which training maps into memory: made once, used again while their inputs stay the same.
+
+DIR/
+    pairs.json                                        format version, fingerprint of inputs and options, numbers, file sizes
+    source.vocab, target.vocab                        the shortlists, as in a model directory
+    {train,held_out}.{src,tgt}.{ids,offsets}.npy      the two sides of both parts as ``Ragged`` arrays: int32, int64
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.sorting import SortedPairs
+from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.files.inputs import map_array
+from phrase_rescore.files.outputs import replace_directory
+
+HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
+SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
+_PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
+_FILES = (f"{part}.{side}.{array}.npy" for part in _PARTS for side in _SIDES for array in _ARRAYS)
+# Version 1: the shortlists counted words of held-out pairs too
+LAYOUT = Layout("the prepared pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB, *_FILES), version=2)
+ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a store holds and what was left out of it; all but the shares are numbers of distinct pairs."""
+
+    training: int
+    held_out: int
+    left_out: int  # seen less often than asked for
+    too_long: int
+    source_unk: float  # UNK's share of the words to train on
+    target_unk: float
+    pairs_content: str  # a hash of all pairs and of the vocabularies
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no store holds: a summary may be damaged."""
+        counts, shares = (self.training, self.held_out, self.left_out, self.too_long), (self.source_unk, self.target_unk)
+        if not all(isinstance(n, int) and n >= 0 for n in counts) or not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"{counts}, {shares}")
+
+    @property
+    def distinct(self) -> int:
+        """The number of pairs in the store."""
+        return self.training + self.held_out
+
+
+@dataclass(frozen=True)
+class PairStore:
+    """Pairs to train on and pairs held out, mapped from files, with the vocabularies that encode them."""
+
+    directory: str
+    train: EncodedPairs
+    held_out: EncodedPairs
+    src_vocab: Vocabulary
+    tgt_vocab: Vocabulary
+    numbers: Numbers
+
+
+class HeldOut:
+    """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is under a threshold.
+
+    The threshold is the largest that holds out at most ``most`` pairs and 0.5 % of the sources. The choice depends on the
+    sources alone and never separates the targets of one source. Only the sources of the smallest hashes that have ``most``
+    pairs together can matter, and no more than twice as many pairs are remembered.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._limit = most, b"\xff" * 9  # hashes of eight bytes are below it
+        self._candidates: list[tuple[bytes, bytes, list[bytes]]] = []  # hash, source, its targets
+        self._sources = self._pairs = 0  # sources that went by, pairs of candidates
+        self._last, self._hash = b"", self._limit  # the last source, which the next block may go on with; none is empty
+        self._targets: list[bytes] = []  # its targets if it is a candidate
+
+    def add(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> None:
+        """Take the sources and targets of the next pairs, one of each a pair."""
+        end = 0
+        for source, size in Counter(src).items():
+            start, end = end, end + size
+            if source != self._last:
+                self._sources += 1
+                self._last, self._hash, self._targets = source, hashlib.blake2b(source, digest_size=8).digest(), []
+                if self._hash < self._limit:
+                    self._candidates.append((self._hash, source, self._targets))
+            if self._hash < self._limit:
+                self._targets += tgt[start:end]
+                self._pairs += size
+        if self._pairs > 2 * self._most:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget the candidates that cannot be held out: those from which on there would be more than ``most`` pairs."""
+        self._candidates.sort()
+        self._pairs = 0
+        for i, (hashed, _, targets) in enumerate(self._candidates):
+            if self._pairs + len(targets) > self._most:
+                self._limit = hashed
+                del self._candidates[i:]
+                break
+            self._pairs += len(targets)
+
+    def sources(self) -> dict[bytes, list[bytes]]:
+        """Return the sources to hold out, each with its targets, when all have gone by."""
+        self._forget()
+        return {source: targets for _, source, targets in self._candidates[: int(HELD_OUT_SOURCES * self._sources)]}
+
+
+def _word_counts(held: Mapping[bytes, Sequence[bytes]]) -> tuple[Counter[bytes], Counter[bytes]]:
+    """Count the words of pairs, of which every source has its targets."""
+    src: Counter[bytes] = Counter()
+    tgt: Counter[bytes] = Counter()
+    for source, targets in held.items():
+        for word in source.split(b" "):
+            src[word] += len(targets)
+        tgt.update(b" ".join(targets).split(b" "))
+    return src, tgt
+
+
+class _GrowingRagged:
+    """The two files of a ``Ragged``, open as long as ``stack`` is."""
+
+    def __init__(self, path: str, stack: ExitStack) -> None:
+        self._append_ids = stack.enter_context(growing_array(f"{path}.ids.npy", np.int32))
+        self._append_offsets = stack.enter_context(growing_array(f"{path}.offsets.npy", np.int64))
+        self._append_offsets(np.zeros(1, np.int64))
+        self.words = self.unknown = 0
+        self._hashes = hashlib.blake2b(), hashlib.blake2b()  # of ids and lengths
+
+    def append(self, part: Ragged) -> None:
+        self._append_ids(part.ids)
+        self._append_offsets(part.offsets[1:] + self.words)
+        self._hashes[0].update(part.ids.tobytes())
+        self._hashes[1].update(part.lengths.tobytes())
+        self.words += len(part.ids)
+        self.unknown += int(np.count_nonzero(part.ids == UNK))
+
+    @property
+    def digest(self) -> bytes:
+        return b"".join(hashed.digest() for hashed in self._hashes)
+
+    @property
+    def unknown_share(self) -> float:
+        return self.unknown / self.words if self.words else 0.0
+
+
+def _encode(
+    directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: Container[bytes],
+    progress: Callable[[int], object],
+) -> Numbers:  # fmt: skip
+    """Write the arrays, and count what is in them."""
+    sizes = dict.fromkeys(_PARTS, 0)
+    with ExitStack() as stack:
+        arrays = {
+            (part, side): _GrowingRagged(os.path.join(directory, f"{part}.{side}"), stack) for part in _PARTS for side in _SIDES
+        }
+        for block in pairs:
+            is_held = np.fromiter(map(held.__contains__, block.src), np.bool_, len(block.src))
+            rows = {"train": np.flatnonzero(~is_held), "held_out": np.flatnonzero(is_held)}
+            for side, phrases, vocabulary in zip(_SIDES, (block.src, block.tgt), vocabularies, strict=True):
+                encoded = Ragged.of_phrases(phrases, vocabulary)
+                for part in _PARTS:
+                    arrays[part, side].append(encoded.take(rows[part]))
+            for part in _PARTS:
+                sizes[part] += len(rows[part])
+            progress(len(block.src))
+    source_unk, target_unk = (arrays["train", side].unknown_share for side in _SIDES)
+    content = hashlib.blake2b(b"".join(array.digest for array in arrays.values()), digest_size=16)
+    for vocabulary in vocabularies:
+        content.update(format_vocabulary(vocabulary))
+    return Numbers(
+        sizes["train"], sizes["held_out"], pairs.left_out, pairs.too_long, source_unk, target_unk, content.hexdigest()
+    )
+
+
+def prepare_store(
+    directory: str,
+    fingerprint: Fingerprint | None,
+    pairs: SortedPairs,
+    vocabularies: ChooseVocabularies,
+    held_out: int,
+    progress: Callable[[int], object] | None = None,
+    check: Callable[[Numbers], None] = lambda numbers: None,
+) -> PairStore:
+    """Encode distinct pairs into a new store, which appears whole or not at all and replaces an older one.
+
+    At most ``held_out`` pairs are held out. The pairs go by twice. In between, ``vocabularies`` gets the word counts of both
+    sides, of the pairs to train on alone, and chooses the shortlists. ``progress`` is called with the number of pairs of
+    each block, in both passes.
+    What ``check`` raises keeps the store from being replaced. The caller holds the lock of the directory (``files.locks``).
+
+    Raises OptionError if the directory holds something else, and RescoreError if the files cannot be written.
+    """
+    LAYOUT.check_target(directory)
+    tell = progress or (lambda pairs: None)
+    choice = HeldOut(held_out)
+    src_counts: Counter[bytes] = Counter()
+    tgt_counts: Counter[bytes] = Counter()
+    for block in pairs:
+        src_counts.update(b" ".join(block.src).split(b" "))
+        tgt_counts.update(b" ".join(block.tgt).split(b" "))
+        choice.add(block.src, block.tgt)
+        tell(len(block.src))
+    held = choice.sources()
+    held_src_counts, held_tgt_counts = _word_counts(held)
+    src_counts -= held_src_counts
+    tgt_counts -= held_tgt_counts
+    chosen = vocabularies(src_counts, tgt_counts)
+    del src_counts, tgt_counts
+    try:
+        with replace_directory(directory) as temporary:
+            numbers = _encode(temporary, pairs, chosen, held, tell)
+            check(numbers)
+            for name, vocabulary in zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True):
+                Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
+            LAYOUT.write_summary(temporary, fingerprint, asdict(numbers))
+    except OSError as error:
+        raise RescoreError(f"cannot write {directory}: {error.strerror}; make room there, or name another directory") from None
+    return _load(directory, numbers)
+
+
+def _load(directory: str, numbers: Numbers) -> PairStore:
+    """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
+
+    def part(name: str, pairs: int) -> EncodedPairs:
+        sides = []
+        for side in _SIDES:
+            path = os.path.join(directory, f"{name}.{side}")
+            # Plain arrays over the maps: np.memmap would make every slice one of its own kind, at a price
+            ids, offsets = (np.asarray(map_array(f"{path}.{array}.npy", "prepare the pairs again")) for array in _ARRAYS)
+            types = ids.dtype == np.int32 and offsets.dtype == np.int64 and ids.ndim == 1
+            if not types or offsets.shape != (pairs + 1,) or offsets[0] != 0 or offsets[-1] != len(ids):
+                raise ValueError(path)
+            sides.append(Ragged(ids, offsets))
+        return EncodedPairs(*sides)
+
+    src_vocab, tgt_vocab = (read_vocabulary(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
+    train, held_out = part("train", numbers.training), part("held_out", numbers.held_out)
+    return PairStore(directory, train, held_out, src_vocab, tgt_vocab, numbers)
+
+
+def open_store(directory: str, fingerprint: Fingerprint | None) -> PairStore | None:
+    """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None.
+
+    A store that another process replaces meanwhile is none: its files may be of two.
+    """
+    return LAYOUT.open(directory, fingerprint, lambda numbers: _load(directory, Numbers(**numbers)))

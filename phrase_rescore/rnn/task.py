@@ -1,0 +1,143 @@
+"""The task of learning phrase pairs: random minibatches, the loss of the paper, the held-out measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from phrase_rescore.data.permutation import Permutation
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.errors import OptionError
+from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
+
+_EVALUATED = 512  # pairs at a time
+SAMPLED = 0.95  # share of a run during which the softmax is sampled; what is left mends what that leaves inexact
+
+
+def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
+    """Replace every source by another of equal length: a control that tells what the source is worth.
+
+    Pairs are left out if no other source is as long as theirs.
+    """
+    rng = np.random.default_rng(seed)
+    sources = [tuple(pairs.src.ids[a:b]) for a, b in zip(pairs.src.offsets, pairs.src.offsets[1:], strict=False)]
+    other: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for length in sorted({len(s) for s in sources}):
+        group = sorted({s for s in sources if len(s) == length})
+        order = rng.permutation(len(group))
+        if len(group) > 1:
+            other.update((group[a], group[b]) for a, b in zip(order, np.roll(order, 1), strict=True))
+    rows = np.array([i for i, source in enumerate(sources) if source in other], dtype=np.int64)
+    return EncodedPairs(Ragged.of([other[sources[i]] for i in rows]), pairs.tgt.take(rows))
+
+
+@torch.no_grad()
+def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torch.device | str = "cpu") -> dict[str, float]:
+    """Return ``loss``, the negative log-likelihood per pair in nats, EOS included, and ``perplexity`` per word, EOS counted."""
+    total, words = 0.0, 0
+    for start in range(0, len(pairs), _EVALUATED):
+        src, tgt = packed(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), device)
+        total += model(src, tgt).item()
+        words += len(tgt.ids)
+    return {"loss": total / len(pairs), "perplexity": math.exp(min(total / words, 700.0))}
+
+
+class Part(NamedTuple):
+    """Pairs of a minibatch, and what draws the words of their softmax; None: it is taken over all words."""
+
+    pairs: EncodedPairs
+    seed: tuple[int, ...] | None = None
+
+
+class PhrasePairTask:
+    """Gives the loop every pair once a pass, in an order drawn from ``seed``.
+
+    The pairs come sorted by source, and ``group`` neighbours are drawn together. They share encoder work, but a minibatch
+    then has fewer sources than a random one. ``group`` divides ``batch_size``. ``sampled``: until the share SAMPLED of the
+    run the softmax is taken over drawn words.
+
+    Raises OptionError if there are no pairs.
+    """
+
+    def __init__(
+        self,
+        model: RNNEncoderDecoder,
+        pairs: EncodedPairs,
+        held_out: EncodedPairs,
+        batch_size: int,
+        seed: int,
+        device: str = "cpu",
+        group: int = 1,
+        sampled: bool = False,
+    ) -> None:
+        if not len(pairs):
+            raise OptionError("there are no pairs to train on")
+        self.sampled = sampled
+        self.module, self.pairs, self.held_out = model, pairs, held_out
+        self.seed, self.device = seed, device
+        self._group = min(group, len(pairs))
+        self._groups = -(-len(pairs) // self._group)
+        self._batch_groups = min(batch_size // self._group, self._groups)
+
+    def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
+        """Yield minibatches of ``batch_size`` pairs, drawn at random without replacement, pass after pass (section 4.1).
+
+        If there are fewer pairs, every minibatch has all of them.
+        """
+        n, size = self._groups, self._batch_groups
+        for start in count(first * size, size):
+            places = np.arange(start, start + size)
+            groups = np.empty(size, dtype=np.int64)
+            for number in np.unique(places // n):
+                of_pass = places // n == number
+                groups[of_pass] = Permutation(n, (self.seed, int(number))).at(places[of_pass] % n)
+            rows = (groups[:, None] * self._group + np.arange(self._group)).ravel()
+            yield self.pairs.take(rows[rows < len(self.pairs)])  # the last group may be smaller
+
+    def passes(self, steps: int) -> float:
+        """Return how many passes over the pairs so many minibatches make."""
+        return steps * self._batch_groups / self._groups
+
+    def size(self, batch: EncodedPairs) -> int:
+        """Return the number of pairs."""
+        return len(batch)
+
+    def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
+        """Put every ``parts``-th pair in the order of lengths into a part, so that all parts have nearly the same work.
+
+        Groups stay whole, so that their pairs share work, unless there are too few of them for every part.
+        """
+        sampled = self.sampled and done < SAMPLED
+        return [
+            Part(pairs, (self.seed, step, number) if sampled else None) for number, pairs in enumerate(self._cut(batch, parts))
+        ]
+
+    def _cut(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
+        if parts == 1:
+            return [batch]
+        together = min(self._group, max(1, len(batch) // parts))
+        starts = np.arange(0, len(batch), together)
+        order = np.lexsort(tuple(np.add.reduceat(side.lengths, starts) for side in (batch.src, batch.tgt)))
+        rows = np.arange(len(batch))
+        return [batch.take(rows[np.isin(rows // together, order[i::parts])]) for i in range(parts)]
+
+    def loss(self, module: nn.Module, part: Part) -> Tensor:
+        """Return the negative log-likelihood of the pairs in nats, a scalar."""
+        if not len(part.pairs):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
+            return module(*packed(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
+        return module(*packed(part.pairs, self.device), part.seed)  # type: ignore[no-any-return]
+
+    def evaluate(self) -> dict[str, float] | None:
+        """Return the held-out figures, None if no pairs are held out."""
+        return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
+
+    def control(self) -> dict[str, float] | None:
+        """Return the held-out figures with every source replaced by another of equal length, None if there are none."""
+        exchanged = with_other_sources(self.held_out)
+        return held_out_figures(self.module, exchanged, self.device) if len(exchanged) else None

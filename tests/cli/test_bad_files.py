@@ -1,0 +1,526 @@
+"""Every command against every way in which a file can be bad: one line with file and remedy, status 1 (2: usage), nothing left.
+
+Status 1 is for what is found in files and on disks, 2 for names under which nothing can be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel, Result, Run
+from moses_harness import ini_text
+from permissions import like_anybody
+
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.nn.storage import atomic_directory
+from phrase_rescore.rnn.checkpoint import load, save
+
+_draw = random.Random(1)
+TABLE = b"".join(
+    b"%b %b ||| %b ||| %.9f 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
+    % (_draw.choice(SOURCE_WORDS), _draw.choice(SOURCE_WORDS), _draw.choice(TARGET_WORDS), _draw.random())
+    for _ in range(3000)
+)
+PACKED = gzip.compress(TABLE, mtime=0)
+LOG = "".join(json.dumps({"step": i, "seconds": i, "train_loss": 3.0}) + "\n" for i in range(1, 300))
+WEIGHTS = "model-00001-of-00001.safetensors"
+TINY = ("--hidden", 4, "--embedding", 3, "--maxout", 2, "--rank", 2, "--max-steps", 2, "--threads", 1)
+GONE = "No such file or directory; check the path"
+CUT = "the compressed file is cut off; make or copy it again"
+CORRUPT = "cannot be decompressed (CRC check failed"
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :]
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A folder with good files."""
+    folder = tmp_path / "good"
+    folder.mkdir()
+    (folder / "table").write_bytes(TABLE)
+    (folder / "moses.ini").write_text(ini_text(folder / "table", 3) + "\n# more" * 2000)
+    (folder / "text").write_text("a b .\n")
+    (folder / "seg").write_text("a b |0-1| . |2-2|\n")
+    (folder / "log").write_text(LOG)
+    return folder
+
+
+def line_of(result: Result, status: int = 1) -> str:
+    """The one line that an error is."""
+    assert (result.status, result.out) == (status, b""), result
+    assert result.err.endswith("\n")
+    assert result.err.count("\n") == 1, result.err
+    assert result.err.startswith("phrase-rescore: error: ")
+    return result.err.removeprefix("phrase-rescore: error: ").removesuffix("\n")
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+# Files that are read
+
+
+def beside_reference(reference: Path, good: Path) -> list[object]:
+    return ["--source", good / "text", "--reference", reference]
+
+
+Reader = Callable[[Path, Path, Path, str], list[object]]  # (the bad file, the good ones, where to write, model)
+READERS: dict[str, Reader] = {
+    "train": lambda bad, good, out, model: ["train", bad, "-m", out, *TINY],
+    "train --vocab-corpus": lambda bad, good, out, model: [
+        "train", good / "table", "-m", out, *TINY, "--vocab-corpus", bad, bad,
+    ],
+    "train --source-vocab": lambda bad, good, out, model: ["train", good / "table", "-m", out, *TINY, "--source-vocab", bad],
+    "annotate": lambda bad, good, out, model: ["annotate", bad, "-m", model, "-o", out],
+    "annotate --expect-rows": lambda bad, good, out, model: [
+        "annotate", good / "table", "-m", model, "-o", out, "--expect-rows", bad,
+    ],
+    "strip": lambda bad, good, out, model: ["strip", bad, "--columns", 1, "-o", out],
+    "info": lambda bad, good, out, model: ["info", bad],
+    "moses-ini": lambda bad, good, out, model: ["moses-ini", bad, "--table", good / "table", "-o", out],
+    "moses-ini --table": lambda bad, good, out, model: ["moses-ini", good / "moses.ini", "--table", bad, "-o", out],
+    "evaluate REF": lambda bad, good, out, model: ["evaluate", "--set", "dev", bad, f"a={good / 'text'}"],
+    "evaluate OUT": lambda bad, good, out, model: ["evaluate", "--set", "dev", good / "text", f"a={bad}"],
+    "evaluate STATISTICS": lambda bad, good, out, model: ["evaluate", "--set", "dev", f"a={bad}", "--statistics", out],
+    "why OUT": lambda bad, good, out, model: [
+        "why", *beside_reference(good / "text", good), "--table", good / "table", f"a={good / 'seg'}", f"b={bad}",
+    ],
+    "why --reference": lambda bad, good, out, model: [
+        "why", *beside_reference(bad, good), "--table", good / "table", f"a={good / 'seg'}", f"b={good / 'seg'}",
+    ],
+    "why --table": lambda bad, good, out, model: [
+        "why", *beside_reference(good / "text", good), "--table", bad, f"a={good / 'seg'}", f"b={good / 'seg'}",
+    ],
+    "curves": lambda bad, good, out, model: ["curves", bad, "--table"],
+}  # fmt: skip
+UNPACKED = {"train --source-vocab", "curves"}  # what we write ourselves, and never compressed
+OPENED = {
+    "info": "config.json: No such file or directory; is {} a model directory?",
+    "curves": "train.log.jsonl: " + GONE,
+}  # what they look for in a directory
+
+
+def content(data: bytes, name: str = "table.gz") -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / name).write_bytes(data)
+        return folder / name
+
+    return make
+
+
+def directory(folder: Path) -> Path:
+    (folder / "table.gz").mkdir()
+    return folder / "table.gz"
+
+
+def below_a_file(folder: Path) -> Path:
+    (folder / "file").write_bytes(b"")
+    return folder / "file" / "table.gz"
+
+
+def circle(folder: Path) -> Path:
+    (folder / "table.gz").symlink_to("table.gz")
+    return folder / "table.gz"
+
+
+EMPTY = {
+    "train": "an empty file does not look like a phrase table, extract file or two-column TSV; say which by --format",
+    "train --vocab-corpus": "has no word in it; pass tokenized text",
+    "train --source-vocab": "is empty; name the words of the shortlist, one a line",
+    "info": "is empty; info reads phrase tables and model directories",
+    "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",
+    "evaluate REF": "an empty file; a line for every segment is needed",
+    "evaluate OUT": "an empty file; a line for every segment is needed",
+    "evaluate STATISTICS": "an empty file; a line for every segment is needed",
+    "why OUT": "0 segments where ",
+    "why --reference": "an empty file; a line for every segment is needed",
+    "curves": "an empty log; nothing has been measured yet; train with a smaller --eval-every",
+}
+IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"
+NO_TEXT = r"'\x89PNG\r' is not UTF-8; convert the file with iconv -t UTF-8"
+OTHER = {
+    "train": r"'\x89PNG' does not look like a phrase table, extract file or two-column TSV; say which by --format",
+    "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
+    "info": r"'\x89PNG\r' does not look like a phrase table; info reads phrase tables and model directories",
+    "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
+    "evaluate STATISTICS": NO_TEXT,
+    "why OUT": "3 segments where ", "why --reference": "3 lines where ",
+    "curves": r"'\x89PNG' is not JSON; name a model directory, or a log like its train.log.jsonl",
+}  # fmt: skip
+FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how it is made, what is said, what some say
+    "missing": (lambda folder: folder / "none.gz", GONE, {}),
+    "directory for file": (directory, "Is a directory; name a file in it", OPENED),
+    "below a file": (below_a_file, "Not a directory; check the path: a file stands in it where a directory should", {}),
+    "links in a circle": (
+        circle, "Too many levels of symbolic links; its links lead in a circle; name the file itself", {},
+    ),
+    "name too long": (lambda folder: folder / ("x" * 300), "File name too long; check the path", {}),
+    "failing disk": (
+        lambda folder: Path("/proc/self/mem"), "Input/output error; the disk or network fails; copy it again", {},
+    ),
+    "cut-off gzip": (content(PACKED[: len(PACKED) // 2]), CUT, {}),
+    "gzip without its end": (content(PACKED[:-3]), CUT, {}),
+    "a bit of gzip flipped": (content(flipped(PACKED, len(PACKED) // 2)), CORRUPT, {}),
+    "wrong checksum of gzip": (content(flipped(PACKED, -6 + len(PACKED))), CORRUPT, {}),
+    "empty file": (content(b""), "is empty; pass a phrase table", EMPTY),
+    "gzip of nothing": (content(gzip.compress(b"")), "is empty; pass a phrase table", EMPTY),
+    "something else named .gz": (content(IMAGE), NO_TABLE, OTHER),
+}  # fmt: skip
+NO_ERROR = {  # (command, fault): what is no fault there
+    ("annotate --expect-rows", "empty file"), ("annotate --expect-rows", "gzip of nothing"),
+    ("annotate --expect-rows", "something else named .gz"), ("train --vocab-corpus", "something else named .gz"),
+}  # fmt: skip
+NOT_UNPACKED = {"cut-off gzip", "gzip without its end", "a bit of gzip flipped", "wrong checksum of gzip", "gzip of nothing"}
+CHECKED_FIRST = {  # command: the option that names the path; it is checked before anything is read, and that is status 2
+    "train": "INPUT", "train --vocab-corpus": "--vocab-corpus", "train --source-vocab": "--source-vocab",
+    "info": "TABLE|MODEL_DIR", "moses-ini": "INI", "moses-ini --table": "--table", "evaluate REF": "--set",
+    "evaluate OUT": "--set", "evaluate STATISTICS": "--set", "curves": "RUN", "annotate": "TABLE",
+    "annotate --expect-rows": "--expect-rows", "strip": "TABLE",
+    "why OUT": "SYSTEM=OUT", "why --reference": "--reference", "why --table": "--table",
+}  # fmt: skip
+OF_PATHS = {"missing", "directory for file", "below a file", "links in a circle", "name too long"}
+READING = [(command, fault) for command in READERS for fault in FAULTS if (command, fault) not in NO_ERROR]
+
+
+@pytest.mark.parametrize(("command", "fault"), READING)
+def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Path, command: str, fault: str) -> None:
+    make, said, others = FAULTS[fault]
+    if fault == "failing disk" and not os.path.exists("/proc/self/mem"):
+        pytest.skip("needs /proc/self/mem, which opens and cannot be read")
+    (good.parent / "bad").mkdir()
+    bad = make(good.parent / "bad")
+    before = listing(good.parent)
+    is_content = fault not in OF_PATHS or (fault == "directory for file" and command in OPENED)
+    option = None if is_content else CHECKED_FIRST.get(command)
+    line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)), 2 if option else 1)
+    if option and fault == "directory for file":
+        said = "is a directory; name a file in it"
+    said = others.get(command, said).format(bad)
+    if command in UNPACKED and fault in NOT_UNPACKED:
+        said = " has no count" if fault == "gzip of nothing" and command != "curves" else " is no"  # not JSON; no number
+    assert line.startswith(f"{option} {bad}" if option else str(bad))
+    assert said in line
+    assert "; " in line
+    assert listing(good.parent) == before
+
+
+def test_names_without_meaning(run: Run, model_dir: str, tmp_path: Path) -> None:
+    """gzip named .txt, text named .gz: what the file holds counts."""
+    for name, data in (("table.txt", PACKED), ("table.gz", TABLE), ("table.png", TABLE)):
+        (tmp_path / name).write_bytes(data)
+        assert run("annotate", tmp_path / name, "-m", model_dir, "-o", tmp_path / "out").status == 0
+        assert run("info", tmp_path / name).status == 0
+
+
+# No permission
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_no_permission_to_read(run: Run, model_dir: str, good: Path, command: str) -> None:
+    bad = good.parent / "bad"
+    bad.write_bytes(TABLE)
+    bad.chmod(0)
+    before = listing(good.parent)
+    with like_anybody():
+        line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)), 2 if command in CHECKED_FIRST else 1)
+    option = f"{CHECKED_FIRST[command]} " if command in CHECKED_FIRST else ""
+    assert line == f"{option}{bad}: Permission denied; get the right to read it, or a copy"
+    assert listing(good.parent) == before
+
+
+# Files that are written
+
+Writer = Callable[[Path, Path, str], list[object]]  # (where to write, the good files, model)
+WRITERS: dict[str, Writer] = {
+    "annotate": lambda out, good, model: ["annotate", good / "table", "-m", model, "-o", out, "--columns-json", good / "c"],
+    "annotate --columns-json": lambda out, good, model: [
+        "annotate", good / "table", "-m", model, "-o", good / "o", "--columns-json", out,
+    ],
+    "annotate --dropped": lambda out, good, model: [
+        "annotate", good / "spoilt", "-m", model, "-o", good / "o", "--on-bad-row", "drop", "--dropped", out,
+    ],
+    "strip": lambda out, good, model: ["strip", good / "table", "--columns", 1, "-o", out],
+    "moses-ini": lambda out, good, model: ["moses-ini", good / "moses.ini", "--table", good / "table", "-o", out],
+    "curves": lambda out, good, model: ["curves", good / "log", "-o", out],
+}  # fmt: skip
+WRITER_CHECKED_FIRST = {  # command: the option, as in CHECKED_FIRST
+    "annotate": "-o", "annotate --columns-json": "--columns-json", "annotate --dropped": "--dropped", "strip": "-o",
+    "moses-ini": "-o", "curves": "-o",
+}  # fmt: skip
+
+
+@pytest.fixture
+def writing(good: Path) -> Path:
+    (good / "spoilt").write_bytes(TABLE + b"x" * 100_000 + b"\n")
+    return good
+
+
+def out_of(command: str) -> str:
+    if command == "curves":
+        pytest.importorskip("altair", reason="pictures need Altair")
+    return "out.png" if command == "curves" else "out"
+
+
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file of this process grows beyond ``size`` bytes: as on a full disk, writing fails in the middle."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writing: Path, command: str, earlier: bool) -> None:
+    out = writing.parent / out_of(command)
+    if earlier:
+        out.write_bytes(b"earlier")
+    before = listing(writing.parent)
+    with files_of_at_most(200 if command == "annotate --columns-json" else 5000):
+        line = line_of(run(*WRITERS[command](out, writing, model_dir)))
+    target = writing / "o" if command.startswith("annotate --") else out  # the table comes first
+    assert line == f"cannot write {target}: File too large; raise the limit of file sizes, ulimit -f, or write elsewhere"
+    assert listing(writing.parent) == before
+    assert not earlier or out.read_bytes() == b"earlier"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) -> None:
+    out = writing.parent / out_of(command)
+    out.symlink_to("/dev/full")
+    before = listing(writing.parent)
+    result = run(*WRITERS[command](out, writing, model_dir))
+    told = f"cannot write {out}: No space left on device; make room there, or write elsewhere"
+    if command == "annotate --columns-json":  # the table is complete by then, and is kept
+        kept = f"phrase-rescore: 3,000 rows are kept in {writing}/o.partial; the same command with --resume goes on\n"
+        assert result == (1, b"", f"phrase-rescore: error: {told}\n{kept}")
+        return
+    if command in ("annotate", "strip"):  # into a stream, from which nothing can be taken back
+        assert result.status == 1
+        assert re.fullmatch(f"phrase-rescore: error: {told}\nphrase-rescore: OUTPUT IS INCOMPLETE: [0-9]+ rows\n", result.err)
+        return
+    assert line_of(result) == told
+    assert listing(writing.parent) == before
+
+
+@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("none/", "cannot write {}: No such file or directory; make its directory first, or name another"),
+        ("file/", "cannot write {}: Not a directory; name another directory"),
+        ("folder", "{} is a directory; name a file to write"),
+        ("locked/", "cannot write {}: Permission denied; get the right to write there, or write elsewhere"),
+        ("y" * 260, "cannot write {}: File name too long; choose a shorter name"),
+    ],
+    ids=["no directory", "below a file", "directory for file", "no permission", "name too long"],
+)
+def test_places_where_nothing_can_be_written(
+    run: Run, model_dir: str, writing: Path, command: str, place: str, said: str
+) -> None:
+    folder, name = writing.parent, out_of(command)
+    (folder / "file").write_bytes(b"")
+    (folder / "locked").mkdir(mode=0o555)
+    out = folder / (place + name)
+    if place == "folder":
+        out.mkdir()
+    before = listing(folder)
+    with like_anybody():
+        result = run(*WRITERS[command](out, writing, model_dir))
+    if option := WRITER_CHECKED_FIRST.get(command):
+        said = f"{option} {said.removeprefix('cannot write ')}"
+    assert line_of(result, status=2) == said.format(out)
+    assert listing(folder) == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", ["info", "evaluate", "moses-ini", "curves", "score"])
+def test_standard_output_without_room(model_dir: str, good: Path, command: str) -> None:
+    args = {
+        "info": [good / "table"], "evaluate": ["--set", "dev", good / "text", f"a={good / 'text'}"],
+        "moses-ini": [good / "moses.ini", "--table", good / "table"], "curves": [good / "log", "--table"],
+        "score": ["-m", model_dir],
+    }[command]  # fmt: skip
+    with open("/dev/full", "wb") as full:
+        words = [sys.executable, "-m", "phrase_rescore", command, *map(str, args)]
+        done = subprocess.run(words, input=b"the\tdas\n", stdout=full, stderr=subprocess.PIPE, check=False)
+    said = b"phrase-rescore: error: <stdout>: No space left on device; make room there, or write elsewhere\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.parametrize(("closed", "status", "said"), [
+    ("<&-", 0, b""),
+    (">&-", 1, b"phrase-rescore: error: <stdout>: Bad file descriptor; it is closed; name a file to write\n"
+               b"phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows\n"),
+    ("<&- 2>&-", 0, b""),
+])  # fmt: skip
+def test_closed_standard_streams(tmp_path: Path, closed: str, status: int, said: bytes) -> None:
+    """As some schedulers leave them. No file that is opened then takes their place."""
+    (tmp_path / "table").write_bytes(TABLE[:500].rpartition(b"\n")[0] + b"\n")
+    words = [sys.executable, "-m", "phrase_rescore", "strip", str(tmp_path / "table"), "--columns", "1", "-q"]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (status, said)
+    assert done.stdout.count(b"\n") == (0 if status else TABLE[:500].count(b"\n"))
+
+
+# Models
+
+Damage = Callable[[Path], object]
+
+
+def edited(name: str, change: Callable[[bytes], bytes]) -> Damage:
+    return lambda model: (model / name).write_bytes(change((model / name).read_bytes()))
+
+
+def configured(**values: object) -> Damage:
+    return edited("config.json", lambda data: json.dumps({**json.loads(data), **values}).encode())
+
+
+def resized(**sizes: int) -> Damage:
+    def sized(data: bytes) -> bytes:
+        config = json.loads(data)
+        return json.dumps({**config, "sizes": {**config["sizes"], **sizes}}).encode()
+
+    return edited("config.json", sized)
+
+
+def replaced_by_directory(name: str) -> Damage:
+    return lambda model: ((model / name).unlink(), (model / name).mkdir())
+
+
+MODELS: dict[str, tuple[Damage, str]] = {
+    "another format version": (configured(format_version=2), "/config.json: format_version 2, and this version"),
+    "another kind": (configured(kind="transformer"), '/config.json: kind "transformer", and this version'),
+    "another type of numbers": (configured(weights={"dtype": "float64", "files": [WEIGHTS]}), "/config.json: weights.dtype "),
+    "weights of another size": (resized(hidden=9), ": tensor "),
+    "no config": (lambda model: (model / "config.json").unlink(), "/config.json: No such file or directory; is "),
+    "config cut off": (edited("config.json", lambda data: data[:-9]), "/config.json: not JSON ("),
+    "config empty": (edited("config.json", lambda data: b""), "/config.json: not JSON ("),
+    "no weights": (lambda model: (model / WEIGHTS).unlink(), f"/{WEIGHTS}: No such file or directory"),
+    "weights cut off": (edited(WEIGHTS, lambda data: data[:-100]), f"/{WEIGHTS}: Error while deserializing header"),
+    "header cut off": (edited(WEIGHTS, lambda data: data[:50]), f"/{WEIGHTS}: Error while deserializing header"),
+    "weights empty": (edited(WEIGHTS, lambda data: b""), f"/{WEIGHTS}: Error while deserializing header"),
+    "header of any length": (edited(WEIGHTS, lambda data: b"\xff" * 8 + data[8:]), f"/{WEIGHTS}: Error while"),
+    "directory for weights": (replaced_by_directory(WEIGHTS), f"/{WEIGHTS}"),
+    "no vocabulary": (
+        lambda model: (model / "source.vocab").unlink(),
+        "/source.vocab: No such file or directory; the model is damaged",
+    ),
+    "directory for vocabulary": (replaced_by_directory("source.vocab"), "/source.vocab"),
+    "a word too many": (
+        edited("source.vocab", lambda data: data + b"more\t1\n"),
+        "/source.vocab: 13 ids where config.json",
+    ),
+    "a word too few": (
+        edited("target.vocab", lambda data: data.partition(b"\n")[2]),
+        "/target.vocab: 11 ids where config",
+    ),
+    "vocabulary empty": (edited("target.vocab", lambda data: b""), "/target.vocab: 2 ids where config.json says 12"),
+    "a word twice": (edited("source.vocab", lambda data: data + b"the\t1\n"), "/source.vocab:11: 'the' stands twice; "),
+}
+USERS: dict[str, Callable[[Path, Path, Path], list[object]]] = {
+    "annotate": lambda model, good, out: ["annotate", good / "table", "-m", model, "-o", out],
+    "train --init-from": lambda model, good, out: ["train", good / "table", "-m", out, *TINY, "--init-from", model],
+    "score": lambda model, good, out: ["score", "-m", model],
+    "info": lambda model, good, out: ["info", model],
+    "info -m": lambda model, good, out: ["info", good / "table", "-m", model],
+}
+
+
+@pytest.mark.parametrize("command", USERS)
+@pytest.mark.parametrize("fault", MODELS)
+def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, command: str, fault: str) -> None:
+    model = Path(make_model())
+    damage, said = MODELS[fault]
+    damage(model)
+    before = listing(good.parent)
+    line = line_of(run(*USERS[command](model, good, good.parent / "out")))
+    assert line.startswith(f"{model}{said}")
+    assert "; " in line
+    assert listing(good.parent) == before
+
+
+MODEL_CHECKED_FIRST = {
+    "annotate": "-m",
+    "train --init-from": "--init-from",
+    "score": "-m",
+    "info -m": "-m",
+}  # command: its option
+
+
+@pytest.mark.parametrize("command", [name for name in USERS if name != "info"])
+def test_a_model_that_is_none(run: Run, good: Path, command: str) -> None:
+    missing, file = good.parent / "none", good / "text"
+    lines = [
+        f"{missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'",
+        f"{file}: a file, not a model directory; name the directory that 'phrase-rescore train' made",
+    ]
+    if option := MODEL_CHECKED_FIRST.get(command):
+        lines = [f"{option} {line}" for line in lines]
+    for path, said in zip((missing, file), lines, strict=True):
+        line = line_of(run(*USERS[command](path, good, good.parent / "out")), 2 if option else 1)
+        assert line == said
+
+
+@pytest.mark.parametrize("fault", ["locked file", "locked directory"])
+def test_no_permission_to_read_a_model(run: Run, make_model: MakeModel, good: Path, fault: str) -> None:
+    model = Path(make_model())
+    locked = model / "config.json" if fault == "locked file" else model
+    locked.chmod(0)
+    try:
+        with like_anybody():
+            line = line_of(run("annotate", good / "table", "-m", model, "-o", good / "out"), status=2)
+    finally:
+        locked.chmod(0o755)
+    option = "a file of -m" if fault == "locked file" else "-m"
+    assert line == f"{option} {locked}: Permission denied; get the right to read it, or a copy"
+
+
+@pytest.mark.parametrize("size", [100, 3000])
+def test_a_model_that_cannot_be_saved_leaves_nothing(model_dir: str, tmp_path: Path, size: int) -> None:
+    checkpoint = load(model_dir)
+    with files_of_at_most(size), pytest.raises(RescoreError) as caught, atomic_directory(str(tmp_path / "model")) as folder:
+        save(checkpoint, folder)
+    assert str(caught.value).startswith(f"cannot write {tmp_path}/model: ")
+    assert "; " in str(caught.value)
+    assert listing(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "leftovers"), [(1000, []), (30_000, ["model.pairs", "model.training"])])
+def test_training_on_a_disk_that_fills(run: Run, tmp_path: Path, size: int, leftovers: list[str]) -> None:
+    """Sorting fails first, with more room the state."""
+    (tmp_path / "pairs.tsv").write_bytes(b"".join(b"s%d\tt%d\n" % (i, i) for i in range(200)))
+    with files_of_at_most(size):
+        line = line_of(run("train", tmp_path / "pairs.tsv", "-m", tmp_path / "model", "--max-steps", 2, "--threads", 1, "-q"))
+    assert "; " in line
+    if leftovers:
+        assert line.startswith(f"{tmp_path}/model.training: the state of step 2 cannot be saved (")
+        assert not list((tmp_path / "model.training").glob("*.json"))
+    else:
+        assert line.startswith("cannot write in ")
+        assert line.endswith(": File too large; name a directory with more room with --scratch")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*leftovers, "pairs.tsv"])

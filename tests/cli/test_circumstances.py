@@ -1,0 +1,351 @@
+"""Every command in awkward circumstances: streams that are closed, readers that go away, odd inputs, a full disk, odd clocks.
+
+LINES has a valid command line of every command, so a new command fails here until it has one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import system_calls
+from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel
+from moses_harness import ini_text
+from small_models import small_lm
+from warm_process import Done, WarmProcess
+
+from phrase_rescore.cli.main import COMMANDS
+from phrase_rescore.pages import page
+
+pytestmark = pytest.mark.slow
+
+ROWS = b"".join(
+    b"%b ||| %b ||| 0.5 %b 0.2 ||| 0-0 ||| 3 2 1\n" % (source, target, b"0.%d" % (n + 1))
+    for n, source in enumerate(SOURCE_WORDS)
+    for target in TARGET_WORDS[: 4 + n % 3]
+)
+PAIRS = b"".join(b"the %b\tdas %b\n" % pair for pair in zip(SOURCE_WORDS, TARGET_WORDS, strict=True))
+PHRASES = b"".join(b"the %b\n" % word for word in SOURCE_WORDS)
+TEXT = b"the house is small .\nis the old house small ?\nold\n"
+SEGMENTED = b"x |0-0| y |1-4|\nx y |0-2| z |3-5|\nx |0-0|\n"
+LOG = "".join(json.dumps({"step": n, "seconds": n, "train_loss": 9 / n}) + "\n" for n in range(1, 9)).encode()
+TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 3 --threads 1 --device cpu"
+TINY_LM = "--order 3 --embedding 3 --hidden 4 --output 2 --max-steps 3 --threads 1 --device cpu"
+NBEST = b"0 ||| the house ||| LM0= -3 ||| -3\n0 ||| house ||| LM0= -4 ||| -4\n2 ||| a b . ||| LM0= -1 ||| -1\n"
+ARPA = b"\\data\\\nngram 1=4\n\n\\1-grams:\n-0.5\ta\n-0.5\t</s>\n-1\t<unk>\n-99\t<s>\n\n\\end\\\n"
+VARIES = {"report", "train", "train-lm"}  # with the time that it takes, or with the name of the folder
+
+
+@dataclass(frozen=True)
+class Line:
+    """A valid command line: {m} is a model, {l} a language model, {o} a folder to write in.
+
+    ``input``, of ``content``, is what is read. ``out`` is the file that it writes, nothing if it writes to standard output.
+    """
+
+    args: str
+    input: str
+    content: bytes
+    out: str = ""
+
+    @property
+    def reads_model(self) -> bool:
+        return "{m}" in self.args
+
+
+LINES = {
+    "train": Line(f"train {{i}} -m {{o}}/out --scratch {{o}} {TINY}", "table", ROWS, "out/config.json"),
+    "train --init-from": Line(f"train {{i}} -m {{o}}/out {TINY} --hidden 7 --embedding 6 --maxout 5 --rank 4 --init-from {{m}}",
+                              "table", ROWS, "out/config.json"),
+    "annotate": Line("annotate {i} -m {m} -o {o}/out --device cpu", "table", ROWS, "out"),
+    "annotate -o -": Line("annotate {i} -m {m} --device cpu --dropped {o}/dropped", "table", ROWS),
+    "strip": Line("strip {i} --columns 1 -o {o}/out", "table", ROWS, "out"),
+    "strip -o -": Line("strip {i} --columns 1", "table", ROWS),
+    "moses-ini": Line("moses-ini {d}/ini --table {i} -o {o}/out", "table", ROWS, "out"),
+    "moses-ini INI": Line("moses-ini {i} --table {d}/table", "ini", ini_text("table", 3).encode()),
+    "evaluate": Line("evaluate --samples 10 --set dev {i} a={i} b={i}", "out.txt", TEXT),
+    "why": Line("why --source {d}/text --reference {d}/text --table {i} a={d}/seg b={d}/seg", "table", ROWS),
+    "score": Line("score -m {m}", "-", PAIRS),
+    "generate": Line("generate -m {m} -n 2", "-", PHRASES),
+    "generate --table": Line("generate -m {m} -n 2 --from-table 3 {i} --table {i}", "table", ROWS),
+    "embed": Line("embed {i} -m {m} -o {o}/out.npy --scratch {o}", "table", ROWS, "out.npy"),
+    "embed < phrases": Line("embed -m {m}", "-", PHRASES),
+    "embed --nearest": Line("embed -m {m} --words source --nearest 2", "-", b"house\nold\n"),
+    "info": Line("info {i} -m {m}", "table", ROWS),
+    "info MODEL_DIR": Line("info {m}", "", b""),
+    "report": Line("report {i} -m {m} -o {o}/out.html --phi-column 1", "table", ROWS, "out.html"),
+    "curves": Line("curves {i} --table", "log", LOG),
+    "curves -o": Line("curves {i} -o {o}/out.svg", "log", LOG, "out.svg"),
+    "train-lm": Line(f"train-lm {{i}} -m {{o}}/out {TINY_LM}", "text", TEXT, "out/config.json"),
+    "score-lm": Line("score-lm -m {l}", "-", TEXT),
+    "export-lm": Line("export-lm -m {l} -o {o}/out.nplm", "", b"", "out.nplm"),
+    "export-lm ARPA": Line("export-lm {i} -m {l} -o {o}/out.arpa", "arpa", ARPA, "out.arpa"),
+    "rescore": Line("rescore {i} -m {l} -o {o}/out", "nbest", NBEST, "out"),
+    "rescore -o -": Line("rescore {i} -m {l} --sort", "nbest", NBEST),
+}  # fmt: skip
+
+
+class Place:
+    """A folder with inputs, a model, and a folder to write in; and what the commands write there when nothing is awkward."""
+
+    def __init__(self, folder: Path, model: str, warm: WarmProcess) -> None:
+        self.data, self.out, self.model, self._warm = folder / "data", folder / "out", folder / "model", warm
+        shutil.copytree(model, self.model)
+        self.lm, self._undisturbed = small_lm(folder / "lm"), dict[str, bytes]()
+        self.clear()
+
+    def run(self, line: Line, content: bytes | None = None, warm: WarmProcess | None = None, **circumstances: object) -> Done:
+        content = line.content if content is None else content
+        given = self.data / (line.input if line.input not in ("", "-") else "none")
+        if line.input != "-":
+            given.write_bytes(content)
+        args = [part.format(i=given, d=self.data, m=self.model, l=self.lm, o=self.out) for part in line.args.split()]
+        stdin = content if line.input == "-" else b""
+        return (warm or self._warm).run(*args, stdin=stdin, cwd=self.out, **circumstances)  # type: ignore[arg-type]
+
+    def written(self) -> dict[str, bytes]:
+        return {str(path.relative_to(self.out)): path.read_bytes() for path in sorted(self.out.rglob("*")) if path.is_file()}
+
+    def result(self, line: Line, done: Done) -> bytes:
+        return (self.out / line.out).read_bytes() if line.out else done.out
+
+    def undisturbed(self, name: str) -> bytes:
+        """Return the result of a command line, which runs for this once; all is cleared afterwards."""
+        if name not in self._undisturbed:
+            self.clear()
+            done = self.run(LINES[name])
+            assert done.status == 0, done
+            self._undisturbed[name] = self.result(LINES[name], done)
+            self.clear()
+        return self._undisturbed[name]
+
+    def clear(self) -> None:
+        """Put the inputs back that a run has altered, and empty the folder to write in."""
+        for folder in (self.data, self.out):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        (self.data / "table").write_bytes(ROWS)
+        (self.data / "ini").write_bytes(ini_text("table", 2).encode())
+        (self.data / "text").write_bytes(TEXT)
+        (self.data / "seg").write_bytes(SEGMENTED)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("script") / "script.js"
+    path.write_text(page._script(), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory, script: Path, warm_python: str) -> Iterator[WarmProcess]:
+    process = WarmProcess(tmp_path_factory.mktemp("warm"), script, python=warm_python)
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory, model_dir: str, warm: WarmProcess) -> Place:
+    return Place(tmp_path_factory.mktemp("place"), model_dir, warm)
+
+
+@pytest.fixture
+def place(standing: Place) -> Place:
+    standing.clear()
+    return standing
+
+
+every_line = pytest.mark.parametrize("name", LINES)
+
+
+def errors(done: Done) -> list[str]:
+    """The lines of errors; a traceback is none."""
+    assert "Traceback" not in done.err, done.err
+    assert "Exception ignored" not in done.err, done.err
+    return [line for line in done.err.splitlines() if line.startswith("phrase-rescore: error: ")]
+
+
+def clear_end(done: Done) -> str:
+    assert done.status in (1, 2), done
+    (line,) = errors(done)
+    return line.removeprefix("phrase-rescore: error: ")
+
+
+def test_every_command_has_a_line() -> None:
+    assert {name.split()[0] for name in LINES} == set(COMMANDS)
+
+
+@every_line
+def test_nothing_awkward(place: Place, name: str) -> None:
+    done = place.run(LINES[name])
+    assert done.status == 0, done
+    assert not errors(done)
+    assert place.result(LINES[name], done)
+
+
+@every_line
+def test_standard_error_is_closed(place: Place, name: str) -> None:
+    line = LINES[name]
+    expected = place.undisturbed(name)
+    done = place.run(line, stderr=None)
+    assert done.status == 0
+    if name.split()[0] not in VARIES:
+        assert place.result(line, done) == expected
+
+
+@every_line
+@pytest.mark.parametrize("reader", ["|", "| head"])
+def test_the_reader_goes_away(place: Place, name: str, reader: str) -> None:
+    done = place.run(LINES[name], stdout=reader)
+    assert not errors(done), done
+    if LINES[name].out:
+        assert done.status == 0
+    elif reader == "|":
+        assert done.status == 1
+    else:
+        assert done.status in (0, 1)
+
+
+@every_line
+def test_no_last_newline(place: Place, name: str) -> None:
+    line = LINES[name]
+    expected = place.undisturbed(name)
+    done = place.run(line, line.content[:-1])
+    assert done.status == 0, done
+    assert not errors(done)
+    if name.split()[0] not in VARIES:
+        assert place.result(line, done).rstrip(b"\n") == expected.rstrip(b"\n")
+
+
+EMPTY = {  # commands that have nothing to complain of: no question, no answer
+    "score", "generate", "embed < phrases", "embed --nearest", "info MODEL_DIR", "score-lm", "export-lm",
+}  # fmt: skip
+BLANK_LINE = {  # where it is a line like others, or none
+    "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "embed --nearest", "train-lm", "score-lm",
+    "export-lm",
+}  # fmt: skip
+
+
+@every_line
+def test_an_empty_file(place: Place, name: str) -> None:
+    line = LINES[name]
+    done = place.run(line, b"")
+    if name in EMPTY:
+        assert done.status == 0, done
+        return
+    told = clear_end(done)
+    assert done.status == 1
+    assert line.input in told
+    assert place.written() == {}
+
+
+@every_line
+def test_an_empty_line(place: Place, name: str) -> None:
+    line = LINES[name]
+    first, newline, rest = line.content.partition(b"\n")
+    done = place.run(line, first + newline + newline + rest)
+    if name in BLANK_LINE:
+        assert done.status == 0, done
+        return
+    told = clear_end(done)
+    assert done.status == 1
+    assert ":2: " in told, told
+    assert line.out not in place.written()
+
+
+@every_line
+def test_one_row(place: Place, name: str) -> None:
+    line = LINES[name]
+    if name in ("moses-ini INI", "export-lm ARPA"):
+        return
+    done = place.run(line, line.content.partition(b"\n")[0] + b"\n")
+    assert done.status == 0, done
+    assert not errors(done)
+
+
+@every_line
+def test_a_full_disk_at_the_last_byte(place: Place, name: str) -> None:
+    line = LINES[name]
+    if not line.out:
+        if os.path.exists("/dev/full"):
+            done = place.run(line, stdout="/dev/full")
+            assert clear_end(done) == "<stdout>: No space left on device; make room there, or write elsewhere"
+        return
+    place.run(line)
+    sizes = {len(data) for data in place.written().values()}
+    for size in sorted(sizes):
+        place.clear()
+        before = place.out / line.out
+        done = place.run(line, most=size - 1)
+        assert clear_end(done), size
+        assert not before.exists(), size
+        assert not [path for path in place.out.iterdir() if ".partial" in path.name and name != "annotate"], size
+
+
+@every_line
+def test_the_clock_goes_backwards(place: Place, name: str) -> None:
+    line = LINES[name]
+    expected = place.undisturbed(name)
+    done = place.run(line, clock=True)
+    assert done.status == 0, done
+    assert not errors(done)
+    if name.split()[0] not in VARIES:
+        assert place.result(line, done) == expected
+
+
+@pytest.fixture(scope="module")
+def warm_in_c(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Iterator[WarmProcess]:
+    """Run commands in the locale C, with Python's own change to UTF-8 switched off."""
+    environment = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    process = WarmProcess(tmp_path_factory.mktemp("warm"), script, environment)
+    yield process
+    process.close()
+
+
+@every_line
+def test_the_locale_is_c(place: Place, warm_in_c: WarmProcess, name: str) -> None:
+    line = LINES[name]
+    expected = place.undisturbed(name)
+    done = place.run(line, warm=warm_in_c)
+    assert done.status == 0, done
+    assert not errors(done)
+    if name.split()[0] not in VARIES:
+        assert place.result(line, done) == expected
+
+
+@pytest.mark.skipif(not system_calls.available(), reason="needs seccomp's user notifications")
+@pytest.mark.parametrize("name", [name for name in LINES if LINES[name].reads_model])
+def test_a_model_is_replaced_while_it_is_read(
+    tmp_path: Path, model_dir: str, warm: WarmProcess, make_model: MakeModel, name: str
+) -> None:
+    """The other model has the same sizes, so that only a comparison tells. No result may come from files of both."""
+    place = Place(tmp_path, model_dir, warm)
+    line, other = LINES[name], place.model.parent / "other"
+    shutil.copytree(make_model(SOURCE_WORDS[::-1], logits={TARGET_WORDS[0]: 3.0}), other)
+    one = place.result(line, place.run(line))
+    before = shutil.copytree(place.model, place.model.parent / "kept")
+    shutil.rmtree(place.model)
+    shutil.copytree(other, place.model)
+    place.clear()
+    two = place.result(line, place.run(line))
+    for when in range(1, 20):
+        for path in (place.model, other, Path(f"{place.model}.before")):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(before, place.model)
+        shutil.copytree(make_model(SOURCE_WORDS[::-1], logits={TARGET_WORDS[0]: 3.0}), other)
+        place.clear()
+        done = place.run(line, swap=(place.model, other, when))
+        if done.status == 0:
+            if name.split()[0] not in VARIES:
+                assert place.result(line, done) in (one, two), when
+        else:
+            assert "changed while it was read" in clear_end(done) or "has changed since" in done.err, (when, done.err)
+        if other.exists():  # no more openings
+            assert when > 4
+            return
+    pytest.fail("the model is opened again and again")

@@ -1,0 +1,260 @@
+"""The command line itself: help without torch, errors of one line, exit status, nothing but rows on standard output."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import MakeModel, Run
+
+from phrase_rescore import __version__
+from phrase_rescore.cli.main import COMMANDS
+from phrase_rescore.rnn.scorer import Scorer
+
+ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
+commands = pytest.mark.parametrize("command", list(COMMANDS))
+
+HEAVY = """
+import sys
+from phrase_rescore.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    print(end.code, *sorted({"torch", "numpy", "safetensors", "sacrebleu", "altair"} & sys.modules.keys()), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("args", [["--help"], ["-h"], [], ["--version"], *([command, "--help"] for command in COMMANDS)])
+def test_help_does_not_import_torch(args: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", HEAVY, *args], capture_output=True, check=True, text=True)
+    status, *heavy = done.stderr.splitlines()[-1].split(" ")
+    assert heavy == []
+    assert status == "0" if args else status in ("0", "2"), "0 by click before 8.2"
+
+
+def test_a_wrong_option_is_told_without_torch() -> None:
+    done = subprocess.run([sys.executable, "-c", HEAVY, "annotate", "t", "--digits", "0"], capture_output=True, check=True)
+    assert done.stderr.splitlines()[-1] == b"2"
+
+
+@commands
+def test_every_command_has_help(run: Run, command: str) -> None:
+    result = run(command, "--help")
+    text = result.out.decode()
+    assert (result.status, result.err) == (0, "")
+    assert text.startswith(f"Usage: phrase-rescore {command} [OPTIONS]")
+    assert f"\n  phrase-rescore {command} " in text, "an example"
+    for line in text.splitlines():
+        if " | " in line and "phrase-rescore" in line:
+            assert line.strip().startswith("set -o pipefail; "), line
+
+
+def headings(help_text: str) -> list[str]:
+    return [line.removesuffix(":") for line in help_text.splitlines() if line[:1].strip() and line.endswith(":")]
+
+
+@commands
+def test_help_is_plain_and_fits_two_screens(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = run(command, "--help").out.decode()
+    assert len(text.splitlines()) <= 100
+    assert max(len(line) for line in text.splitlines() if "phrase-rescore" not in line) < 100, "examples are not wrapped"
+    assert "\x1b" not in text
+
+
+GROUPS = {
+    "train": [
+        "Most used", "Input and output", "Which pairs", "Words", "Network", "Optimization", "When to stop",
+        "Resuming and fine-tuning", "Machine", "Other options",
+    ],
+    "train-lm": [
+        "Most used", "Input and output", "Text and words", "Network", "Regularization", "Optimization", "When to stop",
+        "Machine", "Other options",
+    ],
+    "annotate": ["Most used", "New columns", "Checks", "Machine", "Other options"],
+    "generate": ["Most used", "Sources", "Search", "Output", "Machine", "Other options"],
+}  # fmt: skip
+
+
+@commands
+def test_more_than_a_dozen_options_stand_in_groups(run: Run, command: str) -> None:
+    text = run(command, "--help").out.decode()
+    assert headings(text) == GROUPS.get(command, ["Options"])
+    options = text.split(f"\n{headings(text)[0]}:\n")[1].split("\n\n")[0].splitlines()
+    counted = len([line for line in options if line.startswith("  -")])
+    assert counted == 3 if command in GROUPS else counted <= 12
+
+
+def test_group_help_lists_every_command_with_a_word_on_it(run: Run) -> None:
+    lines = run("--help").out.decode().partition("\nCommands:\n")[2].splitlines()
+    listed = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
+    assert list(listed) == list(COMMANDS)
+    assert all(text.endswith(".") for text in listed.values())
+
+
+@pytest.mark.parametrize("args", [["--help"], ["annotate", "--help"]])
+def test_help_says_what_the_units_are(run: Run, args: list[str]) -> None:
+    text = " ".join(run(*args).out.decode().split())
+    assert "Moses takes the natural logarithm of every column" in text
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"phrase-rescore, version {__version__}\n".encode(), "")
+
+
+USAGE = {
+    "unknown command": (["annotat"], "No such command 'annotat'"),
+    "unknown option": (["annotate", "t", "--digit", "3"], "No such option"),
+    "no table": (["annotate"], "Missing argument 'TABLE'"),
+    "two tables": (["annotate", "a", "b"], "unexpected extra argument"),
+    "no input": (["train"], "Missing argument 'INPUT...'"),
+    "no columns": (["strip", "t"], "Missing option '--columns'"),
+    "columns 0": (["strip", "t", "--columns", "0"], "'0' is not a whole number from 1 to 10000"),
+    "scale": (["annotate", "t", "--scale", "ln"], "'ln' is not one of 'exp', 'log'"),
+    "digits 1": (["annotate", "t", "--digits", "1"], "is not a whole number from "),
+    "digits 18": (["annotate", "t", "--digits", "18"], "is not a whole number from "),
+    "replace -1": (["annotate", "t", "--replace", "-1"], "is not a whole number from "),
+    "jobs 0": (["annotate", "t", "--jobs", "0"], "is not a whole number from "),
+    "block 0": (["annotate", "t", "--block-size", "0"], "is not a whole number from "),
+    "bad row": (["annotate", "t", "--on-bad-row", "skip"], "'skip' is not one of 'fail', 'drop'"),
+    "side": (["annotate", "t", "--unknown-side", "target"], "'target' is not one of 'output', 'input', 'both'"),
+    "duration": (["train", "t", "--max-time", "2 hours"], "'2 hours' is not a duration; write 90s, 20m, 2h or 1d"),
+    "duration 0": (["train", "t", "--max-time", "0s"], "'0s' is not a duration; write 90s, 20m, 2h or 1d"),
+    "size": (["train", "t", "--shard-size", "0M"], "'0M' is not a size; write 500K, 15M or 2G"),
+    "held out": (["train", "t", "--held-out", "-1"], "is not a whole number from "),
+    "format": (["train", "t", "--format", "csv"], "'csv' is not one of 'table', 'extract', 'tsv'"),
+}
+
+
+@pytest.mark.parametrize(("args", "text"), USAGE.values(), ids=USAGE)
+def test_wrong_usage_exits_with_2(run: Run, args: list[str], text: str) -> None:
+    result = run(*args)
+    assert (result.status, result.out) == (2, b"")
+    assert result.err.startswith("Usage: phrase-rescore")
+    assert text in result.last_line
+
+
+@pytest.mark.parametrize("ending", [".bz2", ".xz", ".zst", ".zip", ".lz4"])
+@pytest.mark.parametrize("command", [["annotate"], ["strip", "--columns", "1"]])
+def test_output_that_moses_would_not_read(run: Run, model_dir: str, tmp_path: Path, command: list[str], ending: str) -> None:
+    table, out = tmp_path / "table", tmp_path / f"out{ending}"
+    table.write_bytes(ROW)
+    model = ["-m", model_dir] * (command == ["annotate"])
+    text = f"phrase-rescore: error: cannot write {out}: Moses loads plain tables and .gz\n"
+    assert run(*command, table, "-o", out, *model) == (2, b"", text)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", [["annotate"], ["strip", "--columns", "1"]])
+def test_output_that_cannot_be_written(run: Run, model_dir: str, tmp_path: Path, command: list[str]) -> None:
+    model = ["-m", model_dir] * (command == ["annotate"])
+    missing = tmp_path / "none" / "out"
+    for out, text in (
+        (tmp_path, f"-o {tmp_path} is a directory; name a file to write"),
+        (missing, f"-o {missing}: No such file or directory; make its directory first, or name another"),
+    ):
+        result = run(*command, "-", "-o", out, *model, stdin=ROW)
+        assert result == (2, b"", f"phrase-rescore: error: {text}\n")
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("score", "export-lm")])  # which read no file
+def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -> None:
+    missing, model = tmp_path / "none", tmp_path / "model"
+    args = {
+        "train": ["-m", model],
+        "annotate": ["-m", model_dir, "-o", tmp_path / "out"],
+        "strip": ["--columns", 1, "-o", tmp_path / "out"],
+        "curves": ["-o", tmp_path / "out.png"],
+        "train-lm": ["-m", model],
+        "score-lm": ["-m", model_dir],
+        "rescore": ["-m", model_dir, "-o", tmp_path / "out"],
+        "moses-ini": ["--table", missing, "-o", tmp_path / "out"],
+        "evaluate": [],
+        "why": ["--source", missing, "--reference", missing, "--table", missing],
+        "generate": ["-m", model_dir],
+        "embed": ["-m", model_dir, "-o", tmp_path / "out.npy"],
+        "info": [],
+        "report": ["-m", model_dir, "-o", tmp_path / "out"],
+    }
+    named = {
+        "evaluate": ["--set", "dev", missing, f"a={missing}"],
+        "why": [f"a={missing}", f"b={missing}"],
+        "generate": ["--from-table", 3, missing],
+    }.get(command, [missing])
+    option = {
+        "train": "INPUT", "annotate": "TABLE", "strip": "TABLE", "info": "TABLE|MODEL_DIR", "moses-ini": "INI",
+        "evaluate": "--set", "why": "--source",
+        "curves": "RUN", "embed": "TABLE", "generate": "--from-table", "report": "ANNOTATED_TABLE",
+        "train-lm": "CORPUS", "score-lm": "TEXT", "rescore": "NBEST",
+    }[command]  # fmt: skip
+    text = f"phrase-rescore: error: {option} {missing}: No such file or directory; check the path\n"
+    assert run(command, *named, *args[command]) == (2, b"", text)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_and_broken_models(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    text = f"-m {missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'"
+    assert run("annotate", "-", "-m", missing, stdin=ROW) == (2, b"", f"phrase-rescore: error: {text}\n")
+
+    text = f"{tmp_path}/config.json: No such file or directory; is {tmp_path} a model directory?"
+    assert run("annotate", "-", "-m", tmp_path, stdin=ROW) == (1, b"", f"phrase-rescore: error: {text}\n")
+
+    for damage in ("config.json", "source.vocab", "target.vocab", "model-00001-of-00001.safetensors"):
+        model = Path(make_model())
+        (model / damage).write_bytes((model / damage).read_bytes()[:-20])
+        result = run("annotate", "-", "-m", model, stdin=ROW)
+        assert (result.status, result.out) == (1, b""), damage
+        assert result.err.startswith(f"phrase-rescore: error: {model}/{damage}:"), damage
+        assert result.err.count("\n") == 1, damage
+
+
+@pytest.mark.slow
+def test_the_default_model_is_what_train_writes(warm_python: str, tmp_path: Path) -> None:
+    """The two commands work one after the other with nothing but the table's name."""
+    (tmp_path / "table").write_bytes(ROW + ROW.replace(b"haus", b"heim") + ROW.replace(b"house", b"home"))
+    sizes = "--hidden", "4", "--embedding", "3", "--maxout", "2", "--rank", "2"
+    trained, annotated = (
+        subprocess.run([warm_python, "-m", "phrase_rescore", *line], cwd=tmp_path, capture_output=True, check=False)
+        for line in (["train", "table", *sizes, "--max-steps", "2", "--threads", "1"], ["annotate", "table"])
+    )
+    assert (trained.returncode, trained.stdout) == (0, b""), trained.stderr
+    assert annotated.returncode == 0, annotated.stderr
+    assert annotated.stdout.count(b"\n") == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["phrase-rescore-model", "phrase-rescore-model.pairs", "table"]
+
+
+def test_module_and_script_are_the_same(spawn: Run) -> None:
+    script = Path(sys.executable).with_name("phrase-rescore")
+    if not script.exists():
+        pytest.skip("the console script is not installed beside this interpreter")
+    done = subprocess.run([script, "--help"], capture_output=True, check=True)
+    assert done.stdout == spawn("--help").out
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:120] DefaultCPUAllocator: can't allocate memory: …"),
+    ],
+    ids=["Python", "torch"],
+)
+@pytest.mark.parametrize("out", ["-", "out"])
+def test_memory_that_runs_out_is_one_line(
+    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, out: str
+) -> None:
+    def fail(scorer: Scorer, pairs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Scorer, "log_probs", fail)
+    (tmp_path / "table").write_bytes(ROW)
+    name = out if out == "-" else tmp_path / out
+    result = run("annotate", tmp_path / "table", "-m", model_dir, "-o", name)
+    said = "phrase-rescore: error: memory ran out; take less at a time (smaller blocks or minibatches, fewer jobs), or a "
+    assert (result.status, result.out) == (1, b"")
+    assert result.err.startswith(f"{said}machine with more\n")
+    assert result.err.count("\n") == (2 if out == "-" else 1), result.err
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]

@@ -1,0 +1,27 @@
+"""A sample of what ``make faults`` tries: signals at lines of the package, and calls of the system that fail."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from conftest import ROOT
+from system_calls import available
+
+pytestmark = pytest.mark.slow
+
+
+def sample_of(python: str, program: str, *options: object) -> str:
+    command = [python, str(ROOT / "tests" / "faults" / program), *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_signal_at_any_line_loses_nothing(warm_python: str) -> None:
+    assert sample_of(warm_python, "signals.py", "--sample", 50).endswith("50 points, 50 identical, 0 not\n")
+
+
+@pytest.mark.skipif(not available(), reason="needs Linux 5.6 or later on x86_64")
+def test_a_call_of_the_system_that_fails_loses_nothing(warm_python: str) -> None:
+    assert sample_of(warm_python, "system_faults.py", "--times", 40).endswith("40 faults, 0 with another result\n")

@@ -1,0 +1,148 @@
+"""The language model against loops in NumPy, float64, written from the equations."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
+from phrase_rescore.nn.softmax import cross_entropy
+
+SIZES = LanguageModelSizes(vocabulary=11, order=4, embedding=4, hidden=5, output=4)
+
+
+@pytest.fixture(params=[False, True], ids=["untied", "tied"])
+def model(request: pytest.FixtureRequest) -> FeedforwardLM:
+    made = FeedforwardLM(replace(SIZES, tied=request.param))
+    initialise(made, 1, paper=False, unigram=[-float(i) for i in range(11)])
+    with torch.no_grad():
+        for name, weight in made.named_weights():
+            if name.startswith("b"):
+                weight += torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(weight)))
+    return made
+
+
+def log_probs(model: FeedforwardLM, context: list[int]) -> tuple[list[float], float]:
+    """Return log p of every word after a context, and log Z."""
+    w = {name: weight.detach().double().numpy() for name, weight in model.named_weights()}
+    w.setdefault("G", w["embedding"])  # of a tied model
+    E = SIZES.embedding
+    h_1 = w["b_1"].copy()
+    for j in range(1, SIZES.order):  # the word j places before the next one
+        e = w["embedding"][context[-j]]
+        U_j = w["U"][:, (SIZES.order - 1 - j) * E : (SIZES.order - j) * E]
+        for i in range(SIZES.hidden):
+            h_1[i] += sum(U_j[i, k] * e[k] for k in range(E))
+    h_1 = [max(0.0, x) for x in h_1]
+    h_2 = [max(0.0, w["b_2"][i] + sum(w["W"][i, k] * h_1[k] for k in range(SIZES.hidden))) for i in range(SIZES.output)]
+    logits = [w["b_G"][i] + sum(w["G"][i, k] * h_2[k] for k in range(SIZES.output)) for i in range(SIZES.vocabulary)]
+    log_z = math.log(sum(map(math.exp, logits)))
+    return [x - log_z for x in logits], log_z
+
+
+def some_ngrams(n: int) -> tuple[list[list[int]], list[int]]:
+    rng = np.random.default_rng(5)
+    return rng.integers(0, SIZES.vocabulary + 1, (n, SIZES.order - 1)).tolist(), rng.integers(0, SIZES.vocabulary, n).tolist()
+
+
+def test_it_computes_its_equations(model):
+    contexts, words = some_ngrams(30)
+    expected = [log_probs(model, context)[0][word] for context, word in zip(contexts, words, strict=True)]
+    for i in range(30):
+        found = -model(torch.tensor(contexts[i : i + 1]), torch.tensor(words[i : i + 1])).item()
+        assert found == pytest.approx(expected[i], abs=2e-6)
+    assert -model(torch.tensor(contexts), torch.tensor(words)).item() == pytest.approx(sum(expected), abs=1e-4)
+
+
+def test_the_penalty_is_alpha_log_squared_z(model):
+    contexts, words = some_ngrams(20)
+    plain = model(torch.tensor(contexts), torch.tensor(words)).item()
+    penalty = sum(log_probs(model, context)[1] ** 2 for context in contexts)
+    assert model(torch.tensor(contexts), torch.tensor(words), (), 0.3).item() == pytest.approx(plain + 0.3 * penalty, abs=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 2.0])
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_the_gradient_with_the_penalty_is_that_of_the_formula(alpha, scale):
+    generator = torch.Generator().manual_seed(3)
+    rows, K, R = 300, 17, 6
+    leaves = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((rows, R), (K, R), (K,))]
+    leaves[0] *= scale
+    targets = torch.randint(0, K, (rows,), generator=generator)
+    g, G, b = ours = [leaf.clone().requires_grad_() for leaf in leaves]
+    loss = cross_entropy(g, G, b, targets, alpha)
+    loss.backward()
+    plain = [leaf.clone().requires_grad_() for leaf in leaves]
+    log_z = torch.logsumexp(plain[0] @ plain[1].T + plain[2], 1)
+    picked = (plain[0] * plain[1][targets]).sum(1) + plain[2][targets]
+    expected = (log_z - picked).sum() + alpha * log_z.square().sum()
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
+    for a, c in zip(ours, plain, strict=True):
+        assert torch.allclose(a.grad, c.grad, rtol=1e-7, atol=1e-7 * scale)
+
+
+@pytest.mark.parametrize("n", [130, 192, 300])  # rows: filled up to a multiple of 64, one already, both
+def test_with_bf16_the_gradient_is_nearly_the_same(n):
+    generator = torch.Generator().manual_seed(5)
+    g, G, b = (torch.randn(shape, generator=generator).requires_grad_() for shape in ((n, 16), (400, 16), (400,)))
+    targets = torch.randint(0, 400, (n,), generator=generator)
+    losses = [cross_entropy(g, G, b, targets, 0.1, dtype) for dtype in (None, torch.bfloat16)]
+    assert losses[1].item() == pytest.approx(losses[0].item(), rel=1e-3)
+    exact, low = (torch.autograd.grad(loss, (g, G, b)) for loss in losses)
+    for a, c in zip(exact, low, strict=True):
+        assert 0 < (a - c).norm() < 0.02 * a.norm()
+    with torch.no_grad():  # what is measured is exact
+        assert cross_entropy(g, G, b, targets, 0.1, torch.bfloat16) == cross_entropy(g, G, b, targets, 0.1)
+
+
+def test_dropout_multiplies_embeddings_and_both_layers(model):
+    contexts, _ = some_ngrams(8)
+    generator = torch.Generator().manual_seed(1)
+    widths = ((SIZES.order - 1) * SIZES.embedding, SIZES.hidden, SIZES.output)
+    keep = [torch.rand((8, width), generator=generator) for width in widths]
+    w = dict(model.named_weights())
+    x = w["embedding"][torch.tensor(contexts)].flatten(1) * keep[0]
+    h_1 = (x @ w["U"].T + w["b_1"]).clamp(min=0) * keep[1]
+    h_2 = (h_1 @ w["W"].T + w["b_2"]).clamp(min=0) * keep[2]
+    assert torch.allclose(model.hidden(torch.tensor(contexts), keep), h_2, atol=1e-6)
+
+
+def test_the_gradient_of_every_weight_agrees_with_finite_differences(model):
+    contexts, words = map(torch.tensor, some_ngrams(12))
+    model.double()
+    model(contexts, words, (), 0.2).backward()
+    rng = np.random.default_rng(2)
+    for name, weight in model.named_parameters():
+        for _ in range(3):
+            place = tuple(int(rng.integers(n)) for n in weight.shape)
+            values = []
+            for step in (1e-5, -1e-5):
+                with torch.no_grad():
+                    kept = weight[place].item()
+                    weight[place] = kept + step
+                    values.append(model(contexts, words, (), 0.2).item())
+                    weight[place] = kept
+            wanted = (values[0] - values[1]) / 2e-5
+            assert weight.grad[place].item() == pytest.approx(wanted, rel=1e-5, abs=1e-6), (name, place)
+
+
+def test_sizes_count_all_numbers(model):
+    assert model.config.parameters() == sum(weight.numel() for weight in model.parameters())
+    assert model.config.parameters() == sum(weight.numel() for _, weight in model.named_weights())
+    # Section 4.1.1: 7-grams, 512 dimensions, layers of 1,536 and 1,024
+    paper = LanguageModelSizes(10_000, 7, 512, 1536, 1024)
+    assert paper.parameters() == 10_001 * 512 + 3072 * 1536 + 1536 + 1536 * 1024 + 1024 + 1024 * 10_000 + 10_000
+
+
+def test_initial_weights_follow_the_seed_alone():
+    a, b, c = (FeedforwardLM(SIZES) for _ in range(3))
+    for made, seed in ((a, 7), (b, 7), (c, 8)):
+        initialise(made, seed, paper=True)
+    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    assert not torch.equal(a.U, c.U)
+    assert a.U.abs().max() <= 0.01
+    assert a.U.abs().max() > 0.008
+    assert not a.b_G.any()

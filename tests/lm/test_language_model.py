@@ -1,0 +1,181 @@
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from nplm_reader import NplmModel
+from small_models import small_checkpoint
+
+from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.errors import ModelError, RescoreError
+from phrase_rescore.lm.checkpoint import LanguageModel, as_nplm, load, save
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
+from phrase_rescore.lm.nplm import write_nplm
+from phrase_rescore.rnn import checkpoint
+
+WORDS = Vocabulary((b"the", b"house", "maïs".encode(), b"\xff\r", b"</S>", b"&quot;"), (9, 5, 3, 2, 1, 1))
+
+
+SIZES = {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12, "output": 9}
+
+
+def small(order: int = 7, tied: bool = False) -> LanguageModel:
+    model = FeedforwardLM(LanguageModelSizes(len(WORDS), order, 5, 12, 5 if tied else 9, tied))
+    initialise(model, 4, paper=False, unigram=np.log(np.arange(1, 9) / 36).tolist())
+    with torch.no_grad():
+        for name, weight in model.named_weights():
+            if name.startswith("b_"):
+                weight += torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)) * 0.3
+    return LanguageModel(model.requires_grad_(False), WORDS, 0.25, {"steps": 3})
+
+
+@pytest.fixture
+def lm_dir(tmp_path: Path) -> Path:
+    path = tmp_path / "lm"
+    path.mkdir()
+    save(small(), str(path))
+    return path
+
+
+def edited(directory: Path, **entries) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | entries))
+
+
+def test_what_is_saved_is_what_is_loaded(lm_dir):
+    original, loaded = small(), load(str(lm_dir))
+    assert (loaded.vocab, loaded.unk_share, loaded.training) == (original.vocab, 0.25, {"steps": 3})
+    for (name, a), (other, b) in zip(original.model.named_weights(), loaded.model.named_weights(), strict=True):
+        assert name == other
+        assert torch.equal(a, b), name
+    assert sorted(os.listdir(lm_dir)) == ["config.json", "model-00001-of-00001.safetensors", "words.vocab"]
+    assert loaded.signature.startswith("feedforward-lm|order:7|embedding:5|hidden:12|output:9|tied:False|words:6|model:")
+
+
+def test_a_tied_model_is_saved_without_output_embeddings(tmp_path):
+    original = small(tied=True)
+    save(original, str(tmp_path))
+    loaded = load(str(tmp_path))
+    assert [name for name, _ in loaded.model.named_weights()] == ["embedding", "U", "b_1", "W", "b_2", "b_G"]
+    assert torch.equal(loaded.model.G, original.model.embedding[:8])
+    assert "output:5|tied:True|" in loaded.signature
+
+
+def test_a_model_from_before_there_were_tied_ones_is_loaded(lm_dir):
+    edited(lm_dir, sizes=SIZES)
+    assert not load(str(lm_dir)).model.config.tied
+
+
+@pytest.mark.parametrize("training", [None, [1], "x"])
+def test_a_summary_of_training_that_is_none_is_empty(lm_dir, training):
+    edited(lm_dir, training=training)
+    assert load(str(lm_dir)).training == {}
+
+
+def test_the_signature_follows_weights_and_words(tmp_path, lm_dir):
+    lm = small()
+    others = [replace(lm, vocab=replace(WORDS, words=(b"THE", *WORDS.words[1:]))), replace(lm, unk_share=0.5)]
+    lm = small()
+    lm.model.b_G[0] += 1
+    others.append(lm)
+    found = [load(str(lm_dir)).signature]
+    for i, other in enumerate(others):
+        (tmp_path / str(i)).mkdir()
+        save(other, str(tmp_path / str(i)))
+        found.append(load(str(tmp_path / str(i))).signature)
+    assert found[0] == found[2]
+    assert len(set(found)) == 3
+
+
+def test_a_model_of_the_other_kind_is_told_from_this_one(tmp_path, lm_dir):
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    checkpoint.save(small_checkpoint(), str(pairs))
+    with pytest.raises(ModelError) as found:
+        load(str(pairs))
+    assert str(found.value) == f"{pairs}: a model of phrase pairs, made by train; this takes a model of text, made by train-lm"
+    with pytest.raises(ModelError) as found:
+        checkpoint.load(str(lm_dir))
+    assert str(found.value) == f"{lm_dir}: a model of text, made by train-lm; this takes a model of phrase pairs, made by train"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"activation": "tanh"}, 'activation "tanh", and this version of phrase-rescore knows "rectifier"'),
+        ({"unk_share": None}, "'unk_share' is missing or not a number from 0 to 1"),
+        ({"unk_share": True}, "'unk_share' is missing"),
+        ({"unk_share": 1.5}, "'unk_share' is missing"),
+        ({"sizes": {"vocabulary": 9, "order": 7, "embedding": 5, "hidden": 12, "output": 9}}, "8 ids where config.json says 9"),
+        ({"sizes": {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12}}, "'sizes' is incomplete"),
+        ({"sizes": {"vocabulary": 8, "order": 0, "embedding": 5, "hidden": 12, "output": 9}}, "sizes.order is 0"),
+        ({"sizes": SIZES | {"order": 1}}, "sizes.order is 1, and an n-gram has 2 words at least"),
+        ({"sizes": SIZES | {"tied": True}}, "sizes.tied, and sizes.output is not sizes.embedding"),
+        ({"sizes": SIZES | {"output": 5, "tied": True}}, "tensor G is unknown in the weights"),
+        ({"sizes": SIZES | {"tied": 1}}, "sizes.tied is 1, not true or false"),
+        ({"sizes": {"vocabulary": 8, "order": 6, "embedding": 5, "hidden": 12, "output": 9}}, r"has shape \[12, 30\] where"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(lm_dir, entries, message):
+    edited(lm_dir, **entries)
+    with pytest.raises(ModelError, match=message):
+        load(str(lm_dir))
+
+
+def exported(lm: LanguageModel) -> NplmModel:
+    stream = io.BytesIO()
+    write_nplm(stream, as_nplm(lm))
+    return NplmModel(stream.getvalue())
+
+
+def logits(lm: LanguageModel, context: list[int]) -> np.ndarray:
+    hidden = lm.model.hidden(torch.tensor([context]))
+    return (hidden @ lm.model.G.T + lm.model.b_G)[0].numpy()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_nplm_reads_the_same_scores(tied):
+    lm = small(tied=tied)
+    found = exported(lm)
+    assert found.order == 7
+    spelt = (b"</s>", b"<unk>", *WORDS.words)
+    rng = np.random.default_rng(1)
+    for _ in range(1000):
+        words, before = rng.integers(1, 8, 7), rng.integers(0, 6)
+        context = [0] * before + words[before:6].tolist()
+        word = int(rng.integers(0, 8))
+        ngram = [b"<s>"] * before + [spelt[i] for i in context[before:]] + [spelt[word]]
+        assert found.score(ngram) == pytest.approx(logits(lm, context)[word], abs=1e-4)
+
+
+def test_shorter_contexts_are_filled_as_moses_does():
+    lm = small()
+    found, missing = exported(lm), lm.model.config.missing
+    assert found.score([b"the", b"house"]) == pytest.approx(logits(lm, [missing] * 5 + [2])[3], abs=1e-4)
+    assert found.score([b"<s>", b"the", b"house"]) == pytest.approx(logits(lm, [0] * 5 + [2])[3], abs=1e-4)
+    assert found.score([b"house"]) == pytest.approx(logits(lm, [missing] * 6)[3], abs=1e-4)
+    assert found.score([b"the", b"maize", b"</s>"]) == pytest.approx(logits(lm, [missing] * 4 + [2, 1])[0], abs=1e-4)
+
+
+def test_what_is_never_predicted_takes_no_share():
+    found = exported(small())
+    for word in (b"<s>", b"<null>"):
+        assert found.score([b"the", word]) == -100.0
+
+
+def test_a_word_that_the_format_cannot_have():
+    for word in (b"", b"a b", b"a\tb", b"a\nb"):
+        lm = replace(small(), vocab=replace(WORDS, words=(word, *WORDS.words[1:])))
+        with pytest.raises(RescoreError, match="cannot stand in a file of NPLM"):
+            write_nplm(io.BytesIO(), as_nplm(lm))
+
+
+def test_every_number_keeps_its_digits():
+    lm = small()
+    with torch.no_grad():
+        lm.model.b_G.copy_(torch.tensor([1e-45, -1e-38, 3e38, 1 / 3, -0.0, 1e10, -123456.789, 16777217.0]))
+    assert exported(lm).output[1][:8].astype(np.float32).tolist() == lm.model.b_G.tolist()

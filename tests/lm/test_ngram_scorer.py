@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.errors import ModelError
+from phrase_rescore.lm import scorer as ngram_scorer
+from phrase_rescore.lm.checkpoint import LanguageModel
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
+from phrase_rescore.lm.ngrams import Ngrams, ngrams_at
+from phrase_rescore.lm.scorer import NgramScorer
+
+SIZES = LanguageModelSizes(vocabulary=9, order=4, embedding=5, hidden=8, output=6)
+
+
+def small() -> LanguageModel:
+    model = FeedforwardLM(SIZES)
+    initialise(model, 3, paper=False, unigram=[-1.0] * 9)
+    return LanguageModel(
+        model.requires_grad_(False), Vocabulary(tuple(b"abcdefg"[i : i + 1] for i in range(7)), (1,) * 7), 0.0, {}
+    )
+
+
+LM = small()
+ROWS = st.tuples(*[st.integers(0, 9)] * 3, st.integers(0, 8))  # a context, in which words may be missing, and a word
+
+
+def one_by_one(ngrams: Ngrams, among: list[int]) -> list[float]:
+    found = []
+    for context, word in zip(ngrams.contexts, ngrams.words, strict=True):
+        logits = (LM.model.hidden(torch.tensor(context[None])) @ LM.model.G.T + LM.model.b_G)[0].double()
+        found.append((logits[word] - torch.logsumexp(logits[among], 0)).item())
+    return found
+
+
+@settings(deadline=None)
+@example([(0, 0, 0, 0), (7, 6, 8, 1)], 2, None)  # -11.8, which float32 rounds to a millionth
+@given(
+    st.lists(ROWS, min_size=1, max_size=40),
+    st.integers(1, 7),
+    st.none() | st.lists(st.integers(0, 8), min_size=1, unique=True),
+)
+def test_sharing_changes_nothing(rows, contexts, among):
+    array = np.array(rows, np.int64)
+    ngrams = Ngrams(array[:, :3], array[:, 3])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngram_scorer, "CONTEXTS", contexts)
+        found = NgramScorer(LM, among=None if among is None else np.array(among)).log_probs(ngrams)
+    expected = one_by_one(ngrams, among or list(range(9)))
+    assert found == pytest.approx(expected, abs=2e-6, rel=5e-7)  # float32: four units of the last place
+
+
+def test_the_words_after_a_context_sum_to_one():
+    ngrams = Ngrams(np.tile(np.array([[0, 3, 9]]), (9, 1)), np.arange(9))
+    assert np.exp(NgramScorer(LM).log_probs(ngrams)).sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_what_is_shared_is_computed_once(monkeypatch):
+    seen = []
+    hidden = NgramScorer._hidden
+
+    def counted(self, contexts):
+        seen.append(len(contexts))
+        return hidden(self, contexts)
+
+    monkeypatch.setattr(NgramScorer, "_hidden", counted)
+    text = np.array([2, 3, 4, 0] * 1000, np.int32)
+    found = NgramScorer(LM).log_probs(ngrams_at(text, np.arange(len(text)), 4))
+    assert seen == [4]
+    assert len(set(found.tolist())) == 4
+
+
+def test_scores_that_are_not_finite_are_no_scores():
+    lm = small()
+    lm.model.U.data *= 1e30
+    lm.model.W.data *= 1e30
+    with pytest.raises(ModelError, match="the language model's scores are not finite"):
+        NgramScorer(lm).log_probs(Ngrams(np.array([[2, 3, 4]]), np.array([2])))
+
+
+def test_no_ngrams():
+    assert NgramScorer(LM).log_probs(Ngrams(np.empty((0, 3), np.int64), np.empty(0, np.int64))).tolist() == []

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+import torch
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
+from phrase_rescore.lm.ngrams import ngrams_at
+from phrase_rescore.lm.task import NgramTask, held_out_figures
+from phrase_rescore.training.config import Recipe
+from phrase_rescore.training.loop import Trainer
+
+SIZES = LanguageModelSizes(vocabulary=7, order=3, embedding=4, hidden=8, output=6)
+TEXT = np.array([2, 3, 4, 0, 5, 0, 2, 3, 4, 6, 0] * 20, np.int32)
+
+
+def small(seed: int = 1, sizes: LanguageModelSizes = SIZES) -> FeedforwardLM:
+    model = FeedforwardLM(sizes)
+    initialise(model, seed, paper=False)
+    return model
+
+
+def task(model=None, text=TEXT, held_out=TEXT[:11], batch_size=16, seed=1, **more) -> NgramTask:
+    return NgramTask(model or small(), text, held_out, batch_size, seed, **more)
+
+
+def test_a_context_ends_where_the_sentence_before_ends():
+    found = ngrams_at(np.array([2, 3, 0, 4, 5, 6, 0, 0, 2], np.int32), np.arange(9), 4)
+    assert found.words.tolist() == [2, 3, 0, 4, 5, 6, 0, 0, 2]
+    assert found.contexts.tolist() == [
+        [0, 0, 0], [0, 0, 2], [0, 2, 3], [0, 0, 0], [0, 0, 4], [0, 4, 5], [4, 5, 6], [0, 0, 0], [0, 0, 0],
+    ]  # fmt: skip
+
+
+def test_a_pass_has_every_ngram_once_in_an_order_of_its_own():
+    batches = task(batch_size=10).batches()
+    passes = [[next(batches) for _ in range(22)] for _ in range(2)]
+    orders = []
+    for one in passes:
+        found = [(*context, word) for batch in one for context, word in zip(batch.contexts, batch.words, strict=True)]
+        whole = ngrams_at(TEXT, np.arange(len(TEXT)), 3)
+        assert sorted(found) == sorted((*c, w) for c, w in zip(whole.contexts, whole.words, strict=True))
+        orders.append(found)
+    assert orders[0] != orders[1]
+
+
+def test_a_minibatch_depends_on_its_number_alone():
+    more = {"dropout": 0.5, "shorten": 0.5}
+    first = task(**more)
+    batches = first.batches()
+    third = [next(batches) for _ in range(4)][3]
+    again = next(task(**more).batches(3))
+    assert np.array_equal(third.contexts, again.contexts)
+    assert np.array_equal(third.words, again.words)
+    for a, b in zip(first.parts(third, 2), first.parts(again, 2), strict=True):
+        assert first.loss(first.module, a).item() == first.loss(first.module, b).item()
+
+
+def test_shortened_contexts_lose_their_oldest_words():
+    sizes = LanguageModelSizes(7, 6, 4, 8, 6)
+    batches = task(small(sizes=sizes), batch_size=1000, shorten=0.5).batches()
+    contexts = np.concatenate([next(batches).contexts for _ in range(20)])
+    lost = contexts == sizes.missing
+    assert (lost[:, 1:] <= lost[:, :-1]).all()  # only from the left
+    by_number = np.bincount(lost.sum(1), minlength=6) / len(contexts)
+    assert by_number[0] == pytest.approx(0.5, abs=0.05)
+    assert by_number[1:] == pytest.approx(0.1, abs=0.03)
+    assert (next(task(batch_size=100).batches()).contexts != SIZES.missing).all()
+
+
+def test_parts_make_up_the_minibatch():
+    the_task = task(batch_size=13)
+    batch = next(the_task.batches())
+    for parts in (1, 2, 5, 13):
+        found = the_task.parts(batch, parts)
+        assert [len(part) for part in found] == [len(part) for part in found if len(part)]
+        assert np.array_equal(np.concatenate([part.words for part in found]), batch.words)
+    whole = the_task.loss(the_task.module, batch).item()
+    by_part = [the_task.loss(the_task.module, part).item() for part in the_task.parts(batch, 3)]
+    assert sum(by_part) == pytest.approx(whole, rel=1e-5)
+
+
+def test_dropout_leaves_out_its_share_and_keeps_the_mean():
+    the_task = task(small(sizes=LanguageModelSizes(7, 3, 400, 500, 600)), dropout=0.25)
+    for keep, width in zip(the_task._keep(next(the_task.batches())), (800, 500, 600), strict=True):
+        assert keep.shape == (16, width)
+        assert keep.mean().item() == pytest.approx(1.0, abs=0.05)
+        assert keep.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+
+
+def test_what_is_measured_has_neither_dropout_nor_penalty(monkeypatch):
+    the_task = task(dropout=0.5, alpha=1.0, shorten=0.5)
+    found = the_task.evaluate()
+    ngrams = ngrams_at(TEXT[:11], np.arange(11), 3)
+    logits = the_task.module.hidden(torch.tensor(ngrams.contexts)) @ the_task.module.G.T + the_task.module.b_G
+    expected = torch.nn.functional.cross_entropy(logits, torch.tensor(ngrams.words)).item()
+    assert found["loss"] == pytest.approx(expected, abs=1e-6)
+    assert found["perplexity"] == pytest.approx(np.exp(expected), rel=1e-5)
+    monkeypatch.setattr("phrase_rescore.lm.task._EVALUATED", 4)
+    assert held_out_figures(the_task.module, TEXT[:11])["loss"] == pytest.approx(expected, abs=1e-6)
+    assert task(held_out=TEXT[:0]).evaluate() is None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_loop_learns_a_text_and_the_same_weights_again(threads):
+    def trained(alpha: float = 0.1) -> tuple[FeedforwardLM, float]:
+        model = small()
+        the_task = task(model, batch_size=32, dropout=0.1, shorten=0.1, alpha=alpha)
+        recipe = Recipe(learning_rate=0.02, batch_size=32, max_steps=150, eval_every=50)
+        outcome = Trainer(the_task, recipe, threads=threads).fit()
+        return model, outcome.best["perplexity"]
+
+    (a, perplexity), (b, _) = trained(), trained()
+    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    assert perplexity < 1.6  # 2 or 5 first, 0 or 6 after 4: the text's own is 4^(1/5.5) = 1.29
+    contexts = torch.tensor(ngrams_at(TEXT[:11], np.arange(11), 3).contexts)
+
+    def farthest(model: FeedforwardLM) -> float:
+        return torch.logsumexp(model.hidden(contexts) @ model.G.T + model.b_G, 1).abs().max().item()
+
+    assert farthest(trained(1.0)[0]) < farthest(a) < farthest(trained(0.0)[0])
+
+
+def test_no_words(monkeypatch):
+    with pytest.raises(OptionError, match="no words to train on"):
+        task(text=TEXT[:0])

@@ -1,0 +1,139 @@
+import json
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.lm.store import LAYOUT, open_text, prepare_text
+
+FINGERPRINT = {"inputs": ["text"], "files": [], "options": {}}
+
+
+def all_words(counts: Counter[bytes]) -> Vocabulary:
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return Vocabulary(tuple(word for word, _ in ranked), tuple(n for _, n in ranked))
+
+
+def prepared(directory, blocks, held_out=0, share=0.0, vocabulary=all_words, **more):
+    return prepare_text(str(directory), FINGERPRINT, blocks, vocabulary, held_out, share, **more)
+
+
+def sentences(ids: np.ndarray, vocab: Vocabulary) -> list[bytes]:
+    spelt = (b"\n", b"UNK", *vocab.words)
+    text = b"".join(b" " + spelt[i] if i != EOS else b"\n" for i in ids)
+    return [line[1:] for line in text.split(b"\n")[:-1]]
+
+
+def test_a_text_is_its_ids_and_an_end_of_every_sentence(tmp_path):
+    store = prepared(tmp_path / "text", [[b"a b  a\n", b"\n", b" \t\r\n"], [b"c\tb\r\n", b"\xff\0 a"]])
+    assert store.vocab.words == (b"a", b"b", b"c", b"\xff\0")
+    assert store.vocab.counts == (3, 2, 1, 1)
+    assert store.train.tolist() == [2, 3, 2, 0, 4, 3, 0, 5, 2, 0]
+    assert store.held_out.tolist() == []
+    assert (store.numbers.sentences, store.numbers.words, store.numbers.empty, store.numbers.unk) == (3, 7, 2, 0.0)
+    assert sorted(os.listdir(tmp_path / "text")) == ["held_out.ids.npy", "text.json", "train.ids.npy", "words.vocab"]
+
+
+def test_words_outside_the_vocabulary_and_marks_of_arpa_files_are_unknown(tmp_path):
+    offered = Counter()
+
+    def two(counts):
+        offered.update(counts)
+        return Vocabulary((b"a", b"b"), (2, 1))
+
+    store = prepared(tmp_path / "text", [[b"a <s> b", b"<unk> a c </s>"]], vocabulary=two)
+    assert offered == {b"a": 2, b"b": 1, b"c": 1}
+    assert store.train.tolist() == [2, UNK, 3, EOS, UNK, 2, UNK, UNK, EOS]
+    assert store.numbers.unk == 4 / 7
+
+
+@given(st.lists(st.sampled_from([b"a", b"a b", b"b c d", b"e", b"f g", b"h"]), min_size=1, max_size=40), st.data())
+def test_equal_sentences_are_held_out_together(tmp_path_factory, lines, data):
+    directory = tmp_path_factory.mktemp("text")
+    most = data.draw(st.integers(0, 20))
+    share = data.draw(st.floats(0, 0.9))
+    block = data.draw(st.integers(1, 7))
+    try:
+        store = prepared(directory / "text", [lines[i : i + block] for i in range(0, len(lines), block)], most, share)
+    except OptionError:  # all were held out
+        assert int(share * len(lines)) == len(lines)
+        return
+    learnt, held = (Counter(sentences(ids, store.vocab)) for ids in (store.train, store.held_out))
+    assert sum(held.values()) <= min(most, int(share * len(lines)))
+    assert not {line for line in learnt if b"UNK" not in line} & {line for line in held if b"UNK" not in line}
+    assert sum(learnt.values()) + sum(held.values()) == len(lines)
+
+
+def test_the_sentences_of_the_smallest_hashes_are_held_out(tmp_path):
+    lines = [b"%d x" % i for i in range(1000)]
+    few, many = (prepared(tmp_path / str(most), [lines], most, 0.5) for most in (10, 100))
+    assert (few.numbers.held_out_sentences, many.numbers.held_out_sentences) == (10, 100)
+    known = all_words(Counter(b" ".join(lines).split()))
+    few, many = (
+        prepared(tmp_path / f"{most}.all", [lines[:300], lines[300:]], most, 0.5, lambda counts: known) for most in (10, 100)
+    )
+    assert set(sentences(few.held_out, known)) < set(sentences(many.held_out, known))
+    assert prepared(tmp_path / "share", [lines], 10**9, 0.02).numbers.held_out_sentences == 20
+
+
+def test_parts_of_any_size_give_the_same(tmp_path, monkeypatch):
+    lines = [b"%d %d x" % (i % 7, i) for i in range(200)]
+    whole = prepared(tmp_path / "whole", [lines], 20, 0.1)
+    monkeypatch.setattr("phrase_rescore.lm.store._AT_ONCE", 7)
+    parts = prepared(tmp_path / "parts", [[line] for line in lines], 20, 0.1)
+    for name in os.listdir(tmp_path / "whole"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes(), name
+    assert whole.numbers == parts.numbers
+
+
+def test_a_store_is_found_again_if_it_is_of_the_same_text(tmp_path):
+    store = prepared(tmp_path / "text", [[b"a b", b"c"]])
+    found = open_text(str(tmp_path / "text"), FINGERPRINT)
+    assert found.numbers == store.numbers
+    assert found.train.tolist() == store.train.tolist()
+    assert open_text(str(tmp_path / "text"), FINGERPRINT | {"options": {"shortlist": 3}}) is None
+    assert open_text(str(tmp_path / "text"), None) is None
+    summary = json.loads((tmp_path / "text" / "text.json").read_text())
+    summary["numbers"]["words"] += 1
+    (tmp_path / "text" / "text.json").write_text(json.dumps(summary))
+    assert open_text(str(tmp_path / "text"), FINGERPRINT) is None
+    summary["numbers"]["words"] = -1
+    (tmp_path / "text" / "text.json").write_text(json.dumps(summary))
+    assert open_text(str(tmp_path / "text"), FINGERPRINT) is None
+
+
+def test_other_contents_have_other_hashes(tmp_path):
+    texts = [[b"a b", b"c"], [b"a b c"], [b"a", b"b c"], [b"b a", b"c"]]
+    contents = [prepared(tmp_path / str(i), [text]).numbers.content for i, text in enumerate(texts)]
+    assert len(set(contents)) == len(texts)
+
+
+def test_nothing_is_left_of_what_cannot_be(tmp_path):
+    with pytest.raises(OptionError, match="there are no sentences to train on"):
+        prepared(tmp_path / "text", [[b"\n", b"  \n"]])
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(OptionError, match="such as thesis.tex; name a directory for nothing but the prepared text"):
+        prepared(tmp_path, [[b"a"]])
+
+    def other(numbers):
+        raise OptionError("other text")
+
+    with pytest.raises(OptionError, match="other text"):
+        prepared(tmp_path / "text", [[b"a"]], check=other)
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("phrase_rescore.lm.store.format_vocabulary", full)
+    with pytest.raises(RescoreError, match="No space left on device; make room there"):
+        prepared(tmp_path / "text", [[b"a"]])
+    assert LAYOUT.open(str(tmp_path / "text"), FINGERPRINT, dict) is None

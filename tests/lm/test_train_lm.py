@@ -1,0 +1,286 @@
+"""train-lm, from text to a model directory: the same bytes whatever happens on the way, and a model that has learnt."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, Run
+from small_trainings import files
+
+from phrase_rescore.data.vocabulary import EOS
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.lm import train as train_lm
+from phrase_rescore.lm.checkpoint import load
+from phrase_rescore.lm.config import PRESETS
+from phrase_rescore.lm.network import FeedforwardLM
+from phrase_rescore.lm.ngrams import ngrams_at
+from phrase_rescore.lm.train import train_language_model
+from phrase_rescore.training.config import Observer
+
+pytestmark = pytest.mark.slow
+
+SIZES = ["--order", "4", "--embedding", "8", "--hidden", "16", "--batch-size", "64", "--threads", "1"]
+NEXT = {b"a": (b"b", b"c"), b"b": (b"a", b"c"), b"c": (b"a", b"b")}  # never the same word twice
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A language of three letters in which every word but the first is one of two, and a sentence is five words long."""
+    rng, lines = np.random.default_rng(1), []
+    for _ in range(1500):
+        words = [rng.choice(list(NEXT))]
+        while len(words) < 5:
+            words.append(rng.choice(NEXT[bytes(words[-1])]))
+        lines.append(b" ".join(map(bytes, words)) + b"\n")
+    (tmp_path / "text").write_bytes(b"".join(lines) + b"\n  \nx a\n")
+    return tmp_path / "text"
+
+
+def command(text: Path, model: Path, *more: str) -> list[str]:
+    arguments = ["train-lm", str(text), "-m", str(model), *SIZES, "--max-steps", "300", "--eval-every", "20"]
+    return [*arguments, "--held-out-share", "0.1", *more]
+
+
+@pytest.mark.parametrize(("sizes", "near"), [(("--output", "12"), 0.06), ((), 0.1)], ids=["untied", "tied"])
+def test_it_learns_a_language(run: Run, text: Path, tmp_path: Path, sizes: tuple[str, ...], near: float) -> None:
+    """The best possible perplexity: 1,500 sentences of 6 tokens, of which the first has log 3 nats and four have log 2."""
+    result = run(
+        *command(text, tmp_path / "lm", "--dropout", "0", "--learning-rate", "0.01", "--order", "6", "--shorten", "0"),
+        "--max-steps",
+        "900",
+        *sizes,
+    )
+    assert result.status == 0, result.err
+    best = math.exp((math.log(3) + 4 * math.log(2)) / 6)
+    config = json.loads((tmp_path / "lm" / "config.json").read_bytes())
+    training = config["training"]
+    assert training["held_out"]["perplexity"] == pytest.approx(best, rel=near)
+    assert training["sentences"]["training"] + training["sentences"]["held_out"] == 1501
+    assert "2 lines without a word left out" in result.err
+    assert re.search(r"held-out: [\d.]+ nats per word, perplexity", result.err)
+    # log Z: small, and centred on the held-out text
+    lm = load(str(tmp_path / "lm"))
+    sentences = [line.split() for line in text.read_bytes().splitlines() if line.strip()]
+    ids = np.array([word for sentence in sentences for word in (*lm.vocab.encode(sentence), EOS)], np.int32)
+    contexts = torch.from_numpy(ngrams_at(ids, np.arange(len(ids)), 6).contexts)
+    log_z = (lm.model.hidden(contexts) @ lm.model.G.T + lm.model.b_G).logsumexp(1).numpy()
+    assert abs(log_z.mean()) < 0.1
+    assert log_z.std() < 0.3
+    assert training["log_z"]["deviation"] == pytest.approx(log_z.std(), abs=0.1)
+
+
+def test_the_same_command_gives_the_same_bytes(run: Run, text: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert run(*command(text, tmp_path / name, "-q")).status == 0
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    other = run(*command(text, tmp_path / "three", "-q", "--seed", "2"))
+    assert other.status == 0
+    assert files(tmp_path / "three") != files(tmp_path / "one")
+
+
+def test_killed_and_resumed_it_gives_the_same_bytes(
+    run: Run, text: Path, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    assert run(*command(text, tmp_path / "whole", "-q")).status == 0
+    killed = tmp_path / "killed"
+    for step in (40, 160):
+        line = ["phrase-rescore", *command(text, killed), *["--resume"] * (step > 40)]
+        process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        assert process.stderr
+        for said in process.stderr:
+            if said.startswith(f"phrase-rescore: step {step},"):
+                process.send_signal(signal.SIGKILL)
+                break
+        process.communicate()
+        assert not killed.exists()
+    refused = run(*command(text, killed, "-q", "--resume", "--dropout", "0.5"))
+    assert refused.status == 2
+    assert "dropout 0.2 → 0.5" in refused.last_line
+    assert run(*command(text, killed, "-q", "--resume")).status == 0
+    assert files(killed) == files(tmp_path / "whole")
+    assert not Path(f"{killed}.training").exists()
+
+
+def test_pipe_compression_and_parts_are_the_same_text(run: Run, text: Path, tmp_path: Path) -> None:
+    import gzip
+
+    assert run(*command(text, tmp_path / "one", "-q")).status == 0
+    data = text.read_bytes()
+    middle = data.index(b"\n", len(data) // 2) + 1
+    (tmp_path / "part.gz").write_bytes(gzip.compress(data[:middle]))
+    line = command(tmp_path / "part.gz", tmp_path / "two", "-q")
+    line.insert(2, "-")
+    assert run(*line, stdin=data[middle:]).status == 0
+    wanted = files(tmp_path / "one")
+    found = files(tmp_path / "two")
+    for config in (wanted, found):
+        read = json.loads(config["config.json"])
+        del read["training"]["inputs"]
+        config["config.json"] = json.dumps(read).encode()
+    assert found == wanted
+
+
+def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) -> None:
+    line = command(text, tmp_path / "lm", "--text", str(tmp_path / "encoded"), "--max-steps", "2")
+    assert run(*line).status == 0
+    again = run(*line, "--overwrite")
+    assert f"text as prepared before in {tmp_path}/encoded" in again.err
+    other = run(*line, "--overwrite", "--shortlist", "2")
+    assert "prepared anew" in other.err
+    with open(text, "a") as stream:
+        stream.write("one more\n")
+    assert "prepared anew" in run(*line, "--overwrite").err
+
+
+def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
+    def known(name: str, *more: str) -> set[bytes]:
+        assert run(*command(text, tmp_path / name, "-q", "--max-steps", "2", *more)).status == 0
+        return set(load(str(tmp_path / name)).vocab.words)
+
+    assert known("all") == {b"a", b"b", b"c"}  # of four words the rarest teaches UNK
+    assert known("often", "--min-count", "2") == {b"a", b"b", b"c"}
+    assert len(known("few", "--shortlist", "2")) == 2
+    (tmp_path / "words").write_text("a\t1\nq\t1\n")
+    assert known("given", "--vocab", str(tmp_path / "words")) == {b"a", b"q"}
+    (tmp_path / "words").write_text("<s>\t1\n</s>\t1\na\t1\n<unk>\t3\n<null>\t1\nq\t1\n")  # as other tools list them
+    assert known("marks", "--vocab", str(tmp_path / "words")) == {b"a", b"q"}
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "status", "said"),
+    [
+        (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
+        (b"\n \n", (), 2, "there are no sentences to train on"),
+        (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
+        (b"a b\n" * 50, ("--preset", "paper"), 2, "hold out more (--held-out; of a text --held-out-share, too)"),
+        (b"a b\n" * 50, ("--patience", "3", "--held-out-share", "0"), 2, "--patience 3 needs held-out data"),
+        (b"a b\n" * 50, ("--min-count", "99"), 2, "no word stands 99 times or more; lower --min-count"),
+        (b"a b\n" * 50, ("--vocab", "EMPTY"), 1, "is empty; name the words of the shortlist"),
+        (b"a" * (1 << 24) + b"a\n", (), 1, "a row of more than 16 MiB; is this text with a row a line?"),
+    ],
+)
+def test_what_cannot_be_learnt(run: Run, tmp_path: Path, data: bytes, more: tuple[str, ...], status: int, said: str) -> None:
+    (tmp_path / "text").write_bytes(data)
+    (tmp_path / "EMPTY").write_bytes(b"")
+    given = [str(tmp_path / arg) if arg == "EMPTY" else arg for arg in more]
+    result = run(*command(tmp_path / "text", tmp_path / "lm", *given))
+    assert (result.status, result.out) == (status, b""), result.err
+    assert said in result.last_line
+    assert not (tmp_path / "lm").exists()
+
+
+def test_odd_text_is_learnt(run: Run, tmp_path: Path) -> None:
+    """Few sentences, NUL, bytes that are not UTF-8, CR LF, words spelt like the marks, and no newline at the end."""
+    (tmp_path / "text").write_bytes(b"a\x00b \xff\xfe c\r\n</s> <s> c\n\n\xe2\x80\xa8 c c")
+    result = run(*command(tmp_path / "text", tmp_path / "lm", "--max-steps", "3"))
+    assert result.status == 0, result.err
+    vocab = load(str(tmp_path / "lm")).vocab.words
+    assert not {b"</s>", b"<s>", b"\r"} & set(vocab)
+    assert "warning: too few sentences to hold any out" in result.err
+
+
+def test_the_other_kind_of_model_is_named(run: Run, model_dir: str, text: Path, tmp_path: Path) -> None:
+    assert run(*command(text, tmp_path / "lm", "-q", "--max-steps", "2")).status == 0
+    for line in (
+        ["annotate", "-", "-m", tmp_path / "lm"],
+        ["score", "-m", tmp_path / "lm"],
+        ["generate", "-m", tmp_path / "lm"],
+    ):
+        result = run(*line, stdin=b"a ||| b ||| 1\n")
+        assert result.status == 1
+        assert f"{tmp_path}/lm: a model of text, made by train-lm; this takes a model of phrase pairs" in result.err
+    unshortened = run("export-lm", "-m", tmp_path / "lm", "-o", tmp_path / "x")
+    assert "warning" not in unshortened.err
+    assert run(*command(text, tmp_path / "whole", "-q", "--max-steps", "2", "--shorten", "0")).status == 0
+    told = run("export-lm", "-m", tmp_path / "whole", "-o", tmp_path / "x").err
+    assert "warning: no context was shortened in training" in told
+    for line in (["score-lm", "-m", model_dir], ["export-lm", "-m", model_dir]):
+        result = run(*line, stdin=b"a\n")
+        assert result.status == 1
+        assert f"{model_dir}: a model of phrase pairs, made by train; this takes a model of text" in result.err
+
+
+def test_numbers_that_are_not_finite_end_it(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def far_out(model: FeedforwardLM, *_: object, **__: object) -> None:
+        for _, weight in model.named_weights():
+            weight.data.fill_(1e20)
+
+    monkeypatch.setattr(train_lm, "initialise", far_out)
+    config = PRESETS["default"].override(embedding=8, hidden=16, max_steps=5, threads=1, device="cpu")
+    with pytest.raises(RescoreError, match="try a smaller --learning-rate"):
+        train_language_model([str(text)], str(tmp_path / "lm"), config)
+    assert not (tmp_path / "lm").exists()
+
+
+def test_the_paper_preset_is_the_papers() -> None:
+    network, recipe = PRESETS["paper"].network, PRESETS["paper"].recipe
+    assert (network.order, network.embedding, network.hidden, network.output) == (7, 512, 1536, 1024)
+    assert (recipe.patience, PRESETS["paper"].text.held_out_share, PRESETS["paper"].regularization.dropout) == (10, 0.001, 0.0)
+
+
+def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path) -> None:
+    config = PRESETS["default"].override(
+        order=3, embedding=8, hidden=16, output=8, batch_size=50, max_steps=30, threads=1, device="cpu", held_out_share=0.1
+    )
+    lms = [
+        train_language_model([str(text)], str(tmp_path / precision), config.override(precision=precision))
+        for precision in ("float32", "bf16")
+    ]
+    exact, low = (lm.training["held_out"]["loss"] for lm in lms)
+    assert low == pytest.approx(exact, abs=0.05)
+    assert low != exact
+    assert all(weight.dtype == torch.float32 for _, weight in lms[1].model.named_weights())
+    assert lms[1].model.loss_dtype is None  # what is measured afterwards is in float32
+    assert (lms[0].training["precision"], lms[1].training["precision"]) == ("float32", "bf16")
+
+
+def test_shown_steps_count_words(text: Path, tmp_path: Path) -> None:
+    seen: list[int] = []
+    config = PRESETS["default"].override(
+        order=3, embedding=4, hidden=4, output=4, batch_size=50, max_steps=3, threads=1, device="cpu"
+    )
+    train_language_model([str(text)], str(tmp_path / "lm"), config, Observer(on_step=lambda s, d, loss, n: seen.append(n)))
+    assert seen == [50, 50, 50]
+
+
+def test_a_text_of_marks_alone_and_a_vocabulary_of_them(run: Run, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "marks").write_bytes(b"<s> </s>\n" * 10)
+    (tmp_path / "vocab").write_bytes(b"<unk>\t3\n")
+    result = run(*command(tmp_path / "marks", tmp_path / "lm"))
+    assert (result.status, result.last_line) == (
+        2, "phrase-rescore: error: the text has no words but marks such as <s>; pass tokenized text"
+    )  # fmt: skip
+    result = run(*command(text, tmp_path / "lm", "--vocab", str(tmp_path / "vocab")))
+    assert result.status == 1
+    assert result.err.startswith(f"phrase-rescore: error: {tmp_path}/vocab: is empty")  # before the text is read
+
+
+def test_none_held_out_as_asked_is_no_warning(run: Run, text: Path, tmp_path: Path) -> None:
+    result = run(*command(text, tmp_path / "lm", "--held-out-share", "0", "--max-steps", "1"))
+    assert result.status == 0
+    assert "too few sentences" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"das ||| the ||| 0.5 ||| 0-0 ||| 1 1 1\n" * 9, "a phrase table or an n-best list"),
+        (b"0 ||| das ||| LM0= 1 ||| 1\n" * 9, "a phrase table or an n-best list"),
+        (b"\\data\\\nngram 1=3\n", "an ARPA file"),
+        ("das haus\n".encode("utf-16"), "UTF-16"),
+    ],
+)
+def test_what_is_no_text_is_not_learnt(run: Run, tmp_path: Path, data: bytes, what: str) -> None:
+    (tmp_path / "odd").write_bytes(data)
+    result = run(*command(tmp_path / "odd", tmp_path / "lm"))
+    hint = "pass tokenized text in UTF-8, a sentence a line"
+    assert (result.status, result.last_line) == (1, f"phrase-rescore: error: {tmp_path}/odd:1: looks like {what}; {hint}")

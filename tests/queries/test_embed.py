@@ -1,0 +1,360 @@
+"""``phrase-rescore embed``: words, lines and tables in; vectors and neighbours out."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
+from gensim.models import KeyedVectors
+from small_models import by_the_oracle
+
+from phrase_rescore.queries.vector_files import VectorWriter
+from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.vectors import BATCH, PhraseEncoder
+
+ROUNDING = 1e-5
+
+
+@pytest.fixture(scope="module")
+def phrases() -> list[bytes]:
+    """More than are read at once, all of them distinct, some with unknown words."""
+    rng = np.random.default_rng(1)
+    some = (*SOURCE_WORDS, b"unheard-of", b"_")
+    drawn = {b" ".join(rng.choice(np.array(some, object), rng.integers(1, 6)).tolist()) for _ in range(4000)}
+    assert len(drawn) > BATCH + 100
+    return sorted(drawn, key=lambda phrase: phrase + b"\t")
+
+
+@pytest.fixture(scope="module")
+def table(phrases: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rows of each phrase, the second ones in another order behind the first."""
+    path = tmp_path_factory.mktemp("table") / "phrase-table.gz"
+    rows = [b"%b ||| das ||| 0.5 0.25 ||| 0-0 ||| 1 1 1 ||| |||\n" % phrase for phrase in phrases]
+    path.write_bytes(gzip.compress(b"".join((*rows, *rows[::-1]))))
+    return path
+
+
+@pytest.fixture(scope="module")
+def index(run: Run, model_dir: str, phrases: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "c.npy"
+    done = run("embed", "-m", model_dir, "-o", path, stdin=b"".join(phrase + b"\n" for phrase in phrases))
+    assert done == (0, b"", f"phrase-rescore: {len(phrases):,} vectors of 7 numbers\n")
+    return path
+
+
+def lines_of(phrases: list[bytes]) -> bytes:
+    return b"".join(phrase + b"\n" for phrase in phrases)
+
+
+def columns(out: bytes) -> list[list[bytes]]:
+    return [line.split(b"\t") for line in out.split(b"\n")[:-1]]
+
+
+# ---- vectors of phrases
+
+
+def test_vectors_are_those_of_the_model(model_dir: str, phrases: list[bytes], index: Path) -> None:
+    assert index.with_name("c.index").read_bytes() == lines_of(phrases)
+    vectors = np.load(index)
+    np.testing.assert_array_equal(vectors, PhraseEncoder(load(model_dir)).vectors(phrases))
+    np.testing.assert_allclose(vectors[::37], by_the_oracle(load(model_dir), phrases[::37]), atol=ROUNDING)
+
+
+def test_a_table_has_each_of_its_phrases_once(
+    run: Run, model_dir: str, phrases: list[bytes], table: Path, index: Path, tmp_path: Path
+) -> None:
+    ways = {
+        "gz": lambda out: run("embed", table, "-m", model_dir, "-o", out),
+        "plain": lambda out: run("embed", tmp_path / "table", "-m", model_dir, "-o", out),
+        "pipe": lambda out: run("embed", "-", "-m", model_dir, "-o", out, stdin=gzip.decompress(table.read_bytes())),
+        "gz pipe": lambda out: run("embed", "-", "-m", model_dir, "-o", out, stdin=table.read_bytes()),
+    }
+    (tmp_path / "table").write_bytes(gzip.decompress(table.read_bytes()))
+    for name, way in ways.items():
+        done = way(tmp_path / "t.npy")
+        assert done.err == f"phrase-rescore: {len(phrases):,} vectors of 7 numbers\n"
+        for ending in (".npy", ".index"):
+            same = (tmp_path / f"t{ending}").read_bytes() == index.with_suffix(ending).read_bytes()
+            assert same, f"{name}: the phrases of a table are sorted, and so were the lines"
+
+
+def test_streams_give_the_same_numbers(run: Run, model_dir: str, phrases: list[bytes], index: Path, tmp_path: Path) -> None:
+    given = columns(run("embed", "-m", model_dir, stdin=lines_of(phrases)).out)
+    assert [row[0] for row in given] == phrases
+    np.testing.assert_array_equal(np.array([row[1:] for row in given], float).astype(np.float32), np.load(index))
+    for form, name in (("txt", "c.vec"), ("bin", "c.bin")):
+        done = run("embed", "-m", model_dir, "-o", tmp_path / name, stdin=lines_of(phrases[:9] * 2))
+        assert done.err == "phrase-rescore: 9 vectors of 7 numbers; 9 repeated phrases left out\n"
+        found = KeyedVectors.load_word2vec_format(str(tmp_path / name), binary=form == "bin")
+        np.testing.assert_allclose(found.vectors, np.load(index)[:9], atol=ROUNDING)
+
+
+def test_an_inverse_and_factored_model_reads_that_factor_of_targets(run: Run, model_dir: str, tmp_path: Path) -> None:
+    forward = load(model_dir)
+    inverse = replace(
+        forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(3, 1)
+    )  # its source side has no such factor here: it is not asked for
+    (tmp_path / "model").mkdir()
+    save(inverse, str(tmp_path / "model"))
+    table = b"das ||| x|the y|house ||| 1\nein ||| x|old ||| 1\nhaus ||| z|the z|house|z ||| 1\n"
+    done = run("embed", "-", "-m", tmp_path / "model", "-o", tmp_path / "t.npy", stdin=table)
+    assert done.status == 0, done.err
+    assert (tmp_path / "t.index").read_bytes() == b"old\nthe house\n"
+    expected = np.load(tmp_path / "t.npy")
+    np.testing.assert_allclose(expected, PhraseEncoder(forward).vectors([b"old", b"the house"]), atol=ROUNDING)
+    lines = run("embed", "-m", tmp_path / "model", stdin=b"a|old\nb|the c|house\nhouse\n")
+    assert lines.last_line.endswith("error: <stdin>:3: target word 'house' has no factor 1; " + FACTORS)
+    assert [row[0] for row in columns(lines.out)] == [b"old", b"the house"]
+    near = run("embed", "-m", tmp_path / "model", "--nearest", 5, "--among", tmp_path / "t.npy", stdin=b"x|old\n")
+    assert [row[:2] for row in columns(near.out)] == [[b"old", b"the house"]]
+
+
+FACTORS = "factors are counted from 0 and stand between bars"
+
+HINT = "write a phrase a line, or name the phrase table ('-': a table on standard input)"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"", "the line is empty; write one source phrase a line"),
+        (b" \t", f"' \\t' is more than a source phrase; {HINT}"),
+        (b"  \r", "the line is empty; write one source phrase a line"),
+        (b"the ||| das ||| 0.5", f"'the ||| das ||| 0.5' is more than a source phrase; {HINT}"),
+        (b"the\tdas", f"'the\\tdas' is more than a source phrase; {HINT}"),
+        (b"the [X]", "non-terminal '[X]' in the source; "),
+    ],
+)
+def test_a_bad_line_is_named_and_leaves_no_file(run: Run, model_dir: str, tmp_path: Path, line: bytes, told: str) -> None:
+    given = b"the\nold\n" + line + b"\nthe\n"
+    for out in ("-", tmp_path / "c.npy", tmp_path / "c.txt"):
+        done = run("embed", "-m", model_dir, "-o", out, stdin=given)
+        assert done.status == 1
+        assert f"error: <stdin>:3: {told}" in done.last_line
+        assert len(columns(done.out)) == (2 if out == "-" else 0), "the vectors before it"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_bad_row_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
+    done = run("embed", "-", "-m", model_dir, "-o", tmp_path / "c.npy", stdin=b"the ||| das ||| 1\nold ||| alt\n")
+    assert done.last_line.startswith("phrase-rescore: error: <stdin>:2: 2 fields in 'old ||| alt'; a phrase-table row is")
+    assert (done.status, os.listdir(tmp_path)) == (1, [])
+    empty = run("embed", "-", "-m", model_dir, "-o", tmp_path / "c.npy")
+    assert empty.last_line == "phrase-rescore: error: <stdin>: is empty; pass a phrase table"
+    assert (empty.status, os.listdir(tmp_path)) == (1, [])
+    lines = run("embed", "-", "-m", model_dir, stdin=b"the house\n")
+    assert lines.last_line.startswith("phrase-rescore: error: <stdin>:1: 1 field in 'the house'; a phrase-table row is")
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_seen_enough(
+    model_dir: str, phrases: list[bytes], tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    (tmp_path / "phrases.txt").write_bytes(lines_of(phrases))
+    command = f"phrase-rescore embed -m {model_dir} < {tmp_path}/phrases.txt | head -n 1"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=False)
+    assert done.stdout.startswith(phrases[0] + b"\t")
+    assert done.stderr == b""
+
+
+@pytest.mark.slow
+def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a terminal every line is answered at once; here by as many as are read at once."""
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "embed", "-m", model_dir]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(b"the\n" * BATCH)
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"the\t")  # would wait for ever if it waited for the end
+        process.stdin.close()
+        process.stdout.read()
+        assert process.wait() == 0
+
+
+def test_no_more_than_a_batch_is_in_memory(run: Run, model_dir: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    write = VectorWriter.write
+
+    def counted(self: VectorWriter, phrases: Sequence[bytes], vectors: np.ndarray) -> None:
+        made.append(len(vectors))
+        write(self, phrases, vectors)
+
+    monkeypatch.setattr(VectorWriter, "write", counted)
+    assert run("embed", table, "-m", model_dir).status == 0
+    assert made[0] == max(made) == BATCH
+    assert len(made) > 1
+
+
+def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
+    told = "phrase-rescore: warning: no source word was unknown in training: vectors of phrases with such a word mean nothing"
+    model = make_model(unk_shares=(0.0, 0.1))
+    assert run("embed", "-m", model, "-o", tmp_path / "c.npy", "-q", stdin=b"the\n").err == f"{told}\n"
+    assert run("embed", "-m", model, "--nearest", 1, "--among", tmp_path / "c.npy", stdin=b"the\n").err == f"{told}\n"
+    assert run("embed", "-m", model, "--words", "source").err == ""
+    assert run("embed", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the\n").err == ""
+
+
+# ---- words
+
+
+@pytest.mark.parametrize(("side", "words"), [("source", SOURCE_WORDS), ("target", TARGET_WORDS)])
+def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple[bytes, ...]) -> None:
+    model = load(model_dir).model
+    expected = (model.encoder if side == "source" else model.decoder).embedding.numpy()
+    names = [b"<end of phrase>", b"<unknown word>", *words]
+    done = run("embed", "-m", model_dir, "--words", side)
+    assert [row[0] for row in columns(done.out)] == names, "words that are spelt UNK and </s> are words"
+    np.testing.assert_array_equal(np.array([row[1:] for row in columns(done.out)], float).astype(np.float32), expected)
+    for name, form in (("w.txt", "txt"), ("w.bin", "bin"), ("w.npy", "npy")):
+        assert run("embed", "-m", model_dir, "--words", side, "-o", tmp_path / name).status == 0
+        if form != "npy":
+            found = KeyedVectors.load_word2vec_format(str(tmp_path / name), binary=form == "bin")
+            assert found.index_to_key == list(map(as_named, names))
+            np.testing.assert_array_equal(found.vectors, expected)
+            piped = run("embed", "-m", model_dir, "--words", side, "--format", form)
+            assert piped.out == (tmp_path / name).read_bytes()
+    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), expected)
+    assert (tmp_path / "w.index").read_bytes() == lines_of(names)
+
+
+def as_named(word: bytes) -> str:
+    return word.decode("utf-8", "backslashreplace").replace(" ", "_")
+
+
+def test_words_of_an_inverse_model(run: Run, model_dir: str, tmp_path: Path) -> None:
+    forward = load(model_dir)
+    save(replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True), str(tmp_path))
+    assert run("embed", "-m", tmp_path, "--words", "target").out == run("embed", "-m", model_dir, "--words", "source").out
+
+
+# ---- neighbours
+
+
+def nearest_by_hand(query: np.ndarray, vectors: np.ndarray, names: list[bytes], own: bytes, n: int) -> list[list[bytes]]:
+    cosines = vectors.astype(float) @ query / np.linalg.norm(vectors.astype(float), axis=1) / np.linalg.norm(query)
+    ranked = [row for row in np.argsort(-cosines, kind="stable") if names[row] != own][:n]
+    return [[own, names[row], b"%.3f" % cosines[row]] for row in ranked]
+
+
+def rounded(out: bytes) -> list[list[bytes]]:
+    return [[query, name, b"%.3f" % float(cosine)] for query, name, cosine in columns(out)]
+
+
+def test_nearest_words(run: Run, model_dir: str) -> None:
+    names, vectors = [b"<end of phrase>", b"<unknown word>", *SOURCE_WORDS], load(model_dir).model.encoder.embedding.numpy()
+    done = run(
+        "embed", "-m", model_dir, "--nearest", 4, "--words", "source", stdin=b" old \r\nzzz\nUNK\n<unknown word>\nold is\n"
+    )
+    expected = [
+        row for word in (b"old", b"UNK", b"<unknown word>")
+        for row in nearest_by_hand(vectors[names.index(word)], vectors, names, word, 4)
+    ]  # fmt: skip
+    assert rounded(done.out) == expected
+    assert done.status == 0
+    assert done.err.splitlines() == [
+        "phrase-rescore: warning: <stdin>:2: 'zzz' is not one of the model's source words",
+        "phrase-rescore: warning: <stdin>:5: 'old is' is not one of the model's source words",
+    ]
+    everything = run("embed", "-m", model_dir, "--nearest", 99, "--words", "target", stdin=b"das\n")
+    assert len(columns(everything.out)) == len(TARGET_WORDS) + 1
+
+
+def test_nearest_phrases(run: Run, model_dir: str, phrases: list[bytes], index: Path) -> None:
+    queries = [phrases[5], b"the the the the the the the", phrases[-1], b"  " + phrases[7].replace(b" ", b"  ")]
+    done = run("embed", "-m", model_dir, "--nearest", 3, "--among", index, stdin=lines_of(queries))
+    assert done.err == ""
+    vectors = PhraseEncoder(load(model_dir)).vectors(queries)
+    own = [b" ".join(query.split()) for query in queries]
+    expected = [
+        row for query, vector in zip(own, vectors, strict=True)
+        for row in nearest_by_hand(vector, np.load(index), phrases, query, 3)
+    ]  # fmt: skip
+    assert rounded(done.out) == expected
+
+
+def test_repeated_phrases_are_no_neighbours_of_themselves(run: Run, model_dir: str, tmp_path: Path) -> None:
+    run("embed", "-m", model_dir, "-o", tmp_path / "c.npy", stdin=b"the\nold\nthe\nthe house\n")
+    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy", stdin=b"the\nthe old\n")
+    assert sorted(row[1] for row in columns(done.out) if row[0] == b"the") == [b"old", b"the house"]
+    assert run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy").out == b""
+
+
+def test_an_index_of_another_model(run: Run, model_dir: str, make_model: MakeModel, index: Path, tmp_path: Path) -> None:
+    hint = "name the model that made it with -m"
+    other = make_model(source=SOURCE_WORDS[::-1])
+    done = run("embed", "-m", other, "--nearest", 2, "--among", index, stdin=b"the\n")
+    assert (done.status, done.out) == (1, b"")
+    assert re.search(rf"error: {index}: row \d+ is not what this model makes of '.*'; {hint}$", done.last_line)
+    for suffix in (".npy", ".index"):
+        shutil.copy(index.with_suffix(suffix), tmp_path)
+    np.save(tmp_path / "c.npy", np.load(index)[:, :5])
+    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy", stdin=b"the\n")
+    assert done.last_line.endswith(f"c.npy: vectors of 5 numbers where the model's have 7; {hint}")
+    bad = np.load(index)
+    bad[9, 3] = np.nan
+    np.save(tmp_path / "c.npy", bad)
+    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy", stdin=b"the\n")
+    assert done.last_line.endswith("c.npy: row 10 has a number that is NaN, infinite or too large; make the file again")
+
+
+def test_bad_queries_come_after_the_answers_before_them(run: Run, model_dir: str, index: Path) -> None:
+    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", index, stdin=b"the\n\n")
+    assert (done.status, len(columns(done.out))) == (1, 2)
+    assert done.last_line.endswith("error: <stdin>:2: the line is empty; write one source phrase a line")
+
+
+# ---- the documentation
+
+
+def test_python_of_the_documentation_runs(
+    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.bin"], ["-o", "c.npy"]):
+        assert run("embed", "-m", model_dir, *args, stdin=b"the house\nold\nis old\n").status == 0
+    examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "embed.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    for example in examples:
+        exec(example, {})
+    near_words, near_phrases, vector = capsys.readouterr().out.split("\n", 2)
+    assert near_words.count("(") == 4
+    assert "'old'" in near_phrases
+    assert "'is_old'" in near_phrases
+    assert len(vector.strip("[]\n").split()) == 7
+
+
+# ---- options
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--among", "c.npy"], "--among is for --nearest N"),
+        (["t", "--words", "source"], "--words takes no TABLE: it writes the words of the model"),
+        (["--nearest", "3"], "--nearest looks among --words source, --words target or --among FILE.npy; name one of them"),
+        (["--nearest", "3", "--words", "source", "--among", "c.npy"], "--nearest looks among --words source, --words "),
+        (["--nearest", "3", "--words", "source", "-o", "x.txt"], "--nearest reads from standard input and writes "),
+        (["t", "--nearest", "3", "--words", "source"], "--nearest reads from standard input and "),
+        (["-o", "c.dat"], "-o c.dat ends in none of .txt, .vec, .bin, .npy, .tsv; choose a --format"),
+        (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
+        (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
+        (["--format", "bin"], "--format bin begins with the number of phrases, which is known at the end; name "),
+        ([__file__, "-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
+        (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together(run: Run, model_dir: str, args: list[str], told: str) -> None:
+    done = run("embed", "-m", model_dir, *args, stdin=b"the\n")
+    assert (done.status, done.out) == (2, b"")
+    assert done.last_line.startswith(f"phrase-rescore: error: {told}")

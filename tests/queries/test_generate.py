@@ -1,0 +1,480 @@
+"""``phrase-rescore generate``: phrases in, hypotheses out in three formats, with and without a table beside them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
+from moses_readers import ALL_READERS, field_count
+from small_models import phrases_of
+
+from phrase_rescore.data.ragged import Ragged
+from phrase_rescore.queries.generate import AT_ONCE
+from phrase_rescore.queries.tables import monotone, sample_of
+from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.network import PackedPhrases
+
+SOURCES = [b"the house", b"old", b"a\xff zzz is", "café".encode()]
+STDIN = b"".join(source + b"\n" for source in SOURCES)
+Rows = list[list[bytes]]
+
+
+def columns(out: bytes) -> Rows:
+    return [line.split(b"\t") for line in out.split(b"\n")[:-1]]
+
+
+@pytest.fixture(scope="module")
+def proposed(run: Run, model_dir: str) -> Rows:
+    return columns(run("generate", "-m", model_dir, "-n", 6, stdin=STDIN).out)
+
+
+def table_of(
+    pairs: list[tuple[bytes, bytes]], tail: bytes = b" ||| 0-0 ||| 3 2 1 ||| |||", scores: bytes = b"0.5 0.25"
+) -> bytes:
+    return b"".join(sorted(b"%b ||| %b ||| %b%b\n" % (src, tgt, scores, tail) for src, tgt in pairs))
+
+
+def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, proposed: Rows) -> None:
+    for extra in ([], ["--random", "--temperature", 2], ["--unk", "--beam", 3]):
+        done = run("generate", "-m", model_dir, "-n", 6, *extra, stdin=STDIN)
+        assert done.status == 0, done.err
+        found = columns(done.out)
+        assert [row[0] for row in found] == [source for source in SOURCES for _ in range(6)]
+        scored = columns(run("score", "-m", model_dir, stdin=b"".join(b"%b\t%b\n" % tuple(row[:2]) for row in found)).out)
+        assert [float(row[2]) for row in found] == pytest.approx([float(row[0]) for row in scored], abs=1e-4)
+        if "--unk" not in extra:  # the model of these tests has a word that is spelt UNK
+            assert [row[3] for row in found] == [row[1] for row in scored]
+    assert [float(row[2]) for row in proposed[:6]] == sorted((float(row[2]) for row in proposed[:6]), reverse=True)
+    assert "4 phrases, 24 hypotheses, " in done.err
+
+
+def test_lines_are_read_a_few_at_a_time(run: Run, model_dir: str) -> None:
+    sources = sorted({src for src, _ in phrases_of(load(model_dir), 3 * AT_ONCE)})
+    assert len(sources) > AT_ONCE
+    done = run("generate", "-m", model_dir, "-n", 1, stdin=b"".join(source + b"\r\n" for source in sources))
+    assert [row[0] for row in columns(done.out)] == sources
+
+
+@pytest.mark.slow
+def test_random_proposals_depend_on_seed_and_phrase_alone(run: Run, model_dir: str) -> None:
+    def drawn(seed: int, lines: list[bytes]) -> set[tuple[bytes, bytes]]:
+        args = ("generate", "-m", model_dir, "-n", 5, "--random", "--top-k", 4, "--seed", seed)
+        return {(row[0], row[1]) for row in columns(run(*args, stdin=b"".join(line + b"\n" for line in lines)).out)}
+
+    assert drawn(1, SOURCES) == drawn(1, SOURCES[::-1]) == set().union(*(drawn(1, [source]) for source in SOURCES))
+    assert drawn(1, SOURCES) != drawn(2, SOURCES)
+
+
+def test_json_keeps_every_byte(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
+    (tmp_path / "table").write_bytes(table_of([(row[0], row[1]) for row in proposed[::2]]))
+    done = run("generate", "-m", model_dir, "-n", 6, "--format", "jsonl", "--table", tmp_path / "table", stdin=STDIN)
+    found = [json.loads(line) for line in done.out.decode().splitlines()]  # is UTF-8 and JSON
+
+    def as_bytes(text: str) -> bytes:
+        return text.encode("utf-8", "surrogateescape")
+
+    listed = [
+        [as_bytes(one["source"]), as_bytes(p["target"]), p["log_p"], p["unknown"], p["in_table"]]
+        for one in found
+        for p in one["proposals"]
+    ]
+    assert listed == [[row[0], row[1], float(row[2]), int(row[3]), i % 2 == 0] for i, row in enumerate(proposed)]
+    assert "café".encode() in done.out
+    assert b'"a\\udcff zzz is"' in done.out
+
+
+def test_what_the_table_has_is_marked_or_left_out(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
+    table = tmp_path / "table.gz"
+    others = [(b"house", row[1]) for row in proposed]
+    table.write_bytes(gzip.compress(table_of([*others, *((row[0], row[1]) for row in proposed[::5])])))
+    args = ("generate", "-m", model_dir, "-n", 6, "--table", table)
+    marked = run(*args, stdin=STDIN)
+    assert columns(marked.out) == [[*row, b"1" if i % 5 == 0 else b"0"] for i, row in enumerate(proposed)]
+    assert f"the first hypothesis is in {table}: 1 of 4 (25.0%); of all hypotheses 5" in marked.err
+    new = run(*args, "--only-new", stdin=STDIN)
+    assert columns(new.out) == [[*row, b"0"] for i, row in enumerate(proposed) if i % 5]
+    assert "4 phrases, 19 hypotheses" in new.err
+    assert "1 of 4 (25.0%); of all hypotheses 5, left out" in new.err
+
+
+def test_a_sample_of_a_table_s_phrases(run: Run, model_dir: str, tmp_path: Path) -> None:
+    pairs = [(b"the %d" % (i % 40), b"das %d" % i) for i in range(400)]
+    table = tmp_path / "table"
+    table.write_bytes(table_of(pairs))
+
+    def taken(n: int, seed: int, stdin: bytes = b"") -> list[bytes]:
+        name = "-" if stdin else table
+        done = run("generate", "-m", model_dir, "-n", 1, "--from-table", n, name, "--seed", seed, stdin=stdin)
+        assert done.status == 0, done.err
+        return [row[0] for row in columns(done.out)]
+
+    some = taken(10, 1)
+    assert len(set(some)) == 10
+    assert some == sorted(some, key=lambda source: source + b" |||"), "in the table's order"
+    assert some == taken(10, 1) == taken(10, 1, table.read_bytes())
+    assert set(some) < set(taken(20, 1))
+    assert some != taken(10, 2)
+    done = run("generate", "-m", model_dir, "-n", 1, "--from-table", 50, table)
+    assert f"{table} has only 40 distinct source phrases" in done.err
+    assert len(columns(done.out)) == 40
+
+
+def test_every_distinct_phrase_is_as_likely_to_be_taken() -> None:
+    """However often it stands in the table, and wherever: χ² of 30 phrases over 2,000 seeds."""
+    phrases = [b"%d" % i for i in range(30)]
+    blocks = [phrases[:20] * 3, phrases[10:] + [b"0"] * 50, [b"29"]]
+    counts = dict.fromkeys(phrases, 0)
+    for seed in range(2000):
+        taken = sample_of(blocks, 6, seed)
+        assert len(set(taken)) == 6
+        for phrase in taken:
+            counts[phrase] += 1
+    mean = 2000 * 6 / 30
+    chi2 = sum((count - mean) ** 2 / mean for count in counts.values()) / (1 - 6 / 30)  # without replacement
+    assert chi2 < 52.3, "less probable than 0.5 % with 29 degrees of freedom"
+
+
+# ---- phrase vectors
+
+
+def vectors_of(model_dir: str, sources: list[bytes]) -> np.ndarray:
+    checkpoint = load(model_dir)
+    phrases = PackedPhrases.of(Ragged.of_phrases(sources, checkpoint.vocabs[0]).with_eos())
+    return checkpoint.model.encoder(phrases).numpy()
+
+
+@pytest.mark.slow
+def test_phrase_vectors_give_what_their_sources_give(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", vectors_of(model_dir, SOURCES))
+    done = run("generate", "-m", model_dir, "-n", 6, "--from-vectors", tmp_path / "c.npy")
+    assert done.status == 0, done.err
+    found = columns(done.out)
+    assert [row[0] for row in found] == [b"%d" % i for i in range(4) for _ in range(6)]
+    assert [row[1] for row in found] == [row[1] for row in proposed]
+    assert [float(row[2]) for row in found] == pytest.approx([float(row[2]) for row in proposed], abs=1e-4)
+    drawn = [run("generate", "-m", model_dir, "--random", "--from-vectors", tmp_path / "c.npy").out for _ in range(2)]
+    assert drawn[0] == drawn[1] != b""
+    np.save(tmp_path / "none.npy", np.empty((0, 7), np.float32))
+    assert run("generate", "-m", model_dir, "--from-vectors", tmp_path / "none.npy")[:2] == (0, b"")
+
+
+def with_nan(good: np.ndarray) -> np.ndarray:
+    bad = good.copy()
+    bad[2, 3] = np.nan
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda good: good[:, 1:], "holds float32 of shape (4, 6); {hint}"),
+        (lambda good: good[0], "holds float32 of shape (7,); {hint}"),
+        (lambda good: good.astype(float), "holds float64 of shape (4, 7); {hint}"),
+        (lambda good: good.astype(object), "is not an array of numbers; {hint}"),
+        (with_nan, "row 2 (from 0) has a number that is not finite; compute it again"),
+    ],
+    ids=["width", "one row", "float64", "pickle", "NaN"],
+)
+def test_bad_vectors(run: Run, model_dir: str, tmp_path: Path, make: Callable[[np.ndarray], np.ndarray], told: str) -> None:
+    path, hint = tmp_path / "c.npy", "pass phrase vectors of this model, float32 of shape (n, 7), such as numpy.save writes"
+    np.save(path, make(vectors_of(model_dir, SOURCES)))
+    done = run("generate", "-m", model_dir, "--from-vectors", path)
+    assert (done.status, done.out) == (1, b"")
+    without_numpys_reason = done.err.replace(" (Array can't be memory-mapped: Python objects in dtype.)", "")
+    assert without_numpys_reason == f"phrase-rescore: error: {path}: {told.format(hint=hint)}\n"
+
+
+def test_files_that_are_no_vectors(run: Run, model_dir: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.npy"
+    np.save(path, vectors_of(model_dir, SOURCES))
+    whole = path.read_bytes()
+    for data in (b"", b"0.5 0.25\n", whole[:20], whole[:-1], whole.replace(b"(4, 7)", b"(4,99)")):
+        path.write_bytes(data)
+        done = run("generate", "-m", model_dir, "--from-vectors", path)
+        assert (done.status, done.out) == (1, b""), data[:20]
+        assert done.last_line.startswith(f"phrase-rescore: error: {path}: ")
+    np.savez(tmp_path / "c.npz", whole)
+    assert "c.npz: is not an array of numbers (" in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "c.npz").err
+    assert "No such file" in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "none").err
+
+
+# ---- rows of a phrase table
+
+
+@pytest.fixture
+def annotated(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> Path:
+    """A table with the columns of the model, which has a third of the hypotheses."""
+    plain, table = tmp_path / "plain", tmp_path / "table.rnn.gz"
+    plain.write_bytes(table_of([(row[0], row[1]) for row in proposed[::3]], scores=b"0.5 0.25 1 6.1e-05"))
+    assert run("annotate", plain, "-m", model_dir, "-o", table).status == 0
+    return table
+
+
+MOSES = ("-n", 6, "--format", "moses")
+
+
+def test_rows_can_be_sorted_into_the_table(run: Run, model_dir: str, annotated: Path, proposed: Rows, tmp_path: Path) -> None:
+    stdin = STDIN + STDIN[:10]  # a phrase twice
+    done = run("generate", "-m", model_dir, *MOSES, "--like", annotated, "--fill", "0.1,.2,0.01,2e-3", stdin=stdin)
+    assert done.status == 0, done.err
+    rows = done.out.splitlines(keepends=True)
+    new = [row for i, row in enumerate(proposed) if i % 3]
+    assert len(rows) == len(new)
+    src, tgt, scores, alignment, counts = (field.strip() for field in rows[0].split(b"|||")[:5])
+    assert (src, tgt, scores.split()[:4], counts) == (b"the house", new[0][1], [b"0.1", b".2", b"0.01", b"2e-3"], b"0 0 0")
+    assert alignment == monotone(2, len(tgt.split()))
+    assert rows[0].endswith(b" ||| 0 0 0 ||| |||\n")
+    again = run("annotate", "-", "-m", model_dir, "--replace", 2, stdin=done.out).out.splitlines(keepends=True)
+    for row, expected in zip(rows, again, strict=True):
+        (*start, score, count), (*same, p, n) = row.split(b"|||")[2].split(), expected.split(b"|||")[2].split()
+        assert row.replace(score, p) == expected, "the columns are those of annotate"
+        assert (start, count, float(score)) == (same, n, pytest.approx(float(p), rel=1e-4))
+
+    merged = tmp_path / "merged.gz"
+    merged.write_bytes(
+        gzip.compress(b"".join(sorted([*gzip.decompress(annotated.read_bytes()).splitlines(keepends=True), *rows])))
+    )
+    report = json.loads(run("info", merged, "--json").out)
+    assert report["rows"] == len(proposed)
+    assert not report["problems"], report["problems"]
+    for program, read in ALL_READERS.items():
+        for row, (source, target, log_p, unknown) in zip(rows, new, strict=True):
+            reading = read(row, 6, field_count(rows[0]))
+            assert (b" ".join(reading.source), b" ".join(reading.target)) == (source, target), program
+            assert reading.scores[4:] == pytest.approx([float(log_p), int(unknown)], abs=1e-4), program
+
+
+def test_the_sidecar_says_which_columns_are_ours(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
+    forward, other = make_model(), make_model(source=SOURCE_WORDS[:4])
+    (tmp_path / "plain").write_bytes(table_of([(b"x", b"y")]))
+    both = tmp_path / "both"
+    args = ("--unknown-side", "both", "-m", forward, "-m", other)
+    assert run("annotate", tmp_path / "plain", *args, "-o", both).status == 0
+    args = ("generate", "-m", forward, "-n", 1, "--format", "moses", "--like", both, "--fill")
+    done = run(*args, "0.1,0.2,0.3,0.4", stdin=b"zzz\n")
+    assert done.status == 0, done.err
+    scores = done.out.split(b"|||")[2].split()
+    assert (scores[:2], scores[3:]) == ([b"0.1", b"0.2"], [b"2.718282", b"0.3", b"0.4"]), "of the source, too"
+    few = run(*args, "0.1,0.2", stdin=b"zzz\n")
+    told = f"--fill has 2 values; {both} has 4 columns to fill: write one value, or so many"
+    assert (few.status, few.last_line) == (2, f"phrase-rescore: error: {told}")
+    stranger = make_model(target=TARGET_WORDS[:5])
+    done = run("generate", "-m", stranger, *MOSES, "--like", both, "--fill", 1, stdin=b"the\n")
+    assert f"{both}.columns.json: the columns are of another model, rnn-encoder" in done.last_line
+    assert done.last_line.endswith("; name that one with -m, or annotate the table with this one")
+
+
+@pytest.mark.parametrize(
+    ("tail", "ending"),
+    [
+        (b"", b""),
+        (b" ||| 0-0", b" ||| 0-0"),
+        (b" ||| 0-0 ||| 3 2 1", b" ||| 0-0 ||| 0 0 0"),
+        (b" ||| 0-0 ||| 3 2 1 |||", b" ||| 0-0 ||| 0 0 0 |||"),
+        (b" ||| 0-0 ||| 3 2 1 |||  ||| ", b" ||| 0-0 ||| 0 0 0 ||| |||"),
+    ],
+)
+def test_rows_have_as_many_fields_as_the_table_s(run: Run, model_dir: str, tmp_path: Path, tail: bytes, ending: bytes) -> None:
+    like = tmp_path / "plain"
+    like.write_bytes(table_of([(b"x", b"y")], tail))
+    args = ("generate", "-m", model_dir, "-n", 1, "--max-length", 1, "--format", "moses", "--like", like, "--fill", "0.5")
+    done = run(*args, stdin=b"the\n")
+    assert done.status == 0, done.err
+    scores = done.out.split(b" ||| ")[2]
+    assert scores.startswith(b"0.5 0.5 "), "a table without columns of ours gets them appended"
+    assert len(scores.split()) == 4
+    assert done.out.endswith(scores.rstrip(b"\n") + ending + b"\n")
+
+
+def test_scores_below_the_floor_are_clamped(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
+    model = make_model(logits={b"das": -200.0, b"haus": -200.0}, target=(b"das", b"haus"))
+    (tmp_path / "plain").write_bytes(table_of([(b"x", b"y")]))
+    done = run("generate", "-m", model, *MOSES, "--like", tmp_path / "plain", "--fill", 1, stdin=b"the\n")
+    assert done.out
+    assert {row.split(b"|||")[2].split()[2] for row in done.out.splitlines()} == {b"1.2e-38"}
+
+
+def test_tables_that_rows_cannot_be_like(run: Run, model_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(table_of([(b"x", b"y")], scores=b"-0.5"))
+    (tmp_path / "none").write_bytes(b"")
+    for name, told in (("log", "log:1: score '-0.5' is negative; "), ("none", "none: is empty; ")):
+        done = run("generate", "-m", model_dir, *MOSES, "--like", tmp_path / name, "--fill", 1, stdin=STDIN)
+        assert (done.status, done.out) == (1, b"")
+        assert told in done.last_line
+
+
+# ---- inverse models, factors, typed text
+
+
+def test_an_inverse_model_proposes_sources(run: Run, model_dir: str, proposed: Rows, annotated: Path, tmp_path: Path) -> None:
+    forward = load(model_dir)
+    inverse = tmp_path / "inverse"
+    inverse.mkdir()
+    save(replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True), str(inverse))
+    table = tmp_path / "turned"
+    table.write_bytes(table_of([(row[1], row[0]) for row in proposed[::3]]))
+    args = ("generate", "-m", inverse, "-n", 6)
+    marked = columns(run(*args, "--table", table, stdin=STDIN).out)
+    assert marked == [[row[1], row[0], *row[2:], b"0" if i % 3 else b"1"] for i, row in enumerate(proposed)]
+    scored = run("score", "-m", inverse, stdin=b"".join(b"%b\t%b\n" % tuple(row[:2]) for row in marked))
+    assert [float(row[0]) for row in columns(scored.out)] == pytest.approx([float(row[2]) for row in proposed], abs=1e-4)
+    first = json.loads(run(*args, "--format", "jsonl", stdin=STDIN).out.splitlines()[0])
+    assert (first["target"], first["proposals"][0]["source"].encode()) == ("the house", proposed[0][1])
+    rows = run(*args, "--format", "moses", "--like", table, "--fill", "0.5", stdin=STDIN).out.splitlines()
+    expected = [(row[1], row[0]) for i, row in enumerate(proposed) if i % 3]
+    assert [tuple(field.strip() for field in row.split(b"|||")[:2]) for row in rows] == expected
+    taken = columns(run(*args, "--from-table", 2, table).out)
+    assert {row[1] for row in taken} <= set(SOURCES)
+
+
+def test_factors(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    save(replace(load(model_dir), factors=(1, 0)), str(tmp_path / "model"))
+    table = tmp_path / "table"
+    table.write_bytes(table_of([(b"B|old", proposed[6][1].replace(b" ", b"|Y ") + b"|X")]))
+    args = ("generate", "-m", tmp_path / "model", "-n", 6)
+    done = run(*args, "--table", table, stdin=b"A|old\nold\n")
+    assert done.status == 1, "all phrases are read before"
+    assert "error: <stdin>:2: source word 'old' has no factor 1; " in done.last_line
+    done = run(*args, "--table", table, stdin=b"A|old\n")
+    found = columns(done.out)
+    assert [(row[0], row[1], row[4]) for row in found] == [
+        (b"A|old", row[1], b"0" if i else b"1") for i, row in enumerate(proposed[6:12])
+    ]
+    moses = run(*args, "--format", "moses", "--like", table, "--fill", 1, stdin=b"A|old\n")
+    told = f"--format moses needs whole words; {tmp_path}/model proposes one factor of the target alone"
+    assert (moses.status, moses.last_line) == (2, f"phrase-rescore: error: {told}")
+    plain = run(*args, "--from-table", 1, tmp_path / "table")
+    assert columns(plain.out)[0][0] == b"B|old"
+    table.write_bytes(table_of([(b"old", b"y")]))
+    assert f"error: {table}: source word 'old' has no factor 1" in run(*args, "--from-table", 1, table).last_line
+
+
+def test_typed_text(run: Run, make_model: MakeModel) -> None:
+    model = make_model(source=(b"&#91;", b"the", b"house", b"&apos;s"))
+    tokenized = run("generate", "-m", model, stdin=b"the house &apos;s &#91;\n")
+    typed = run("generate", "-m", model, "--tokenize", "en", "--lowercase", stdin=b"The\thouse's  [\r\n")
+    assert typed.status == 0, typed.err
+    assert typed.out == tokenized.out != b""
+
+
+# ---- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"", "the line is empty; write one source phrase a line"),
+        (b" \t ", "' \\t ' is more than a source phrase; write one phrase a line, and nothing else"),
+        (b"the ||| das", "'the ||| das' is more than a source phrase; write one phrase a line, and nothing else"),
+        (b"the\tdas", "'the\\tdas' is more than a source phrase; write one phrase a line, and nothing else"),
+        (b"[X] the", "non-terminal '[X]' in the source; hierarchical rules are not phrase pairs"),
+    ],
+)
+def test_a_bad_line_is_named_after_the_proposals_before_it(
+    run: Run, model_dir: str, proposed: Rows, line: bytes, told: str
+) -> None:
+    done = run("generate", "-m", model_dir, "-n", 6, stdin=STDIN + line + b"\nthe\n")
+    assert done.status == 1
+    assert columns(done.out) == proposed
+    assert f"error: <stdin>:5: {told}" in done.last_line
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [b"\0", b"\xff\xfe", "\u2028 \u00a0".encode(), b"\x0b", b"</s>", b"UNK", b"|", b"a|b", b"x" * 100_000, b"y " * 2000],
+    ids=["NUL", "no UTF-8", "U+2028", "VT", "EOS", "UNK", "bar", "a|b", "long word", "many words"],
+)
+def test_hostile_phrases_are_phrases(run: Run, model_dir: str, phrase: bytes) -> None:
+    done = run("generate", "-m", model_dir, "-n", 2, stdin=phrase + b"\n" + phrase)
+    assert done.status == 0, done.err
+    assert [row[0] for row in columns(done.out)] == [b" ".join(phrase.split(b" ")).strip(b" ")] * 4
+
+
+def test_a_bad_table_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    table.write_bytes(table_of([(b"x", b"y")]) + b"x ||| y\n")
+    for args in (["--table", table], ["--from-table", 3, table]):
+        done = run("generate", "-m", model_dir, *args, stdin=STDIN)
+        assert (done.status, done.out) == (1, b"")
+        assert f"error: {table}:2: 2 fields in 'x ||| y'; " in done.last_line
+
+
+CONTRADICTIONS = {
+    "beam": (["--random", "--beam", 3], "--beam finds the most probable hypotheses, --random draws them; give one of the two"),
+    "temperature": (["--temperature", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
+    "top-k": (["--top-k", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
+    "like": (["--format", "moses", "--fill", 1], "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES"),
+    "fill": (
+        ["--format", "moses", "--like", "t"],
+        "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES",
+    ),
+    "format": (["--like", "t"], "--like and --fill are for rows of a phrase table; add --format moses"),
+    "unk": (["--format", "moses", "--like", "t", "--fill", 1, "--unk"], "--unk with --format moses: Moses would take UNK"),
+    "only-new": (["--only-new"], "--only-new needs --table TABLE, to see what is new"),
+    "two sources": (["--from-table", 3, "t", "--from-vectors", "c"], "--from-table and --from-vectors: give one of the two"),
+    "vectors": (["--from-vectors", "c", "--table", "t"], "--from-vectors has no phrases to look for in a table"),
+    "tokenize": (["--from-table", 3, "t", "--tokenize", "en"], "--tokenize and --flush are for lines of standard input"),
+    "flush": (["--flush", "--table", "t"], "--flush answers at once, but --table and --format moses need all phrases first"),
+    "lowercase": (["--lowercase"], "--lowercase is for typed text; name the language with --tokenize LANG"),
+    "stdin": (["--table", "-"], "--table -: phrases are read from standard input; name a file"),
+    "like stdin": (["--format", "moses", "--like", "-", "--fill", 1], "--like needs a table that can be read twice"),
+}
+
+
+@pytest.mark.parametrize(("args", "told"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_options_that_contradict_each_other(run: Run, model_dir: str, args: list[object], told: str) -> None:
+    done = run("generate", "-m", model_dir, *args, stdin=STDIN)
+    assert (done.status, done.out) == (2, b"")
+    assert done.last_line.startswith(f"phrase-rescore: error: {told}")
+
+
+@pytest.mark.parametrize("fill", ["0", "-1", "nan", "1e39", "1e-39", "0.1,,0.2", "0x1", "", "0,5 "])
+def test_scores_that_moses_would_misread(run: Run, model_dir: str, fill: str) -> None:
+    done = run("generate", "-m", model_dir, "--format", "moses", "--like", "t", "--fill", fill)
+    assert done.status == 2
+    assert "is not a score above 0; write 0.001, or 0.1,0.2,0.1,0.2" in done.last_line
+
+
+def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -> None:
+    forward = make_model(unk_shares=(0.1, 0.0))
+    assert "warning" not in run("generate", "-m", forward, stdin=b"the\n").err
+    warning = "warning: no target word was unknown in training: what is proposed with such a word means nothing"
+    assert warning in run("generate", "-m", forward, "--unk", stdin=b"the\n").err
+    assert "no source word was" in run("generate", "-m", make_model(unk_shares=(0.0, 0.1)), stdin=b"the\n").err
+
+
+def test_quiet_says_nothing(run: Run, model_dir: str) -> None:
+    assert run("generate", "-m", model_dir, "-q", stdin=STDIN).err == ""
+
+
+@pytest.mark.slow
+def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "generate", "-m", model_dir, "-n", "2", "--flush"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        for src in (b"the", b"house"):
+            process.stdin.write(src + b"\n")
+            process.stdin.flush()
+            assert [process.stdout.readline().split(b"\t")[0] for _ in range(2)] == [src, src]  # would wait for ever
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_seen_enough(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    generate = f"phrase-rescore generate -m {model_dir} -n 5"
+    script = f"yes 'the house' | head -n 20000 | {generate} | head -n 1"
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=True, timeout=60)
+    assert done.stdout.startswith(b"the house\t")
+    assert done.stderr == b""

@@ -1,0 +1,126 @@
+"""``phrase-rescore score``: pairs of standard input, a line each."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
+from small_models import phrases_of
+
+from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.scorer import BATCH, Scorer
+
+
+@pytest.mark.slow
+def test_scores_are_those_of_the_library_and_of_annotate(run: Run, model_dir: str, tmp_path: Path) -> None:
+    pairs = phrases_of(load(model_dir), BATCH + 100)  # more than are scored at once
+    done = run("score", "-m", model_dir, stdin=b"".join(b"%b\t%b\n" % pair for pair in pairs))
+    assert done.status == 0, done.err
+    found = [line.split(b"\t") for line in done.out.splitlines()]
+    assert np.array([float(log_p) for log_p, _ in found]) == pytest.approx(Scorer(load(model_dir)).score(pairs), abs=1e-5)
+    assert [int(n) for _, n in found] == [sum(word not in TARGET_WORDS for word in tgt.split()) for _, tgt in pairs]
+    rows = b"".join(b"%b ||| %b ||| 0.5 ||| 0-0 ||| 1 1 1 ||| |||\n" % pair for pair in pairs)
+    (tmp_path / "table").write_bytes(rows)
+    of_rows = run("score", "-m", model_dir, stdin=rows)
+    assert of_rows.out == done.out, "a table's rows are pairs too"
+    annotated = run("annotate", tmp_path / "table", "-m", model_dir, "--scale", "log")
+    assert [row.split(b"|||")[2].split()[1:] for row in annotated.out.splitlines()] == found
+
+
+def test_words_add_up_to_the_pair(run: Run, model_dir: str) -> None:
+    done = run("score", "-m", model_dir, "--per-word", "--digits", 9, stdin=b"the house ||| das zzz haus\n")
+    log_p, unknown, words = done.out.rstrip(b"\n").split(b"\t")
+    assert unknown == b"1"
+    assert words.split()[::2] == [b"das", b"zzz", b"haus", b"</s>"]
+    assert sum(map(float, words.split()[1::2])) == pytest.approx(float(log_p), abs=1e-6)
+
+
+def test_an_inverse_model_predicts_sources(run: Run, model_dir: str, tmp_path: Path) -> None:
+    forward = load(model_dir)
+    save(replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True), str(tmp_path))
+    expected = run("score", "-m", model_dir, "--per-word", stdin=b"the house\tdas\nold zz\tzz\n")
+    found = run("score", "-m", tmp_path, "--per-word", stdin=b"das\tthe house\nzz\told zz\n")
+    assert found.out == expected.out
+
+
+def test_typed_text(run: Run, make_model: MakeModel) -> None:
+    model = make_model(target=(*TARGET_WORDS, b"l&apos;", b"eau")[-2:], source=(b"&#91;", b"the", b"house", b"]"))
+    tokenized = run("score", "-m", model, "--per-word", stdin=b"the house &#91; 3 &#93;\tl&apos; eau\n")
+    typed = run("score", "-m", model, "--per-word", "--tokenize", "en", "fr", "--lowercase", stdin=b"The  house [3]\tL'eau\r\n")
+    assert typed.status == 0, typed.err
+    assert typed.out == tokenized.out
+    assert b"l&apos; " in typed.out
+    bad = run("score", "-m", model, "--tokenize", "en", "fr", stdin=b"the\t\xff\n")
+    assert (
+        bad.last_line == "phrase-rescore: error: <stdin>:1: '\\xff' is not UTF-8; typed text is tokenized as UTF-8; convert it"
+    )
+    assert run("score", "-m", model, "--lowercase").status == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"house", "no phrase pair in 'house'; write 'source ||| target', or source, tab, target"),
+        (b"a\tb\tc", "no phrase pair in 'a\\tb\\tc'; write 'source ||| target', or source, tab, target"),
+        (b"", "no phrase pair in ''; write 'source ||| target', or source, tab, target"),
+        (b"the ||| ", "the target phrase is empty; every row needs both phrases"),
+        (b"[X] ||| das", "non-terminal '[X]' in the source"),
+    ],
+)
+def test_a_bad_line_is_named_after_the_scores_before_it(run: Run, model_dir: str, line: bytes, told: str) -> None:
+    done = run("score", "-m", model_dir, stdin=b"the ||| das\nold ||| alt\n" + line + b"\nthe ||| das\n")
+    assert done.status == 1
+    assert done.out.count(b"\n") == 2
+    assert f"error: <stdin>:3: {told}" in done.last_line
+
+
+def test_factors_are_asked_for(run: Run, model_dir: str, tmp_path: Path) -> None:
+    save(replace(load(model_dir), factors=(1, None)), str(tmp_path))
+    done = run("score", "-m", tmp_path, stdin=b"DT|the ||| das\nthe ||| das\n")
+    assert done.out == run("score", "-m", model_dir, stdin=b"the\tdas\n").out
+    assert "<stdin>:2: source word 'the' has no factor 1" in done.last_line
+
+
+@pytest.mark.slow
+def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", warm_path)
+    command = ["phrase-rescore", "score", "-m", model_dir, "--flush"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        answers = []
+        for src in SOURCE_WORDS[:3]:
+            process.stdin.write(src + b" ||| das\n")
+            process.stdin.flush()
+            answers.append(process.stdout.readline())  # would wait for ever if it waited for more
+        process.stdin.close()
+        assert process.wait() == 0
+    assert all(answer.endswith(b"\t0\n") for answer in answers)
+    assert len(set(answers)) == 3
+
+
+def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -> None:
+    done = run("score", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the ||| das\n")
+    assert done.status == 0
+    assert "warning: no target word was unknown in training: scores of pairs with such a word mean nothing" in done.err
+    assert "source word" not in done.err
+
+
+@pytest.mark.parametrize("languages", [("en", "xx"), ("xx", "en"), ("EN", "fr"), ("english", "fr"), ("", "fr"), ("tr", "fr")])
+def test_a_language_that_sacremoses_would_take_for_english(run: Run, tmp_path: Path, languages: tuple[str, str]) -> None:
+    """Before any model is read."""
+    result = run("score", "-m", tmp_path, "--tokenize", *languages)
+    unknown = next(language for language in languages if language not in ("en", "fr"))
+    assert (result.status, result.out) == (2, b"")
+    said = f"--tokenize '{unknown}' is no language that sacremoses has rules of; write one of as, bn, ca, cjk, cs, de, el, en, "
+    assert result.err.startswith(f"phrase-rescore: error: {said}")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("language", ["en", "de", "yue", "zh", "ja", "ko"])
+def test_languages_that_sacremoses_knows(run: Run, model_dir: str, language: str) -> None:
+    assert run("score", "-m", model_dir, "--tokenize", language, language, stdin=b"a b\tc d\n").status == 0

@@ -1,0 +1,169 @@
+"""Files of vectors: what other programs read in them, and that they appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.queries.vector_files import check_output, format_of, index_of, vector_name, vector_output
+
+# blanks, the characters that names escape, bytes that are no UTF-8, line ends of other alphabets, a BOM
+PHRASES = [
+    b"the", b"in the end", b"in_the_end", b"in\\_the end", b"caf\xe9", b"caf\\xe9", "café".encode(), b"\xff\xfe", b"_", b"\\",
+    "a\u0085b".encode(), "a\u2028b c".encode(), "\u00a0".encode(), b"a\x0bb", b"\x0c", b"a\rb", b"a\0b", b"&apos;s",
+    "\ufeffa".encode(), b"12", b"a" * 3000,
+]  # fmt: skip
+NAMES = [
+    "the", "in_the_end", "in\\_the\\_end", "in\\\\\\_the_end", "caf\\xe9", "caf\\\\xe9", "café", "\\xff\\xfe", "\\_", "\\\\",
+    "a\u0085b", "a\u2028b_c", "\u00a0", "a\x0bb", "\x0c", "a\rb", "a\0b", "&apos;s", "\ufeffa", "12", "a" * 3000,
+]  # fmt: skip
+rng = np.random.default_rng(5)
+VECTORS = rng.normal(size=(len(PHRASES), 3)).astype(np.float32) * 10.0 ** rng.integers(-9, 9, (len(PHRASES), 3)).astype(
+    np.float32
+)
+
+
+def write(path: Path, phrases: Sequence[bytes], vectors: np.ndarray, counted: bool, form: str) -> None:
+    with vector_output(str(path), form, vectors.shape[1], len(phrases) if counted else None) as writer:
+        for start in range(0, len(phrases), 4):
+            writer.write(phrases[start : start + 4], vectors[start : start + 4])
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("form", ["txt", "bin"])
+def test_gensim_reads_what_was_written(tmp_path: Path, form: str, counted: bool) -> None:
+    path = tmp_path / "vectors"
+    write(path, PHRASES, VECTORS, counted, form)
+    found = KeyedVectors.load_word2vec_format(str(path), binary=form == "bin")
+    assert found.index_to_key == NAMES
+    np.testing.assert_array_equal(found.vectors, VECTORS)
+    assert path.read_bytes().startswith(b"21 3\n" if counted else b"000000000021 3\n")
+
+
+@pytest.mark.parametrize("form", ["txt", "bin"])
+def test_word2vec_s_formats_have_a_phrase_once(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "vectors"
+    with vector_output(str(path), form, 3) as writer:
+        for phrases in ([b"a b", b"c", b"a b"], [b"a b", b"c d", b"a_b"]):
+            writer.write(phrases, VECTORS[: len(phrases)])
+    assert (writer.rows, writer.repeated) == (4, 2)
+    found = KeyedVectors.load_word2vec_format(str(path), binary=form == "bin")
+    assert found.index_to_key == ["a_b", "c", "c_d", "a\\_b"]
+    np.testing.assert_array_equal(found.vectors, VECTORS[[0, 1, 1, 2]])
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_npy_and_its_index(tmp_path: Path, counted: bool) -> None:
+    path = tmp_path / "c.npy"
+    write(path, PHRASES, VECTORS, counted, "npy")
+    found = np.load(path, allow_pickle=False)
+    assert found.dtype == np.dtype("<f4")
+    np.testing.assert_array_equal(found, VECTORS)
+    write(path, PHRASES * 2, np.tile(VECTORS, (2, 1)), counted, "npy")
+    assert len(np.load(path)) == 2 * len(PHRASES), "a row for every line"
+    write(path, PHRASES, VECTORS, counted, "npy")
+    np.testing.assert_array_equal(np.load(path, mmap_mode="r"), VECTORS)
+    assert index_of(str(path)) == str(tmp_path / "c.index")
+    assert (tmp_path / "c.index").read_bytes().split(b"\n") == [*PHRASES, b""]
+    assert sorted(os.listdir(tmp_path)) == ["c.index", "c.npy"]
+
+
+def test_tsv_has_the_phrases_as_they_are(tmp_path: Path) -> None:
+    write(tmp_path / "c.tsv", PHRASES, VECTORS, False, "tsv")
+    rows = [line.split(b"\t") for line in (tmp_path / "c.tsv").read_bytes()[:-1].split(b"\n")]
+    assert [row[0] for row in rows] == PHRASES
+    np.testing.assert_array_equal(np.array([row[1:] for row in rows], np.float64).astype(np.float32), VECTORS)
+
+
+@pytest.mark.parametrize("form", ["txt", "bin", "npy", "tsv"])
+def test_no_vectors_at_all(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "c.npy"
+    write(path, [], np.empty((0, 3), np.float32), False, form)
+    if form == "npy":
+        assert np.load(path).shape == (0, 3)
+    elif form != "tsv":
+        assert len(KeyedVectors.load_word2vec_format(str(path), binary=form == "bin")) == 0
+
+
+@pytest.mark.parametrize("form", ["txt", "bin", "npy", "tsv"])
+def test_nothing_is_left_of_a_failure(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "c.npy"
+    with pytest.raises(KeyError), vector_output(str(path), form, 3) as writer:
+        writer.write(PHRASES, VECTORS)
+        raise KeyError
+    assert os.listdir(tmp_path) == []
+    path.write_bytes(b"older")
+    with pytest.raises(ValueError), vector_output(str(path), form, 3) as writer:
+        writer.write(PHRASES[1:], VECTORS)
+    assert path.read_bytes() == b"older"
+    assert os.listdir(tmp_path) == ["c.npy"]
+
+
+words = st.binary(min_size=1, max_size=4).map(lambda word: word.translate(None, b" \t\n") or b"_")
+phrases = st.lists(words | st.sampled_from([b"_", b"\\", b"\\xff", b"\xff"]), min_size=1, max_size=3).map(b" ".join)
+
+
+@given(phrases, phrases)
+def test_no_two_phrases_have_one_name(one: bytes, other: bytes) -> None:
+    names = vector_name(one), vector_name(other)
+    assert (names[0] == names[1]) == (one == other)
+    assert not {b" ", b"\n"} & {bytes([byte]) for byte in names[0]}
+    names[0].decode()
+
+
+@pytest.mark.parametrize(
+    ("out", "asked", "form"),
+    [("a.txt", None, "txt"), ("d.d/a.vec", None, "txt"), ("a.bin", None, "bin"), ("a.npy", None, "npy"), ("-", None, "tsv"),
+     ("a.tsv", None, "tsv"), ("-", "txt", "txt"), ("a", "npy", "npy"), ("a.txt", "bin", "bin")],
+)  # fmt: skip
+def test_formats_by_name(out: str, asked: str | None, form: str) -> None:
+    assert format_of(out, asked) == form
+
+
+def test_names_that_say_no_format() -> None:
+    with pytest.raises(OptionError, match=r"^-o c\.dat ends in none of \.txt, \.vec, \.bin, \.npy, \.tsv; choose a --format$"):
+        format_of("c.dat", None)
+    for asked in (None, "txt"):
+        with pytest.raises(OptionError, match=r"^cannot write c\.txt\.gz: vectors are not compressed; "):
+            format_of("c.txt.gz", asked)
+
+
+def test_a_pipe_takes_what_needs_no_going_back(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    for form, counted in (("tsv", False), ("bin", True)):
+        reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+        reader.start()
+        write(pipe, PHRASES, VECTORS, counted, form)
+        reader.join()
+        write(tmp_path / "file", PHRASES, VECTORS, counted, form)
+        assert read.pop() == (tmp_path / "file").read_bytes()
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    with pytest.raises(OptionError, match="--format txt begins with the number of phrases, which is known at the end; name a "):
+        write(pipe, PHRASES, VECTORS, False, "txt")
+    reader.join()
+    with pytest.raises(OptionError, match="--format npy has an index beside it"):
+        write(pipe, PHRASES, VECTORS, True, "npy")
+
+
+def test_nothing_binary_goes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent, child = os.openpty()
+    with open(child, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        with pytest.raises(OptionError, match=r"^--format bin is not for a terminal; name a file with -o FILE\.bin$"):
+            check_output("-", "bin")
+        check_output("-", "tsv")
+        monkeypatch.undo()
+    os.close(parent)

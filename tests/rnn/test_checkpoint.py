@@ -1,0 +1,349 @@
+import json
+import math
+import os
+import stat
+import struct
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from small_models import encoded, random_pairs, small_checkpoint
+
+from phrase_rescore.errors import ModelError, OptionError
+from phrase_rescore.nn.kinds import KINDS, PAIRS, Kind, fixed
+from phrase_rescore.nn.storage import atomic_directory
+from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.network import RNNEncoderDecoder
+from phrase_rescore.rnn.scorer import Scorer
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    path = tmp_path / "model"
+    path.mkdir()
+    save(small_checkpoint(), str(path))
+    return path
+
+
+def test_what_is_saved_is_what_is_loaded(model_dir):
+    original, loaded = small_checkpoint(), load(str(model_dir))
+    assert loaded.src_vocab == original.src_vocab
+    assert loaded.tgt_vocab == original.tgt_vocab
+    assert loaded.unk_shares == original.unk_shares
+    for (name, a), (other, b) in zip(original.model.named_weights(), loaded.model.named_weights(), strict=True):
+        assert name == other
+        assert torch.equal(a, b), name
+
+
+def test_shards_hold_the_same_model(tmp_path, model_dir):
+    save(small_checkpoint(), str(tmp_path), shard_size=400)
+    files = sorted(name for name in os.listdir(tmp_path) if name.endswith(".safetensors"))
+    assert len(files) > 3
+    assert files[0] == f"model-00001-of-{len(files):05d}.safetensors"
+    assert load(str(tmp_path)).signature == load(str(model_dir)).signature
+
+
+def test_bfloat16_rounds_every_weight_to_eight_bits(tmp_path, model_dir):
+    save(small_checkpoint(), str(tmp_path), dtype="bfloat16")
+    loaded, original = load(str(tmp_path)), load(str(model_dir))
+    for (_, a), (_, b) in zip(original.model.named_weights(), loaded.model.named_weights(), strict=True):
+        assert torch.equal(a.bfloat16().float(), b)
+    pairs = encoded(random_pairs(50))
+    difference = abs(Scorer(loaded).log_probs(pairs) - Scorer(original).log_probs(pairs)).max()
+    assert 0 < difference < 0.5
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path, model_dir):
+    save(small_checkpoint(), str(tmp_path))
+    for name in os.listdir(model_dir):
+        assert (tmp_path / name).read_bytes() == (model_dir / name).read_bytes(), name
+
+
+def test_the_signature_follows_weights_and_vocabulary(tmp_path, model_dir):
+    other = small_checkpoint(seed=2)
+    save(other, str(tmp_path))
+    assert load(str(tmp_path)).signature != load(str(model_dir)).signature
+    vocabulary = model_dir / "target.vocab"
+    before = load(str(model_dir)).signature
+    vocabulary.write_bytes(vocabulary.read_bytes().replace(b"t3\t", b"T3\t"))
+    assert load(str(model_dir)).signature != before
+
+
+def edited(path, **changes):
+    config = json.loads((path / "config.json").read_text())
+    for key, value in changes.items():
+        inner, keys = config, key.split("__")
+        for part in keys[:-1]:
+            inner = inner[part]
+        inner[keys[-1]] = value
+    (path / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_version": 2}, "format_version 2"),
+        ({"kind": "language-model"}, 'kind "language-model"'),
+        ({"encoder__cell": "lstm"}, '"cell": "lstm"'),
+        ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 to 16, encoder forward or"),
+        ({"encoder__direction": "bidirectional"}, "tensor encoder.layer0.backward.U is missing from the weights"),
+        ({"encoder__source_order": "sideways"}, "sideways"),
+        ({"encoder__direction": "bidirectional", "encoder__source_order": "reversed"}, '"source_order": "reversed"'),
+        ({"encoder__layers": True}, '"layers": true'),
+        ({"decoder__layers": 2}, '"layers": 2'),
+        ({"inverse": "yes"}, 'inverse "yes" is neither true nor false'),
+        ({"factors__source": -1}, "factor -1 is not a whole number from 0"),
+        ({"factors__source": True}, "factor true is not a whole number from 0"),
+        ({"factors": {"source": None}}, "have no source and target"),
+        ({"sizes__hidden": 8}, "shape"),
+        ({"sizes__hidden": -1}, "sizes.hidden is -1"),
+        ({"sizes__depth": 1}, "'sizes' is incomplete or has unknown entries"),
+        ({"sizes__src_vocabulary": 99}, "source.vocab: 12 ids where config.json says 99"),
+        ({"weights__dtype": "int8"}, 'weights.dtype "int8" is none of float32, bfloat16; the model is damaged'),
+        ({"unk_share": {}}, "unk_share"),
+    ],
+)
+def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
+    edited(model_dir, **changes)
+    with pytest.raises(ModelError) as raised:
+        load(str(model_dir))
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+HUGE = 10**12
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_version": True}, "format_version true, and"),
+        ({"format_version": 1.0}, "format_version 1.0, and"),
+        ({"format_version": {"a": ["x" * 1000]}}, "…, and this version of phrase-rescore reads 1; take the version"),
+        ({"kind": float("nan")}, "kind NaN, and"),
+        ({"sizes": None}, "'sizes' is incomplete"),
+        ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
+        ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
+        ({"sizes__hidden": HUGE}, "'sizes' are those of more numbers than any file can hold"),
+        ({"sizes__rank": 10**4000}, "'sizes' are those of more numbers than any file can hold"),
+        ({"sizes__hidden": 10**8}, "has shape [7, 5] where config.json says [100000000, 5]"),
+        ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
+        ({"factors": ["source", "target"]}, 'factors ["source", "target"] have no source and target'),
+        ({"factors__target": 10**10}, "factor 10000000000 is not a whole number from 0 to 999"),
+        ({"unk_share": [0.1, 0.1]}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__source": "0.1"}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__source": float("inf")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__target": float("nan")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"unk_share__target": 10**400}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+        ({"weights": 3}, "'weights' is missing or not an object"),
+        ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"] is none of float32, bfloat16; the model is damaged'),
+        ({"weights__dtype": "bfloat16"}, "tensor encoder.embedding is of type F32 where config.json says BF16"),
+        ({"weights__files": "model-00001-of-00001.safetensors"}, "are not names of .safetensors files"),
+        ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are not names of .safetensors files"),
+        ({"weights__files": ["/dev/zero"]}, 'weights.files ["/dev/zero"] are not names of .safetensors files'),
+        ({"weights__files": ["a\0b.safetensors"]}, r'weights.files ["a\u0000b.safetensors"] are not names of'),
+        ({"weights__files": []}, "tensor decoder.embedding is missing from the weights"),
+    ],
+)
+def test_a_malformed_config_is_refused(model_dir, changes, message):
+    edited(model_dir, **changes)
+    with pytest.raises(ModelError) as raised:
+        load(str(model_dir))
+    assert message in str(raised.value)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "not JSON (maximum recursion depth exceeded"),
+        ("[" * 500 + "]" * 500, "not JSON (nested more than 32 deep)"),
+        ('{"format_version": ' + '{"a":' * 900 + "1" + "}" * 901, "not JSON (nested more than 32 deep)"),
+        ('{"format_version": ' + "9" * 5000 + "}", "not JSON (Exceeds the limit"),
+        ("\xff", "not JSON ("),
+        ("", "not JSON (Expecting value"),
+        ("[]", "format_version null, and"),
+    ],
+)
+def test_a_config_that_cannot_be_read_is_refused(model_dir, text, message):
+    (model_dir / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ModelError) as raised:
+        load(str(model_dir))
+    assert message in str(raised.value)
+
+
+def rewritten(path, change):
+    """Passes a file of weights through ``change``: (header, numbers) to the same."""
+    weights = next(path.glob("*.safetensors"))
+    data = weights.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header, numbers = change(json.loads(data[8 : 8 + length]), data[8 + length :])
+    text = json.dumps(header).encode()
+    weights.write_bytes(struct.pack("<Q", len(text)) + text + numbers)
+
+
+def with_entry(name, **entry):
+    return lambda header, numbers: ({**header, name: {**header.get(name, {}), **entry}}, numbers)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_entry("encoder.V", dtype="I32"), "tensor encoder.V is of type I32 where config.json says F32"),
+        (with_entry("encoder.V", shape=[49]), "tensor encoder.V has shape [49] where config.json says [7, 7]"),
+        (with_entry("encoder.V", shape=[HUGE, HUGE]), "the model is damaged"),
+        (with_entry("encoder.V", shape=[0, 2**63], data_offsets=[0, 0]), "the model is damaged"),
+        (with_entry("\x1b[31m", dtype="F32", shape=[0], data_offsets=[0, 0]), r"tensor \x1b[31m is unknown in the weights"),
+        (lambda header, numbers: (header, numbers[:-1]), "the model is damaged, train or copy it again"),
+        (lambda header, numbers: (header, numbers + b"abcd"), "the model is damaged, train or copy it again"),
+        (lambda header, numbers: ([], numbers), "the model is damaged, train or copy it again"),
+    ],
+)
+def test_malformed_weights_are_refused(model_dir, change, message):
+    rewritten(model_dir, change)
+    with pytest.raises(ModelError) as raised:
+        load(str(model_dir))
+    assert message in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+def test_a_header_as_long_as_it_says_is_not_read(model_dir):
+    weights = next(model_dir.glob("*.safetensors"))
+    weights.write_bytes(struct.pack("<Q", 1 << 62) + weights.read_bytes()[8:])
+    with pytest.raises(ModelError, match="(?i)header ?too ?large; the model is damaged"):
+        load(str(model_dir))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, dtype, number):
+    made = small_checkpoint()
+    made.model.decoder.G_l[3, 1] = number
+    save(made, str(tmp_path), dtype)
+    with pytest.raises(ModelError) as raised:
+        load(str(tmp_path))
+    assert str(raised.value) == f"{tmp_path}: tensor output.G_l has NaN or infinite numbers; train the model again"
+
+
+def test_a_vocabulary_that_names_a_word_twice_is_refused(model_dir):
+    path = model_dir / "source.vocab"
+    path.write_bytes(path.read_bytes().replace(b"s1\t", b"s0\t"))
+    with pytest.raises(ModelError, match="source.vocab:2: 's0' stands twice; the model is damaged, train or"):
+        load(str(model_dir))
+
+
+@pytest.mark.parametrize("name", ["config.json", "target.vocab", "model-00001-of-00001.safetensors"])
+def test_pipes_and_devices_are_not_read(model_dir, name):
+    """A reader of a pipe that nobody writes to waits for ever."""
+    path = model_dir / name
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ModelError, match=f"{name} is not a regular file"):
+        load(str(model_dir))
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ModelError, match=f"{name} is not a regular file"):
+        load(str(model_dir))
+
+
+def test_a_model_on_its_way_to_be_replaced_is_told(model_dir):
+    """A kill between two renames leaves it under another name, until the same training is run again."""
+    model_dir.rename(model_dir.parent / ".model.old")
+    found = f"a run that replaced it was killed; run it again, or give {model_dir.parent}/.model.old its name back"
+    with pytest.raises(ModelError, match=f"{model_dir}: no such model directory; {found}"):
+        load(str(model_dir))
+
+
+def test_missing_and_damaged_files(model_dir):
+    with pytest.raises(ModelError, match="no such model directory; make one with"):
+        load(str(model_dir / "nothing"))
+    weights = next(model_dir.glob("*.safetensors"))
+    data = weights.read_bytes()
+    weights.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ModelError, match="model-00001-of-00001.safetensors: .*damaged"):
+        load(str(model_dir))
+    (model_dir / "config.json").write_text("{")
+    with pytest.raises(ModelError, match="not JSON"):
+        load(str(model_dir))
+    (model_dir / "config.json").unlink()
+    with pytest.raises(ModelError, match="is .* a model directory"):
+        load(str(model_dir))
+
+
+def test_a_model_directory_appears_complete_or_not_at_all(tmp_path):
+    target = tmp_path / "model"
+    with pytest.raises(RuntimeError), atomic_directory(str(target)) as directory:
+        save(small_checkpoint(), directory)
+        raise RuntimeError
+    assert os.listdir(tmp_path) == []
+    with atomic_directory(str(target)) as directory:
+        save(small_checkpoint(), directory)
+        assert not target.exists()
+    assert os.listdir(tmp_path) == ["model"]
+    load(str(target))
+    assert stat.S_IMODE(os.stat(target / "config.json").st_mode) == stat.S_IMODE(
+        os.stat(next(target.glob("*.safetensors"))).st_mode
+    )
+
+
+def test_a_model_is_replaced_only_when_asked(tmp_path):
+    target = tmp_path / "model"
+    target.mkdir()
+    save(small_checkpoint(), str(target))
+    with pytest.raises(OptionError, match="holds a model already; .*--overwrite"), atomic_directory(str(target)):
+        pass
+    with atomic_directory(str(target), overwrite=True) as directory:
+        save(small_checkpoint(seed=2), directory)
+    assert os.listdir(tmp_path) == ["model"]
+    other = tmp_path / "other"
+    other.mkdir()
+    save(small_checkpoint(seed=2), str(other))
+    assert load(str(target)).signature == load(str(other)).signature
+
+
+def test_a_directory_of_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(OptionError, match="is not a model directory"), atomic_directory(str(tmp_path), overwrite=True):
+        pass
+    assert (tmp_path / "thesis.tex").exists()
+
+
+@dataclass(frozen=True)
+class BigramSizes:
+    src_vocabulary: int
+    tgt_vocabulary: int
+    width: int
+
+    def parameters(self) -> int:
+        return self.src_vocabulary * self.width
+
+
+class Bigrams(torch.nn.Module):
+    """A toy of another kind."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.table = torch.nn.Parameter(torch.ones(config.src_vocabulary, config.width))
+
+    def named_weights(self):
+        yield "table", self.table
+
+
+def test_a_second_kind_of_network_is_one_entry(tmp_path, model_dir, monkeypatch):
+    monkeypatch.setitem(KINDS, "bigrams", Kind("bigrams", PAIRS, fixed(order=2), BigramSizes, Bigrams))
+    save(replace(small_checkpoint(), model=Bigrams(BigramSizes(12, 13, 3))), str(tmp_path))
+    found = load(str(tmp_path))
+    assert isinstance(found.model, Bigrams)
+    assert torch.equal(found.model.table, torch.ones(12, 3))
+    assert found.signature.startswith("bigrams|p(target|source)|width:3|words:10/11|model:")
+    assert isinstance(load(str(model_dir)).model, RNNEncoderDecoder)
+    edited(tmp_path, order=3)
+    with pytest.raises(ModelError, match="order 3, and this version of phrase-rescore knows 2"):
+        load(str(tmp_path))
+    edited(tmp_path, kind="trigrams")
+    with pytest.raises(
+        ModelError, match='"trigrams", and this .* knows "rnn-encoder-decoder", "feedforward-lm", "bigrams"; take the version'
+    ):
+        load(str(tmp_path))

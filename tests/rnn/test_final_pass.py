@@ -1,0 +1,168 @@
+"""After the last measurement the held-out pairs are learnt as well, no more and no less than the others."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_trainings import Stopped, Training, files
+
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.errors import OptionError
+from phrase_rescore.rnn.final_pass import FinalPassTask, of_like_lengths
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.rnn.store import HeldOut
+from phrase_rescore.rnn.task import Part, PhrasePairTask
+from phrase_rescore.training.config import Observer, Recipe
+
+pytestmark = pytest.mark.slow
+
+
+def numbered(first: int, n: int) -> EncodedPairs:
+    """Pairs that can be told by their source."""
+    return EncodedPairs(Ragged.of([[first + i] for i in range(n)]), Ragged.of([[2 + i % 5, 3] for i in range(n)]))
+
+
+@pytest.fixture
+def task() -> FinalPassTask:
+    model = RNNEncoderDecoder(ModelConfig(200, 10, 8, 4, 4, 4))
+    initialise(model, 1, paper=False)
+    return FinalPassTask(PhrasePairTask(model, numbered(50, 100), numbered(10, 30), 16, 1), 16)
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    """400 sources of ten targets each, which nothing but learning them tells: two sources are held out."""
+    draw = random.Random(1)
+    kinds = [draw.randrange(20) for _ in range(400)]
+    pairs = "".join(f"w{i}\tx{kinds[i]} y{k}\n" for i in range(400) for k in range(10))
+    (tmp_path / "pairs.tsv").write_text(pairs)
+    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"))
+    return training.but(learning_rate=1e-2, max_steps=200, eval_every=100, held_out=40)
+
+
+def test_half_of_a_minibatch_was_held_out_and_a_pass_learns_each_pair_once(task: FinalPassTask) -> None:
+    batches, held_out = task.batches(), []
+    for _ in range(15):  # four passes of 3.75 minibatches
+        sources = next(batches).src.ids
+        assert len(sources) == 16
+        assert sources[8:].min() >= 50
+        held_out += list(sources[:8])
+    assert sorted(held_out) == sorted(list(range(10, 40)) * 4)
+    assert sorted(held_out[:30]) == list(range(10, 40))
+
+
+def test_it_clips_as_the_training_did(task: FinalPassTask) -> None:
+    assert task.recipe(Recipe(clip=0.25)).clip == 0.25
+
+
+def test_minibatches_depend_on_their_number_alone(task: FinalPassTask) -> None:
+    whole = [next(batches) for batches in [task.batches()] for _ in range(6)]
+    np.testing.assert_array_equal(next(task.batches(5)).src.ids, whole[5].src.ids)
+
+
+def test_what_is_made_small_is_how_far_the_losses_lie_apart(task: FinalPassTask) -> None:
+    figures = task.evaluate()
+    assert figures["loss"] == abs(figures["held_out"] - figures["training"])
+    model, every = task.module, {}
+    with torch.no_grad():
+        for src, tgt in {(int(s), int(t)) for s, t in zip(task.held_out.src.ids, task.held_out.tgt.ids[::2], strict=True)}:
+            one = EncodedPairs(Ragged.of([[src]]), Ragged.of([[tgt, 3]]))
+            every[src] = task.loss(model, Part(one)).item()
+    assert figures["held_out"] == pytest.approx(np.mean(list(every.values())), rel=1e-5)
+
+
+def test_they_are_compared_with_pairs_of_their_lengths() -> None:
+    def pairs(*lengths: tuple[int, int]) -> EncodedPairs:
+        sides = ([[2] * n for n in side] for side in zip(*lengths, strict=True))
+        return EncodedPairs(*map(Ragged.of, sides))
+
+    def lengths(found: EncodedPairs) -> list[tuple[int, int]]:
+        return sorted(zip(found.src.lengths.tolist(), found.tgt.lengths.tolist(), strict=True))
+
+    training = pairs(*[(1, 1)] * 50, *[(2, 3)] * 2, (3, 2), (4, 4))
+    found = of_like_lengths(training, pairs((2, 3), (1, 1), (2, 3), (2, 3), (9, 9), (3, 2)), seed=1)
+    assert lengths(found) == [(1, 1), (2, 3), (2, 3), (2, 3), (3, 2), (4, 4)], "few come again, for (9, 9) the nearest"
+    assert lengths(of_like_lengths(training, pairs((9, 9), (1, 9)), seed=1)) == [(2, 3), (4, 4)], "none is as long"
+    sources = of_like_lengths(numbered(50, 100), numbered(10, 30), seed=1).src.ids
+    assert len(set(sources.tolist())) == 30, "no pair stands for two while there are others"
+
+
+def test_held_out_pairs_come_to_cost_what_others_cost(training: Training) -> None:
+    """And what is reported of them as held-out loss is from before."""
+    without = training.but(model_dir=f"{training.model_dir}.without").run().training
+    told: list[str] = []
+    found = training.but(final_pass=True).run(Observer(told.append)).training
+    assert found["distinct_pairs"]["held_out"] == 20
+    for figure in ("held_out", "held_out_other_sources", "best_step", "steps"):
+        assert found[figure] == without[figure]
+    assert without["final_pass"] is None
+    (before,) = (re.fullmatch(r"final pass, step 0: held-out pairs (.*) nats/pair, training pairs (.*)", line) for line in told
+                 if line.startswith("final pass, step 0"))  # fmt: skip
+    assert before
+    held_out, learnt = float(before[1]), float(before[2])
+    assert held_out == pytest.approx(found["held_out"]["loss"], abs=1e-3)
+    assert held_out > learnt + 1
+    final = found["final_pass"]
+    assert abs(final["held_out"] - final["training"]) < 0.1
+    assert final["training"] < learnt + 0.3, "nothing is forgotten for it"
+
+
+def test_killed_in_the_final_pass(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = training.but(final_pass=True)
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    evaluate, calls = FinalPassTask.evaluate, []
+
+    def stop_at_the_third(task: FinalPassTask) -> dict[str, float]:
+        calls.append(1)
+        if len(calls) == 3:
+            raise Stopped
+        return evaluate(task)
+
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(FinalPassTask, "evaluate", stop_at_the_third)
+        training.run()
+    with pytest.raises(OptionError, match="final_pass true → false"):
+        training.but(final_pass=False, resume=True).run()
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+    log = (Path(training.model_dir) / "train.log.jsonl").read_text()
+    assert [json.loads(line)["step"] for line in log.splitlines()] == [100, 200]
+
+
+def test_no_training_pair_is_as_long_as_a_held_out_one(training: Training) -> None:
+    sources = sorted(b"w%d" % i for i in range(400))
+    choice = HeldOut(40)
+    choice.add(sources, sources)
+    held = choice.sources()
+    assert len(held) == 2
+    rows = (b"%b\t%b\n" % (source, b"x y z" if source in held else b"x") for source in sources)
+    Path(training.inputs[0]).write_bytes(b"".join(rows))
+    found = training.but(final_pass=True, max_steps=20, eval_every=10).run().training
+    assert found["distinct_pairs"]["held_out"] == 2
+    assert found["final_pass"]["training"] > 0
+
+
+@pytest.mark.parametrize(("option", "value"), [("final_pass", True), ("patience", 3)])
+def test_what_needs_held_out_pairs_is_refused_without(training: Training, option: str, value: object) -> None:
+    name = {"final_pass": "--final-pass", "patience": "--patience 3"}[option]
+    steps: list[int] = []
+    few = Path(training.inputs[0]).with_name("few.tsv")
+    few.write_bytes(b"".join(b"%d\tx\n" % i for i in range(199)))
+    changes: tuple[dict[str, object], ...] = ({"held_out": 0}, {"inputs": (str(few),)}, {"held_out": 9})
+    for change in changes:
+        with pytest.raises(OptionError, match=f"{name} needs held-out data, and there are none; hold out more"):
+            training.but(**change, **{option: value}).run(Observer(on_step=lambda step, *_: steps.append(step)))
+        assert not Path(training.model_dir).exists()
+        assert not training.state_dir.exists()
+    assert steps == []
+
+
+def test_without_held_out_pairs_training_goes_to_its_end(training: Training) -> None:
+    found = training.but(held_out=0, max_steps=6, eval_every=1).run().training
+    assert (found["steps"], found["distinct_pairs"]["held_out"], found["final_pass"]) == (6, 0, None)

@@ -1,0 +1,165 @@
+"""Inverse models: p(source | target), with source and target everywhere those of the table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import MakeModel, Run
+from small_models import phrases_of, small_checkpoint
+from small_trainings import Training
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
+from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.training.config import Observer
+
+
+def turned_round(forward: Checkpoint) -> Checkpoint:
+    """The same network as an inverse model of tables whose source is its output side."""
+    return replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, unk_shares=(0.2, 0.1))
+
+
+def test_an_inverse_model_scores_what_a_forward_one_scores_of_the_turned_pair() -> None:
+    forward = small_checkpoint()
+    pairs = phrases_of(forward, 50)
+    expected = Scorer(forward)
+    scorer = Scorer(turned_round(forward))
+    turned = [(tgt, src) for src, tgt in pairs]
+    np.testing.assert_array_equal(scorer.score(turned), expected.score(pairs))
+    flat, offsets = scorer.word_log_probs(scorer.encode(turned))
+    np.testing.assert_array_equal(flat, expected.word_log_probs(expected.encode(pairs))[0])
+    assert np.diff(offsets).tolist() == [len(tgt.split()) + 1 for _, tgt in pairs]
+
+
+def test_direction_and_factors_are_kept(tmp_path: Path) -> None:
+    model = replace(turned_round(small_checkpoint()), factors=(None, 2))
+    save(model, str(tmp_path))
+    found = load(str(tmp_path))
+    assert (found.inverse, found.factors, found.unk_shares) == (True, (None, 2), (0.2, 0.1))
+    assert found.signature.startswith("rnn-encoder-decoder|p(source|target)|target-factor:2|hidden:7|")
+    assert (tmp_path / "source.vocab").read_bytes().startswith(b"t0\t")
+    assert found.vocabs == (found.tgt_vocab, found.src_vocab)
+    pairs = [(b"t1 t2", b"s3"), (b"t4", b"s1 s1")]
+    np.testing.assert_array_equal(
+        Scorer(replace(found, factors=(None, None))).score(pairs), Scorer(turned_round(small_checkpoint())).score(pairs)
+    )
+
+
+def trained(folder: Path, name: str, **options: object) -> Checkpoint:
+    inputs = (str(folder / str(options.pop("inputs", "pairs.tsv"))),)
+    Training(inputs, str(folder / name)).but(shortlist=90, max_steps=20, held_out=0, **options).run()
+    return load(str(folder / name))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Pairs that stand in the same order whichever side they are sorted by, and the same turned round."""
+    pairs = [(f"s{i:02} x", f"t{i:02}") for i in range(100)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
+    (tmp_path / "turned.tsv").write_text("".join(f"{tgt}\t{src}\n" for src, tgt in pairs))
+    return tmp_path
+
+
+def test_training_is_that_of_the_turned_pairs(folder: Path) -> None:
+    forward, inverse = trained(folder, "forward", inputs="turned.tsv"), trained(folder, "inverse", inverse=True)
+    assert not forward.inverse
+    assert inverse.inverse
+    assert (inverse.src_vocab, inverse.tgt_vocab) == (forward.tgt_vocab, forward.src_vocab)
+    assert inverse.unk_shares == forward.unk_shares[::-1]
+    for (name, ours), (_, theirs) in zip(inverse.model.named_weights(), forward.model.named_weights(), strict=True):
+        assert torch.equal(ours, theirs), name
+
+
+def test_one_preparation_serves_both_directions(folder: Path) -> None:
+    said: list[str] = []
+    store = str(folder / "store")
+    training = Training((str(folder / "pairs.tsv"),), str(folder / "forward")).but(max_steps=1, pairs_dir=store)
+    training.run()
+    training.but(model_dir=str(folder / "inverse"), inverse=True).run(Observer(said.append))
+    assert said[0] == f"distinct pairs as prepared before in {store}"
+
+
+def test_a_start_from_another_model(folder: Path) -> None:
+    trained(folder, "forward")
+    first = trained(folder, "inverse", inverse=True)
+    for name, inverse in (("forward", True), ("inverse", False)):
+        with pytest.raises(
+            OptionError, match=rf"--init-from .*{name}: is of the other direction.*start from a model of the same"
+        ):
+            trained(folder, "more", inverse=inverse, init_from=str(folder / name))
+    said: list[str] = []
+    training = Training((str(folder / "pairs.tsv"),), str(folder / "more")).but(
+        shortlist=90, max_steps=3, held_out=0, inverse=True, init_from=str(folder / "inverse"), freeze=("source-embedding",)
+    )
+    found = training.run(Observer(said.append))
+    assert "source: 90 of 90 words start from the other model" in said
+    # the source is what an inverse model predicts: its embedding is the decoder's
+    assert torch.equal(found.model.decoder.embedding, first.model.decoder.embedding)
+    assert not torch.equal(found.model.encoder.embedding, first.model.encoder.embedding)
+
+
+TABLE = b"the house ||| das haus ||| 0.5 1 ||| 0-0 1-1 ||| 1 1 1 ||| |||\nthe zzz ||| haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n"
+
+
+@pytest.fixture(scope="module")
+def inverse_dir(make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory) -> str:
+    directory = str(tmp_path_factory.mktemp("inverse"))
+    save(turned_round(load(make_model(source=[b"das", b"haus"], target=[b"the", b"house"]))), directory)
+    return directory
+
+
+def columns_of(out: bytes) -> list[list[float]]:
+    return [list(map(float, row.split(b"|||")[2].split())) for row in out.splitlines()]
+
+
+def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "table").write_bytes(TABLE)
+    alone = [run("annotate", tmp_path / "table", "-m", model) for model in (model_dir, inverse_dir)]
+    both = run("annotate", tmp_path / "table", "-m", model_dir, "-m", inverse_dir, "--columns-json", tmp_path / "columns")
+    assert both.status == 0, both.err
+    forward, inverse = (columns_of(done.out) for done in alone)
+    assert columns_of(both.out) == [a + b[2:] for a, b in zip(forward, inverse, strict=True)]
+    # the model's own output side is counted: for the inverse one the source, of which zzz is unknown
+    assert [row[3] for row in inverse] == [1, 2.718282]
+    assert f"{inverse_dir}: unknown words: 0 of the target (0.00%), 1 of the source (25.00%)" in both.err
+    scorer = Scorer(load(inverse_dir))
+    assert np.log([row[2] for row in inverse]) == pytest.approx(
+        scorer.score([(b"the house", b"das haus"), (b"the zzz", b"haus")]), abs=1e-6
+    )
+    described = json.loads((tmp_path / "columns").read_text())["columns"]
+    assert [(c["column"], c["feature"]) for c in described] == [
+        (3, "log_prob"), (4, "unknown_words"), (5, "log_prob"), (6, "unknown_words")
+    ]  # fmt: skip
+    assert "p(source | target)" in described[2]["unit"]
+    assert described[3]["unit"] == "exp of the number of source words unknown to the model"
+    assert both.err.count("phrase-rescore: model: rnn-encoder-decoder|") == 2
+
+
+@pytest.mark.parametrize(("features", "kept"), [("score", [2, 4]), ("count", [3, 5]), ("count,score", [2, 3, 4, 5])])
+def test_features_are_chosen(
+    run: Run, model_dir: str, inverse_dir: str, tmp_path: Path, features: str, kept: list[int]
+) -> None:
+    (tmp_path / "table").write_bytes(TABLE)
+    to = "-m", model_dir, "-m", inverse_dir
+    every = columns_of(run("annotate", tmp_path / "table", *to).out)
+    found = run("annotate", tmp_path / "table", *to, "--features", features, "--columns-json", tmp_path / "columns")
+    assert columns_of(found.out) == [row[:2] + [row[i] for i in kept] for row in every]
+    described = json.loads((tmp_path / "columns").read_text())["columns"]
+    assert [c["column"] for c in described] == list(range(3, 3 + len(kept)))
+
+
+def test_what_cannot_be_asked_of_several_models(run: Run, model_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "table").write_bytes(TABLE)
+    twice = run("annotate", tmp_path / "table", "-m", model_dir, "-m", f"{model_dir}/")
+    assert (twice.status, twice.err) == (
+        2,
+        "phrase-rescore: error: -m names the same model twice; each adds its columns once\n",
+    )
+    unknown = run("annotate", tmp_path / "table", "-m", model_dir, "--features", "score,length")
+    assert unknown.status == 2
+    assert "'length' is not one of score, count" in unknown.err

@@ -1,0 +1,211 @@
+import math
+from dataclasses import asdict, astuple
+
+import pytest
+import torch
+from oracle import log_prob
+from small_models import encoded, random_pairs, small_checkpoint, weights
+
+from phrase_rescore.nn import softmax
+from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
+from phrase_rescore.rnn.cells.cell import tanh
+from phrase_rescore.rnn.network import (
+    PAPER_PARAMETERS,
+    ModelConfig,
+    RNNEncoderDecoder,
+    initialise,
+    packed,
+)
+from phrase_rescore.training.config import PRESETS
+
+
+def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
+    paper = PRESETS["paper"]
+    structure, sizes = ("gru", 1, "forward"), (1000, 100, 500, 100)
+    assert astuple(paper.network) == (*structure, *sizes)
+    assert (paper.data.shortlist, paper.recipe.batch_size) == (15_000, 64)
+    assert (paper.recipe.optimizer, paper.recipe.objective) == ("adadelta", "sum")
+    config = ModelConfig(15_002, 15_002, **asdict(paper.network))
+    assert config.parameters() == PAPER_PARAMETERS == 18_250_600 + 24_002
+
+
+def test_parameter_count_is_that_of_the_module():
+    model = RNNEncoderDecoder(ModelConfig(12, 13, 7, 5, 4, 3))
+    assert sum(p.numel() for p in model.parameters()) == model.config.parameters()
+    assert sum(w.numel() for _, w in model.named_weights()) == model.config.parameters()
+
+
+def test_training_loss_is_the_oracle_s():
+    checkpoint, pairs = small_checkpoint(dtype=torch.float64), random_pairs(50)
+    expected = -sum(log_prob(weights(checkpoint), src, tgt) for src, tgt in pairs)
+    found = checkpoint.model.negative_log_likelihood(*packed(encoded(pairs))).item()
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_by_hand_with_all_weights_zero_every_word_is_equally_likely():
+    model = RNNEncoderDecoder(ModelConfig(4, 8, 2, 2, 2, 2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    loss = model.negative_log_likelihood(*packed(encoded([([2], [3, 4])])))
+    assert loss.item() == pytest.approx(3 * math.log(8))  # two words and EOS, eight symbols
+
+
+def test_by_hand_one_unit_decoder():
+    """H = E = M = R = 1, encoder silent (c = 0); the decoder's two steps worked out with a pocket calculator's means."""
+    model = RNNEncoderDecoder(ModelConfig(3, 3, 1, 1, 1, 1))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        decoder = model.decoder
+        (cell,) = decoder.stack.cells
+        cell.b_V.fill_(math.atanh(0.5))  # h'_0 = 0.5
+        cell.b.copy_(torch.tensor([0.0, 100.0, 0.0]))  # z' = 1/2, r' = 1
+        cell.U[2] = 2.0  # h̃' = tanh(2 h' + W' e)
+        cell.W[2] = 1.0
+        decoder.embedding[2] = -1.0
+        decoder.O_h.copy_(torch.tensor([[1.0], [-1.0]]))  # s = |h'|
+        decoder.G_r.fill_(1.0)
+        decoder.G_l.copy_(torch.tensor([[0.0], [0.0], [1.0]]))  # the logit of word 2 is s, the others' 0
+    h1 = 0.5 * 0.5 + 0.5 * math.tanh(2 * 0.5)
+    h2 = 0.5 * h1 + 0.5 * math.tanh(2 * h1 - 1.0)
+    expected = h1 - math.log(2 + math.exp(h1)) - math.log(2 + math.exp(abs(h2)))  # word 2, then EOS
+    loss = model.negative_log_likelihood(*packed(encoded([([2], [2])])))
+    assert -loss.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_encoder_s_reset_gate_acts_before_the_recurrent_product():
+    """With r depending on the unit, U (r ⊙ h) and r ⊙ (U h) differ: a mixed-up gate must change the state."""
+    (cell,) = small_checkpoint(hidden=2).model.encoder.stacks[0].cells
+    h, row = torch.tensor([[0.3, -0.8]]), torch.tensor([[0.1, -0.2, 2.0, -2.0, 0.4, 0.5]])
+    (found,) = cell.step(cell.project((h,)), (h,), row)
+    (U_z, U_r), U = cell.U_gates.split(2), cell.U
+    z = torch.sigmoid(row[0, :2] + U_z @ h[0])
+    r = torch.sigmoid(row[0, 2:4] + U_r @ h[0])
+    before = torch.tanh(row[0, 4:] + U @ (r * h[0]))
+    after = torch.tanh(row[0, 4:] + r * (U @ h[0]))
+    assert torch.allclose(found[0], z * h[0] + (1 - z) * before)
+    assert not torch.allclose(before, after, atol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 600])
+def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(rows):
+    generator = torch.Generator().manual_seed(rows)
+    g = torch.randn(rows, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    G_l = torch.randn(50, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(50, generator=generator, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(50, (rows,), generator=generator)
+    plain = torch.nn.functional.cross_entropy(g @ G_l.T + b, targets, reduction="sum")
+    expected = torch.autograd.grad(3.0 * plain, (g, G_l, b))
+    ours = cross_entropy(g, G_l, b, targets)
+    assert ours.item() == pytest.approx(plain.item(), rel=1e-12)
+    for found, wanted in zip(torch.autograd.grad(3.0 * ours, (g, G_l, b)), expected, strict=True):
+        assert torch.allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    with torch.no_grad():
+        assert cross_entropy(g, G_l, b, targets).item() == pytest.approx(plain.item(), rel=1e-12)
+        assert torch.allclose(LogNormaliser(G_l, b)(g), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)
+
+
+def test_the_words_of_a_sampled_softmax(monkeypatch):
+    """Word k is drawn with the chance 5 / k, the first five and all targets for certain, and stands for as many."""
+    monkeypatch.setattr(softmax, "SURE", 5)
+    targets = torch.tensor([3, 20, 31, 20])
+    chances = {word: 1.0 if word < 5 or word in (20, 31) else 5 / (word + 1) for word in range(40)}
+    counts = dict.fromkeys(range(40), 0)
+    for n in range(400):
+        words, log_number = softmax.sampled_words(targets, 40, (1, n))
+        assert words.tolist() == sorted(set(words.tolist())) == softmax.sampled_words(targets, 40, (1, n))[0].tolist()
+        for word, log in zip(words.tolist(), log_number.tolist(), strict=True):
+            counts[word] += 1
+            assert log == pytest.approx(-math.log(chances[word]), abs=1e-6)
+    for word, p in chances.items():
+        assert abs(counts[word] - 400 * p) <= 4 * (400 * p * (1 - p)) ** 0.5, word  # four standard deviations
+
+
+def test_a_sampled_softmax_estimates_z_without_bias(monkeypatch):
+    monkeypatch.setattr(softmax, "SURE", 8)
+    generator = torch.Generator().manual_seed(0)
+    g, G_l = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (9, 60))
+    b, targets = torch.randn(60, generator=generator, dtype=torch.float64), torch.arange(9) * 6
+    g.requires_grad_(True)
+    picked = (g * G_l[targets]).sum(1) + b[targets]
+    z = torch.logsumexp(g @ G_l.T + b, 1).exp()
+    estimates = []
+    for seed in range(3000):
+        words, log_number = softmax.sampled_words(targets, 60, (seed,))
+        estimates.append(torch.logsumexp(g @ G_l[words].T + b[words] + log_number, 1).exp())
+        if seed == 0:
+            loss = softmax.sampled_cross_entropy(g, G_l, b, targets, (seed,))
+            assert loss.item() == pytest.approx((estimates[0].log() - picked).sum().item(), rel=1e-12)
+            wanted = torch.autograd.grad((estimates[0].log() - picked).sum(), g)[0]
+            assert torch.allclose(torch.autograd.grad(loss, g)[0], wanted, rtol=1e-10, atol=1e-12)
+    found = torch.stack(estimates).detach()
+    error = (found.mean(0) - z).abs() / (found.std(0) / 3000**0.5)
+    assert error.max() < 4.5
+    monkeypatch.setattr(softmax, "SURE", 60)  # all words: nothing is estimated
+    full = cross_entropy(g, G_l, b, targets).item()
+    assert softmax.sampled_cross_entropy(g, G_l, b, targets, (1,)).item() == pytest.approx(full, rel=1e-12)
+
+
+def test_initialisation_of_the_paper():
+    model = RNNEncoderDecoder(ModelConfig(40, 40, 30, 20, 15, 10))
+    initialise(model, 3, paper=True)
+    for name, weight in model.named_weights():
+        letter = name.rpartition(".")[2]
+        if letter.startswith("U"):
+            assert torch.allclose(weight @ weight.T, torch.eye(30), atol=1e-5), name
+        elif letter.startswith("b"):
+            assert not weight.any(), name
+        else:
+            assert 0.008 < weight.std().item() < 0.012, name
+
+
+def test_logits_far_out_are_normalised_without_overflow():
+    """exp would overflow at 88 and vanish at -88; the sums must not."""
+    generator = torch.Generator().manual_seed(0)
+    g = torch.randn(5, 3, generator=generator)
+    G_l, targets = torch.randn(40, 3, generator=generator), torch.arange(5)
+    for offset in (-500.0, 500.0):
+        b = torch.full((40,), offset)
+        b[7] += 200.0
+        expected = torch.logsumexp((g @ G_l.T).double() + b.double(), 1)
+        assert torch.allclose(LogNormaliser(G_l, b)(g).double(), expected, rtol=1e-6)
+        leaf = g.clone().requires_grad_(True)
+        loss = cross_entropy(leaf, G_l, b, targets)
+        plain = torch.nn.functional.cross_entropy((g @ G_l.T + b).double(), targets, reduction="sum")
+        assert loss.item() == pytest.approx(plain.item(), rel=1e-5)
+        loss.backward()
+        assert torch.isfinite(leaf.grad).all()
+
+
+def test_a_row_far_out_leaves_the_others_of_its_tile_alone():
+    generator = torch.Generator().manual_seed(0)
+    G_l, b = torch.randn(40, 3, generator=generator), torch.randn(40, generator=generator)
+    g = torch.randn(6, 3, generator=generator)
+    g[2] *= 300.0
+    expected = torch.logsumexp((g @ G_l.T + b).double(), 1)
+    torch.testing.assert_close(LogNormaliser(G_l, b)(g).double(), expected, rtol=1e-6, atol=1e-6)
+    assert LogNormaliser(G_l, b)(g[:0]).shape == (0,)
+    g[4, 0] = torch.nan
+    assert LogNormaliser(G_l, b)(g).isnan().tolist() == [i == 4 for i in range(6)]
+
+
+def test_tanh():
+    x = torch.cat((torch.linspace(-25, 25, 100_001), torch.tensor([0.0, -0.0, 1e-30, torch.inf, -torch.inf, torch.nan])))
+    kept = x.clone()
+    expected = torch.tanh(x.double())
+    with torch.no_grad():
+        found = tanh(x)
+    assert torch.equal(x[:-1], kept[:-1])
+    assert (found[:-1] - expected[:-1]).abs().max() < 2.4e-7
+    assert found[-1].isnan()
+    x = kept.clone()
+    assert torch.equal(tanh(x)[:-1], torch.tanh(kept)[:-1])
+    assert torch.equal(x[:-1], kept[:-1])
+
+
+def test_the_normaliser_over_several_tiles():
+    generator = torch.Generator().manual_seed(0)
+    g = torch.randn(1100, 4, generator=generator, dtype=torch.float64)
+    G_l, b = (torch.randn(2500, *shape, generator=generator, dtype=torch.float64) for shape in ((4,), ()))
+    assert torch.allclose(LogNormaliser(G_l, b)(g), torch.logsumexp(g @ G_l.T + b, 1), rtol=1e-12)

@@ -1,0 +1,124 @@
+"""Losses, gradients and weights that are no numbers: training stops, keeps the minibatch and the last good state."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Run
+from small_trainings import SMALL, Training, files, write_language
+
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.training.state import TrainingState
+
+pytestmark = pytest.mark.slow
+
+TINY = ("--hidden", 8, "--embedding", 4, "--maxout", 4, "--rank", 4, "--threads", 1)
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    return Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model")).but(max_steps=20, eval_every=5, held_out=20)
+
+
+def rows_of(path: Path) -> set[bytes]:
+    return set(path.read_bytes().splitlines())
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, call: int, what: float) -> None:
+    """From this call on (one a step, from 1) losses are ``what``: as of a broken machine, for no reason in data or options."""
+    loss, calls = PhrasePairTask.loss, [0]
+
+    def broken(self, module, part):
+        calls[0] += 1
+        return loss(self, module, part) * (what if calls[0] >= call else 1.0)
+
+    monkeypatch.setattr(PhrasePairTask, "loss", broken)
+
+
+@pytest.mark.parametrize("what", [float("nan"), float("inf")])
+@pytest.mark.parametrize("inverse", [False, True])
+def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(
+    training: Training, monkeypatch: pytest.MonkeyPatch, what: float, inverse: bool
+) -> None:
+    training = training.but(inverse=inverse)
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    state = training.state_dir
+    with monkeypatch.context() as broken:
+        fail_at(broken, 13, what)
+        with pytest.raises(RescoreError) as caught:
+            training.run()
+    assert str(caught.value) == (
+        f"the loss is {what} and its gradient nan at step 13, its minibatch is in {state}/minibatch-000000013.tsv, "
+        f"{state} has the last good state; delete it and try a smaller --learning-rate, or, if the machine failed, go on "
+        "with --resume"
+    )
+    assert not Path(training.model_dir).exists()
+    assert json.loads((state / "state.json").read_bytes())["step"] == 10
+    batch = rows_of(state / "minibatch-000000013.tsv")
+    known = {row for row in batch if b"UNK" not in row}  # the rarest words were left out for UNK
+    assert 0 < len(known) <= len(batch) <= SMALL.recipe.batch_size
+    assert known <= rows_of(Path(training.inputs[0])), "source first, as in the input"
+
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+    assert not state.exists()
+
+
+def test_the_command_line_says_where_the_minibatch_is(
+    run: Run, training: Training, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fail_at(monkeypatch, 2, float("inf"))
+    steps = "--max-steps", 50, "--eval-every", 1, "--held-out", 20
+    result = run("train", training.inputs[0], "-m", tmp_path / "model", *TINY, *steps)
+    assert (result.status, result.out) == (1, b"")
+    saved = re.search(rf"its minibatch is in ({tmp_path}/model\.training/minibatch-\d+\.tsv)", result.last_line)
+    assert saved, result.err
+    assert rows_of(Path(saved[1]))
+    assert "; delete it and try a smaller --learning-rate" in result.last_line or "; try a smaller" in result.last_line
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("held_out", [0, 20])
+def test_weights_that_are_not_finite_never_replace_a_good_state(
+    training: Training, monkeypatch: pytest.MonkeyPatch, held_out: int
+) -> None:
+    """An update may overflow after the last gradient that was looked at."""
+    step = torch.optim.Adam.step
+    calls = [0]
+
+    def overflowing(self, *args):
+        step(self, *args)
+        calls[0] += 1
+        if calls[0] == 10:
+            with torch.no_grad():
+                self.param_groups[0]["params"][0].view(-1)[0] = float("inf")
+
+    monkeypatch.setattr(torch.optim.Adam, "step", overflowing)
+    with pytest.raises(RescoreError, match="at step 10, its minibatch is in .*has the last good state; delete it and"):
+        training.but(held_out=held_out).run()
+    saved, tensors, _ = TrainingState(
+        str(training.state_dir), json.loads((training.state_dir / "state.json").read_text())["run"]
+    ).load()
+    assert saved == 5
+    assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
+
+
+def test_a_minibatch_that_cannot_be_kept_hides_nothing(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_at(monkeypatch, 2, float("nan"))
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("phrase_rescore.training.publishing.atomic_output", full)
+    with pytest.raises(RescoreError) as caught:
+        training.run()
+    assert str(caught.value).startswith("the loss is nan and its gradient nan at step 2, cannot write ")
+    assert str(caught.value).endswith("; try a smaller --learning-rate")

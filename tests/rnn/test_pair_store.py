@@ -1,0 +1,365 @@
+"""Encoded pairs on disk: what they would be in memory; reused only when they still fit; there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
+
+from phrase_rescore.data import sorting
+from phrase_rescore.data.prepared import fingerprint_of
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.sorting import sorted_pairs
+from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.files.outputs import replace_directory
+from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks
+from phrase_rescore.rnn.store import LAYOUT, HeldOut, PairStore, open_store, prepare_store
+
+PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"UNK", b"\r"]), min_size=1, max_size=3)
+FILES = sorted(
+    ["pairs.json", "source.vocab", "target.vocab"]
+    + [
+        f"{part}.{side}.{array}.npy"
+        for part in ("train", "held_out")
+        for side in ("src", "tgt")
+        for array in ("ids", "offsets")
+    ]
+)
+FINGERPRINT = {"inputs": [("/x", 1, 2)], "files": [], "options": {"shortlist": 5}}
+Choose = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
+
+
+def shortlists(size: int) -> Choose:
+    return lambda src, tgt: (most_frequent(src, size)[0], most_frequent(tgt, size)[0])
+
+
+def many_pairs(sources: int, targets: int = 3) -> DistinctPairs:
+    return DistinctPairs.collect(([b"s%d" % i, b"x"], [b"t%d" % j]) for i in range(sources) for j in range(1 + i % targets))
+
+
+def prepared(
+    directory: str | Path, pairs: DistinctPairs, held_out: int = 10, choose: Choose | None = None, **options: object
+) -> PairStore:
+    """A store of these pairs; what sorting leaves behind would be found beside it."""
+    src, tgt = [a for a, _ in pairs.pairs], [b for _, b in pairs.pairs]
+    with sorted_pairs([PairBlock(src, tgt)], os.path.dirname(directory), 100_000, 1) as distinct:
+        return prepare_store(str(directory), FINGERPRINT, distinct, choose or shortlists(5), held_out, **options)  # type: ignore[arg-type]
+
+
+def assert_equal(found: EncodedPairs, expected: EncodedPairs) -> None:
+    for a, b in ((found.src, expected.src), (found.tgt, expected.tgt)):
+        assert a.ids.dtype == np.int32
+        assert a.offsets.dtype == np.int64
+        assert np.array_equal(a.ids, b.ids)
+        assert np.array_equal(a.offsets, b.offsets)
+
+
+def assert_holds(store: PairStore, pairs: DistinctPairs, held_out: int, size: int) -> None:
+    held = pairs.held_out(held_out)
+    learnt = DistinctPairs([pair for pair, out in zip(pairs.pairs, held, strict=True) if not out])
+    assert (store.src_vocab, store.tgt_vocab) == shortlists(size)(*learnt.word_counts())
+    encoded = pairs.encode(store.src_vocab, store.tgt_vocab)
+    train = encoded.take(np.flatnonzero(~held))
+    assert_equal(store.train, train)
+    assert_equal(store.held_out, encoded.take(np.flatnonzero(held)))
+    n = store.numbers
+    assert (n.distinct, n.training, n.held_out) == (len(pairs.pairs), len(train), held.sum())
+    assert (n.source_unk, n.target_unk) == (unknown_share(train.src), unknown_share(train.tgt))
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(st.lists(st.tuples(PHRASE, PHRASE)), st.integers(1, 8))
+def test_holds_what_would_be_in_memory(pairs: list[tuple[list[bytes], list[bytes]]], size: int) -> None:
+    distinct = DistinctPairs.collect(pairs)
+    with tempfile.TemporaryDirectory() as parent:
+        store = prepared(f"{parent}/store", distinct, 10, shortlists(size))
+        assert_holds(store, distinct, 10, size)
+        again = open_store(f"{parent}/store", FINGERPRINT)
+        assert again is not None
+        assert_holds(again, distinct, 10, size)
+        assert again.numbers == store.numbers
+
+
+@pytest.mark.parametrize("held_out", [0, 1, 7, 10_000])
+def test_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: int) -> None:
+    """Sources whose targets stand in different blocks among them."""
+    monkeypatch.setattr(sorting, "_CHUNK", 50)
+    pairs = many_pairs(3000)
+    seen: list[int] = []
+    store = prepared(tmp_path / "store", pairs, held_out, shortlists(100), progress=seen.append)
+    assert_holds(store, pairs, held_out, 100)
+    assert len(seen) > 500
+    assert sum(seen) == 2 * len(pairs.pairs)
+    assert sorted(os.listdir(store.directory)) == FILES
+    assert os.listdir(tmp_path) == ["store"]
+
+
+@pytest.mark.slow
+@settings(max_examples=50)
+@given(
+    st.sampled_from([0, 1, 199, 200, 201, 1000, 3000]),
+    st.sampled_from([1, 2, 7]),
+    st.sampled_from([0, 1, 2, 5, 14, 15, 10_000]),
+    st.randoms(use_true_random=False),
+)
+def test_held_out_sources_are_those_of_the_rule(sources: int, targets: int, most: int, rng: random.Random) -> None:
+    pairs = DistinctPairs.collect(
+        ([b"s%d" % rng.randrange(10**6)], [b"t%d" % j]) for _ in range(sources) for j in range(rng.randint(1, targets))
+    )
+    choice, rest = HeldOut(most), pairs.pairs
+    while rest:
+        size = rng.randint(1, 500)
+        choice.add([src for src, _ in rest[:size]], [tgt for _, tgt in rest[:size]])
+        rest = rest[size:]
+    held = [pair for pair, out in zip(pairs.pairs, pairs.held_out(most), strict=True) if out]
+    assert sorted((src, tgt) for src, targets in choice.sources().items() for tgt in targets) == held
+
+
+def test_held_out_sources_need_little_memory() -> None:
+    choice = HeldOut(10)
+    for start in range(0, 20_000, 100):
+        choice.add([b"s%05d" % i for i in range(start, start + 100)], [b"t"] * 100)
+        assert sum(len(targets) for _, _, targets in choice._candidates) <= 20
+    assert len(choice.sources()) == 10
+
+
+def test_a_source_of_more_pairs_than_may_be_held_out_is_not_remembered() -> None:
+    choice = HeldOut(10)
+    for i in range(50):
+        choice.add([b"s"] * 100, [b"t%d" % i] * 100)
+        assert choice._candidates == []
+    assert choice.sources() == {}
+
+
+def test_words_of_held_out_pairs_are_not_counted(tmp_path: Path) -> None:
+    """Neither do they come into the shortlist, nor do they add to a word's count."""
+    choice, sources = HeldOut(10), sorted(b"s%d" % i for i in range(400))
+    choice.add(sources, sources)
+    held = choice.sources().keys()
+    assert len(held) == 2
+    pairs = DistinctPairs.collect(([s], [b"here" if s in held else b"there", b"both"]) for s in sources)
+    found: list[Counter[bytes]] = []
+
+    def choose(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
+        found.extend((src.copy(), tgt.copy()))
+        return shortlists(1000)(src, tgt)
+
+    store = prepared(tmp_path / "store", pairs, 10, choose)
+    assert found == [dict.fromkeys(set(sources) - held, 1), {b"there": 398, b"both": 398}]
+    assert not held & set(store.src_vocab.words)
+
+
+def test_arrays_are_mapped_not_read(tmp_path: Path) -> None:
+    store = prepared(tmp_path / "store", many_pairs(1000))
+    for part in (store.train, store.held_out):
+        for side in (part.src, part.tgt):
+            for array in (side.ids, side.offsets):
+                assert type(array) is np.ndarray
+                assert isinstance(array.base, np.memmap)
+                assert not array.flags.writeable
+    rows = np.array([5, 0, 5])
+    expected = Ragged(np.array(store.train.src.ids), np.array(store.train.src.offsets)).take(rows)
+    assert np.array_equal(store.train.src.take(rows).ids, expected.ids)
+
+
+@pytest.mark.slow
+def test_real_pairs(tmp_path: Path, shared_data: Path) -> None:
+    path = str(shared_data / "phrase-table.20k.gz")
+    with sorted_pairs(read_pair_blocks(path), str(tmp_path), 200_000, 2) as pairs:
+        store = prepare_store(str(tmp_path / "store"), None, pairs, shortlists(1000), 500)
+    assert_holds(store, DistinctPairs.collect(read_pairs(path)), 500, 1000)
+
+
+def test_numbers_of_pairs_left_out(tmp_path: Path) -> None:
+    block = PairBlock([b"a", b"a b", b"c"], [b"x", b"x", b"y"], [1, 5, 2])
+    with sorted_pairs([block], str(tmp_path), 10_000, 1, min_count=2, max_length=1) as pairs:
+        numbers = prepare_store(str(tmp_path / "store"), None, pairs, shortlists(5), 10).numbers
+    assert (numbers.distinct, numbers.left_out, numbers.too_long) == (1, 1, 1)
+
+
+def test_fits_only_its_fingerprint(tmp_path: Path) -> None:
+    store = prepared(tmp_path / "store", many_pairs(10))
+    assert open_store(store.directory, FINGERPRINT) is not None
+    assert open_store(store.directory, {**FINGERPRINT, "options": {"shortlist": 6}}) is None
+    assert open_store(store.directory, None) is None
+    assert open_store(f"{tmp_path}/none", FINGERPRINT) is None
+    with sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), 10_000, 1) as pairs:
+        prepare_store(store.directory, None, pairs, shortlists(5), 10)
+    assert open_store(store.directory, None) is None, "made of what cannot be read twice"
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("harm", ["missing", "cut off", "longer", "empty", "a directory"])
+def test_a_damaged_store_is_none(tmp_path: Path, name: str, harm: str) -> None:
+    store = prepared(tmp_path / "store", many_pairs(300))
+    path = tmp_path / "store" / name
+    data = path.read_bytes()
+    path.unlink()
+    if harm == "a directory":
+        path.mkdir()
+    elif harm != "missing":
+        path.write_bytes({"cut off": data[:-2], "longer": data + b"}", "empty": b""}[harm])
+    assert open_store(store.directory, FINGERPRINT) is None
+
+
+@pytest.mark.parametrize(
+    "change", [{"format_version": 1}, {"format_version": 3}, {"numbers": {}}, {"numbers": 3}, {"files": None}]
+)
+def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, object]) -> None:
+    store = prepared(tmp_path / "store", many_pairs(3))
+    path = tmp_path / "store" / "pairs.json"
+    summary = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**summary, **change}))
+    assert open_store(store.directory, FINGERPRINT) is None
+    path.write_text("[1]")
+    assert open_store(store.directory, FINGERPRINT) is None
+    path.write_bytes(b"\xff")
+    assert open_store(store.directory, FINGERPRINT) is None
+
+
+@pytest.mark.parametrize("change", [{"training": -1}, {"held_out": 1.0}, {"source_unk": "x"}, {"target_unk": 1.5}])
+def test_numbers_that_no_store_has_are_none(tmp_path: Path, change: dict[str, object]) -> None:
+    store = prepared(tmp_path / "store", many_pairs(3))
+    path = tmp_path / "store" / "pairs.json"
+    summary = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**summary, "numbers": {**summary["numbers"], **change}}))
+    assert open_store(store.directory, FINGERPRINT) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"(7,)", b"(7 ,"), (b"(7,)", b"(6,)"), (b"(7,)", b"(%d,)" % 10**30), (b"<i8", b"|O8"), (b"<i8", b"<f8")],
+)
+def test_a_damaged_header_of_an_array_is_none(tmp_path: Path, old: bytes, new: bytes) -> None:
+    store = prepared(tmp_path / "store", many_pairs(3))
+    path, summary = tmp_path / "store" / "train.src.offsets.npy", tmp_path / "store" / "pairs.json"
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+    found = json.loads(summary.read_bytes())
+    found["files"][path.name] = path.stat().st_size
+    summary.write_text(json.dumps(found))
+    assert open_store(store.directory, FINGERPRINT) is None
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_failure_leaves_nothing_or_the_older_store(tmp_path: Path, older: bool) -> None:
+    directory, pairs = tmp_path / "store", many_pairs(10)
+    if older:
+        prepared(directory, pairs)
+    blocks: list[int] = []
+
+    def fail(*args: object) -> tuple[Vocabulary, Vocabulary]:
+        raise ZeroDivisionError
+
+    def fail_in_second_pass(size: int) -> None:
+        blocks.append(size)
+        if len(blocks) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(ZeroDivisionError):
+        prepared(directory, many_pairs(20), choose=fail)
+    with pytest.raises(KeyboardInterrupt):
+        prepared(directory, many_pairs(20), progress=fail_in_second_pass)
+    assert os.listdir(tmp_path) == ["store"] * older
+    found = open_store(str(directory), FINGERPRINT)
+    assert (found is not None) == older
+    if found:
+        assert_holds(found, pairs, 10, 5)
+
+
+def test_no_room(tmp_path: Path) -> None:
+    def full(pairs: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    calls = iter([lambda pairs: None, full])
+    directory = tmp_path / "store"
+    with pytest.raises(RescoreError) as caught:
+        prepared(directory, many_pairs(10), progress=lambda pairs: next(calls)(pairs))
+    assert str(caught.value) == f"cannot write {directory}: No space left on device; make room there, or name another directory"
+    assert os.listdir(tmp_path) == []
+
+
+def test_replaces_an_older_store_while_it_is_in_use(tmp_path: Path) -> None:
+    first, second = many_pairs(10), many_pairs(2000)
+    old = prepared(tmp_path / "store", first)
+    new = prepared(tmp_path / "store", second)
+    assert_holds(old, first, 10, 5)
+    assert_holds(new, second, 10, 5)
+    assert os.listdir(tmp_path) == ["store"]
+
+
+def test_a_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "store").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("elsewhere/store")
+    pairs = many_pairs(10)
+    assert_holds(prepared(tmp_path / "link", pairs), pairs, 10, 5)
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(os.listdir(tmp_path / "elsewhere" / "store")) == FILES
+
+
+def test_nothing_else_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_bytes(b"")
+    with pytest.raises(OptionError) as caught:
+        prepared(tmp_path / "home", many_pairs(3))
+    found = "holds other files, such as thesis.tex"
+    assert str(caught.value) == f"{tmp_path}/home {found}; name a directory for nothing but the prepared pairs"
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OptionError, match="file: Not a directory; name another directory"):
+        LAYOUT.check_target(str(tmp_path / "file"))
+    LAYOUT.check_target(str(tmp_path / "none"))
+    (tmp_path / "empty").mkdir()
+    LAYOUT.check_target(str(tmp_path / "empty"))
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OptionError, match="cannot write .*file/store: "), replace_directory(f"{tmp_path}/file/store"):
+        pass
+
+
+def test_fingerprints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b", "words"):
+        Path(name).write_bytes(b"x")
+        os.utime(name, (1, 1))
+
+    def of(inputs: Sequence[str] = ("a", "b"), files: Sequence[str | None] = (None, "words"), size: int = 5) -> object:
+        return fingerprint_of(inputs, files, shortlist=size)
+
+    first = of()
+    assert first == of() == of([str(tmp_path / "a"), "b"])
+    assert json.loads(json.dumps(first))["options"] == {"shortlist": 5}
+    others = [of(["a"]), of(["b", "a"]), of(files=["words", None]), of(files=()), of(size=6)]
+    os.utime("b", ns=(10**9, 10**9 + 1))
+    others.append(of())
+    os.utime("b", (1, 1))
+    assert of() == first
+    Path("words").write_bytes(b"xy")
+    os.utime("words", (1, 1))
+    others.append(of())
+    assert all(other not in (None, first) for other in others)
+
+
+def test_what_cannot_be_read_twice_has_no_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-").write_bytes(b"")
+    Path("a").write_bytes(b"")
+    os.mkfifo("pipe")
+    assert fingerprint_of(["a"]) is not None
+    for path in ("-", "pipe", "none", "."):
+        assert fingerprint_of(["a", path]) is None
+        assert fingerprint_of(["a"], [path]) is None

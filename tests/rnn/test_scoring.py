@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from oracle import log_prob, word_log_probs
+from small_models import encoded, random_pairs, small_checkpoint, weights
+
+from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.rnn.scorer import Scorer
+
+
+def test_scores_are_the_oracle_s_for_shared_sources_prefixes_and_repeated_pairs():
+    checkpoint, pairs = small_checkpoint(), random_pairs(300)
+    assert len({tuple(src) for src, _ in pairs}) < 200, "the pairs should share sources"
+    expected = [log_prob(weights(checkpoint), src, tgt) for src, tgt in pairs]
+    np.testing.assert_allclose(Scorer(checkpoint).log_probs(encoded(pairs)), expected, atol=2e-5)
+
+
+def test_per_word_scores_are_the_oracle_s():
+    checkpoint, pairs = small_checkpoint(), random_pairs(40)
+    flat, offsets = Scorer(checkpoint).word_log_probs(encoded(pairs))
+    assert len(offsets) == len(pairs) + 1
+    for i, (src, tgt) in enumerate(pairs):
+        np.testing.assert_allclose(flat[offsets[i] : offsets[i + 1]], word_log_probs(weights(checkpoint), src, tgt), atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 50])
+def test_batches_change_nothing_beyond_rounding(batch):
+    scorer, pairs = Scorer(small_checkpoint()), encoded(random_pairs(200))
+    whole = scorer.log_probs(pairs)
+    scorer.batch = batch
+    np.testing.assert_allclose(scorer.log_probs(pairs), whole, atol=1e-5)
+
+
+def test_order_of_pairs_changes_nothing_beyond_rounding():
+    scorer, pairs = Scorer(small_checkpoint()), encoded(random_pairs(200))
+    order = np.random.default_rng(1).permutation(200)
+    np.testing.assert_allclose(scorer.log_probs(pairs.take(order)), scorer.log_probs(pairs)[order], atol=1e-5)
+
+
+def test_next_word_probabilities_sum_to_one():
+    """Over all symbols after a prefix: those of every word (UNK included), and that of ending there."""
+    checkpoint = small_checkpoint()
+    K, prefix = len(checkpoint.tgt_vocab), [3, 1]
+    pairs = [([2, 4], [*prefix, word]) for word in range(1, K)] + [([2, 4], prefix)]
+    flat, offsets = Scorer(checkpoint).word_log_probs(encoded(pairs))
+    after_prefix = [flat[offsets[i] + len(prefix)] for i in range(len(pairs))]
+    assert sum(np.exp(after_prefix)) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_scoring_phrases_as_bytes():
+    checkpoint = small_checkpoint()
+    got = Scorer(checkpoint).score([(b"s0  s3", b"t2 nobody\tknows"), (b"s1", b"t0")])
+    expected = [log_prob(weights(checkpoint), *pair) for pair in (([2, 5], [4, 1, 1]), ([3], [2]))]
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+    assert Scorer(checkpoint).score([]).shape == (0,)
+
+
+def test_every_distinct_prefix_is_one_node():
+    phrases = Ragged.of([[5, 6], [5, 6], [5, 7], [6], [5]])
+    first, second = prefix_levels(phrases)
+    assert first.words.tolist() == [5, 6]
+    assert first.nodes.tolist() == [0, 0, 0, 1, 0]
+    assert list(zip(second.parents, second.words, strict=True)) == [(0, 6), (0, 7)]
+    assert second.rows.tolist() == [0, 1, 2]
+    rows, which = distinct_phrases(phrases)
+    assert len(rows) == 4
+    assert which[0] == which[1]
+    assert len(set(which.tolist())) == 4
+
+
+def test_roots_keep_trees_apart():
+    (level,) = prefix_levels(Ragged.of([[5], [5]]), np.array([0, 1]))
+    assert level.parents.tolist() == [0, 1]
+
+
+def test_the_empty_list_of_pairs():
+    assert Scorer(small_checkpoint()).log_probs(EncodedPairs(Ragged.of([]), Ragged.of([]))).shape == (0,)

@@ -1,0 +1,182 @@
+"""Cells, depths and encoders in training: resumed to the byte, warm started, clipped, in other precisions."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Run
+from small_models import structure
+from small_trainings import SMALL, Training, write_language
+from structures import every_structure, largest_difference, named, trained_twice
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.rnn.checkpoint import load
+from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.train import PhrasePairs
+from phrase_rescore.training.config import Observer
+from phrase_rescore.training.loop import Trainer
+
+TABLE = b"".join(
+    b"s%d s%d ||| t%d ||| 0.5 0.25 ||| 0-0 ||| 4 2 1\n" % (i, j, k) for i in range(6) for j in range(5) for k in range(3)
+)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[str]:
+    write_language(tmp_path / "pairs.tsv", pairs=200)
+    return [str(tmp_path / "pairs.tsv")]
+
+
+def small(**changes: object):
+    return SMALL.override(**{"hidden": 12, "max_steps": 6, "eval_every": 2, "held_out": 20, **changes})
+
+
+@every_structure
+def test_a_resumed_training_has_the_same_bytes_and_its_scores_are_the_oracle_s(
+    inputs: list[str], tmp_path: Path, chosen: dict
+) -> None:
+    checkpoint, same = trained_twice(inputs, tmp_path, small(**chosen))
+    assert same
+    assert structure(checkpoint) == chosen
+    table = tmp_path / "table"
+    table.write_bytes(TABLE)
+    rows, difference = largest_difference(checkpoint, table, tmp_path / "out", tmp_path / "whole", 30, jobs=1, block_rows=40)
+    assert rows == 90
+    assert difference < 1e-4
+
+
+@pytest.mark.gpu
+@every_structure
+def test_a_gpu_learns_as_the_cpu_does(tmp_path: Path, chosen: dict) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    write_language(tmp_path / "pairs.tsv")
+    pairs = (str(tmp_path / "pairs.tsv"),)
+    on_cpu, on_gpu = (
+        Training(pairs, str(tmp_path / device), small(device=device, **chosen)).run().training["held_out"]["loss"]
+        for device in ("cpu", "cuda")
+    )
+    assert on_gpu == pytest.approx(on_cpu, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ({"cell": "lstm"}, "has cell gru and not lstm; train with --cell gru"),
+        ({"layers": 2, "encoder": "reversed"}, "has layers 1 and not 2, encoder forward and not reversed; train with "
+         "--layers 1 --encoder forward"),
+    ],
+)  # fmt: skip
+def test_a_start_from_another_structure_is_refused(inputs: list[str], tmp_path: Path, chosen: dict, says: str) -> None:
+    first = Training((inputs[0],), str(tmp_path / "first"), small())
+    first.run()
+    with pytest.raises(OptionError, match=says):
+        first.but(model_dir=str(tmp_path / "second"), init_from=str(tmp_path / "first"), **chosen).run()
+
+
+def test_a_decoder_starts_from_a_model_with_another_encoder(inputs: list[str], tmp_path: Path) -> None:
+    first = Training((inputs[0],), str(tmp_path / "first"), small(cell="lstm", layers=2))
+    donor = first.run().model
+    again = first.but(
+        model_dir=str(tmp_path / "second"), init_from=str(tmp_path / "first"), init="decoder", encoder="bidirectional",
+        freeze=("decoder",),
+    ).run()  # fmt: skip
+    assert again.model.config.encoder == "bidirectional"
+    for ours, theirs in zip(again.model.decoder.parameters(), donor.decoder.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("chosen", [{"cell": "lstm", "layers": 2}, {"cell": "rnn", "encoder": "bidirectional"}], ids=named)
+def test_scores_in_fewer_digits_are_near(inputs: list[str], tmp_path: Path, chosen: dict) -> None:
+    checkpoint = Training((inputs[0],), str(tmp_path / "model"), small(**chosen)).run()
+    phrases = [(b"s1 s2 s3", b"t1 t2"), (b"s4", b"t4 t5 t6"), (b"s3 s3", b"nothing")]
+    exact, rounded = (Scorer(checkpoint, precision=precision).score(phrases) for precision in ("float32", "bf16"))
+    assert abs(exact - rounded).max() < 0.2
+    assert (exact != rounded).any()
+
+
+def test_the_clipped_norm_is_the_one_asked_for(inputs: list[str], tmp_path: Path) -> None:
+    norms = {}
+    for clip in (0.01, 0.5, 1e6):
+        job = PhrasePairs(inputs, str(tmp_path / f"model{clip}"), small(cell="rnn", clip=clip))
+        store = job.prepare(Observer(), lambda numbers: None)
+        task = job.task(store, job.recipe(store), lambda line: None)
+        trainer = Trainer(task, job.recipe(store), threads=1)
+        trainer.step(next(task.batches(0)), 0.5)
+        norms[clip] = torch.stack([p.grad.norm() for p in task.module.parameters()]).norm().item()
+    assert norms[0.01] == pytest.approx(0.01, rel=1e-3)
+    assert norms[0.5] == pytest.approx(0.5, rel=1e-3)
+    assert 0.5 < norms[1e6] < 1e6  # a shorter one stays as it is
+
+
+def test_the_command_line_makes_and_shows_them(run: Run, inputs: list[str], tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    result = run(
+        "train", *inputs, "-m", model, "--cell", "lstm", "--layers", 2, "--encoder", "bidirectional", "--clip", "0.5",
+        "--hidden", 8, "--embedding", 6, "--maxout", 4, "--rank", 4, "--max-steps", 3, "--held-out", 20, "--threads", 1,
+    )  # fmt: skip
+    assert result.status == 0, result.err
+    assert structure(load(str(model))) == {"cell": "lstm", "layers": 2, "encoder": "bidirectional"}
+    shown = run("info", model)
+    assert "lstm, 2 layers, encoder bidirectional" in shown.out.decode()
+    assert "|cell:lstm|layers:2|encoder:bidirectional|" in shown.out.decode()
+    assert load(str(model)).training["clip"] == 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "chosen", [{"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn", "encoder": "reversed"}], ids=named
+)
+def test_every_command_takes_them(run: Run, inputs: list[str], tmp_path: Path, chosen: dict) -> None:
+    options = [part for name, value in chosen.items() for part in (f"--{name}", value)]
+    models = {name: tmp_path / name for name in ("forward", "inverse", "factor")}
+    factored = tmp_path / "factored.tsv"
+    factored.write_text("".join(f"s{n}|a s{n + 1}|b\tt{n}|x t{n + 1}|y\n" for n in range(80)))
+
+    def done(*args: object, stdin: bytes = b"") -> bytes:
+        result = run(*args, stdin=stdin)
+        assert result.status == 0, result.err
+        return result.out
+
+    for name, model in models.items():
+        kind = {"forward": [], "inverse": ["--inverse"], "factor": ["--source-factor", 1, "--target-factor", 0]}[name]
+        done(
+            "train", factored if name == "factor" else inputs[0], "-m", model, *options, *kind, "--hidden", 8, "--embedding", 6,
+            "--maxout", 4, "--rank", 4, "--max-steps", 20, "--held-out", 20, "--threads", 1, "-q",
+        )  # fmt: skip
+    table, annotated, cluster = tmp_path / "table", tmp_path / "annotated", tmp_path / "cluster"
+    table.write_bytes(TABLE)
+    both = ["-m", models["forward"], "-m", models["inverse"], "-q", "--block-size", 20]
+    done("annotate", table, *both, "-o", annotated)
+    done("annotate", table, *both, "-o", cluster, "--cluster", "local:1")
+    assert cluster.read_bytes() == annotated.read_bytes()
+
+    rows = [row.split(b" ||| ") for row in annotated.read_bytes().splitlines()]
+    columns = torch.tensor([[float(x) for x in row[2].split()[-4:]] for row in rows], dtype=torch.float64)
+    scorers = {name: Scorer(load(str(models[name]))) for name in ("forward", "inverse")}
+    pairs = [(row[0], row[1]) for row in rows]  # an inverse model takes them in the same order
+    log_p = torch.stack([torch.as_tensor(scorer.score(pairs)) for scorer in scorers.values()], 1)
+    assert torch.allclose(columns[:, [0, 2]].log(), log_p.double(), atol=1e-4)
+
+    proposed = done("generate", "-m", models["forward"], "-n", 3, stdin=b"s1 s2\ns4\n")
+    lines = [line.split(b"\t") for line in proposed.splitlines()]
+    assert len(lines) == 6
+    log_p = scorers["forward"].score([(line[0], line[1]) for line in lines])
+    assert [float(line[2]) for line in lines] == pytest.approx(log_p.tolist(), abs=1e-4)
+    scored = done("score", "-m", models["factor"], stdin=b"z|a z|b\tt1|q t2|r\ns1|a s2|b\tt1|x t2|y\n").splitlines()
+    assert scored[0].split()[-2:] == scored[1].split()[-2:]  # by the second factors of the source, the first of the target
+
+    vectors = tmp_path / "c.npy"
+    done("embed", "-m", models["forward"], "-o", vectors, stdin=b"s1 s2\ns4\n")
+    from_vectors = done("generate", "-m", models["forward"], "-n", 3, "--from-vectors", vectors)
+    assert [line.split(b"\t")[1] for line in from_vectors.splitlines()] == [line[1] for line in lines]
+
+    n_best = tmp_path / "n-best"
+    n_best.write_bytes(b"0 ||| t1 |0-1| t2 |2-2| ||| LM0= -1 ||| -1\n")
+    source = tmp_path / "source"
+    source.write_bytes(b"s1 s2 s3\n")
+    rescored = done("rescore", n_best, "-m", models["forward"], "--source", source)
+    total = scorers["forward"].score([(b"s1 s2", b"t1"), (b"s3", b"t2")]).sum()
+    assert float(rescored.split(b"RNN0= ")[1].split()[0]) == pytest.approx(total, abs=1e-3)
+    done("report", annotated, "-m", models["forward"], "-o", tmp_path / "report.html")
+    assert b"</html>" in (tmp_path / "report.html").read_bytes()

@@ -1,0 +1,405 @@
+import json
+import math
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_models import encoded
+from small_trainings import Training, write_language
+
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.info import model as model_report
+from phrase_rescore.info.model import ModelDirectory
+from phrase_rescore.rnn.cells.registry import CELLS
+from phrase_rescore.rnn.checkpoint import Checkpoint, load
+from phrase_rescore.rnn.network import packed
+from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.task import PhrasePairTask, with_other_sources
+from phrase_rescore.training.config import PRESETS, Observer, Recipe
+from phrase_rescore.training.loop import Trainer
+
+
+def trained(folder: Path, name: str = "model", observer: Observer | None = None, **settings: object) -> Checkpoint:
+    """Trains on ``pairs.tsv`` of the folder into ``name`` beside it."""
+    return Training((str(folder / "pairs.tsv"),), str(folder / name)).but(**settings).run(observer)
+
+
+def greedy(model, src: list[int], longest: int = 8) -> list[int]:
+    """The most probable next word again and again, by the model's own forward pass."""
+    found: list[int] = []
+    while len(found) < longest:
+        pairs = encoded([(src, found)])
+        c = model.encoder(packed(pairs)[0])
+        g, _ = model.decoder(c, packed(pairs)[1])
+        word = int((g[-1] @ model.decoder.G_l.T + model.decoder.b_G).argmax())
+        if word == 0:
+            break
+        found.append(word)
+    return found
+
+
+@pytest.mark.slow
+def test_the_invented_language_is_learnt(tmp_path):
+    phrases = write_language(tmp_path / "pairs.tsv")
+    trained(tmp_path, learning_rate=6e-3, batch_size=128, max_steps=500, held_out=100)
+    checkpoint = load(str(tmp_path / "model"))
+    rng = np.random.default_rng(1)
+    sample = [phrases[i] for i in rng.permutation(len(phrases))[:300]]
+    src = [checkpoint.src_vocab.encode([f"s{w}".encode() for w in p]).tolist() for p in sample]
+    tgt = [checkpoint.tgt_vocab.encode([f"t{w}".encode() for w in p]).tolist() for p in sample]
+    with torch.no_grad():
+        right = sum(greedy(checkpoint.model, s) == t for s, t in zip(src, tgt, strict=True))
+    assert right >= 0.99 * len(sample)
+
+    # every source prefers its own target among all one-word targets and its own words in another order
+    scorer, words = Scorer(checkpoint), range(20)
+    table = scorer.score([(b"s%d" % i, b"t%d" % j) for i in words for j in words]).reshape(20, 20)
+    assert (table.argmax(1) == np.arange(20)).all()
+    several = [p for p in sample[:50] if len(set(p)) > 1]
+    sources = [" ".join(f"s{w}" for w in p).encode() for p in several]
+    straight, turned = (
+        scorer.score(list(zip(sources, (" ".join(f"t{w}" for w in q).encode() for q in targets), strict=True)))
+        for targets in (several, [(*p[1:], p[0]) for p in several])
+    )
+    assert (straight > turned).all()
+
+
+@pytest.mark.slow
+def test_the_same_input_and_seed_give_the_same_model_to_the_byte(tmp_path):
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    rows = (tmp_path / "pairs.tsv").read_text().splitlines()
+    (tmp_path / "shuffled.tsv").write_text("\n".join(rows[::-1] + rows[:50]) + "\n")
+
+    def files(name, seed, inputs="pairs.tsv", threads=2):
+        directory = tmp_path / name
+        Training((str(tmp_path / inputs),), str(directory)).but(max_steps=30, seed=seed, threads=threads).run()
+        return {p.name: p.read_bytes() for p in directory.iterdir() if p.name != "train.log.jsonl"}
+
+    first, again, other = files("a", 1), files("b", 1), files("c", 2)
+    assert first == again
+    weights = "model-00001-of-00001.safetensors"
+    assert first[weights] != other[weights]
+    # order and repetition of rows count for nothing
+    assert files("d", 1, "shuffled.tsv")[weights] == first[weights]
+
+
+def test_the_log_has_a_line_for_every_evaluation_and_the_best_model_is_kept(tmp_path):
+    write_language(tmp_path / "pairs.tsv")
+    checkpoint = trained(tmp_path, learning_rate=0.02, max_steps=50, eval_every=20)
+    records = [json.loads(line) for line in (tmp_path / "model" / "train.log.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [20, 40, 50]
+    best = min(records, key=lambda record: record["held_out"]["loss"])
+    assert checkpoint.training["best_step"] == best["step"]
+    assert checkpoint.training["held_out"] == best["held_out"]
+    assert checkpoint.training["held_out_other_sources"]["loss"] > best["held_out"]["loss"]
+
+
+def test_held_out_figures_are_those_of_the_scorer(tmp_path):
+    write_language(tmp_path / "pairs.tsv")
+    checkpoint = trained(tmp_path, max_steps=20, held_out=100)
+    from in_memory_pairs import DistinctPairs, read_pairs
+
+    distinct = DistinctPairs.collect(read_pairs(str(tmp_path / "pairs.tsv")))
+    held = [pair for pair, out in zip(distinct.pairs, distinct.held_out(100), strict=True) if out]
+    assert len(held) == checkpoint.training["distinct_pairs"]["held_out"] > 0
+    log_p = Scorer(load(str(tmp_path / "model"))).score(held)
+    words = sum(len(tgt.split()) + 1 for _, tgt in held)
+    assert checkpoint.training["held_out"]["loss"] == pytest.approx(-log_p.mean(), abs=1e-4)
+    assert checkpoint.training["held_out"]["perplexity"] == pytest.approx(math.exp(-log_p.sum() / words), rel=1e-4)
+
+
+class Parabola:
+    """(x - 3)²: what the loop can train without knowing a network."""
+
+    def __init__(self):
+        self.module = torch.nn.ParameterList([torch.nn.Parameter(torch.tensor(0.0))])
+
+    def batches(self, first):
+        while True:
+            yield 2
+
+    def size(self, batch):
+        return batch
+
+    def parts(self, batch, parts, step=0, done=1.0):
+        return [batch / parts] * parts
+
+    def loss(self, module, part):
+        return part * (module[0] - 3.0) ** 2
+
+    def evaluate(self):
+        return {"loss": (self.module[0].item() - 3.0) ** 2}
+
+
+RECIPE = Recipe(learning_rate=0.1, warm_up=0.0, max_steps=200, eval_every=50)
+
+
+def test_the_loop_trains_any_task_to_its_minimum():
+    task = Parabola()
+    outcome = Trainer(task, RECIPE).fit()
+    assert task.module[0].item() == pytest.approx(3.0, abs=0.01)
+    assert outcome.steps == 200
+
+
+def test_the_best_weights_are_kept_when_later_ones_are_worse():
+    task, records = Parabola(), []
+    recipe = replace(RECIPE, learning_rate=1.0, decay=False, max_steps=8, eval_every=1)
+    outcome = Trainer(task, recipe, observer=Observer(on_record=records.append)).fit()
+    losses = [record["held_out"]["loss"] for record in records]
+    assert min(losses) < losses[-1], "the run should overshoot"
+    assert task.evaluate()["loss"] == pytest.approx(min(losses))
+    assert outcome.best_step == 1 + losses.index(min(losses))
+
+
+def test_settings_are_overridden_in_the_part_that_has_them():
+    config = PRESETS["paper"].override(hidden=8, max_steps=3, freeze=("encoder",))
+    assert config.network == replace(PRESETS["paper"].network, hidden=8)
+    assert config.recipe == replace(PRESETS["paper"].recipe, max_steps=3)
+    assert (config.start.freeze, config.data, config.preset) == (("encoder",), PRESETS["paper"].data, "paper")
+    with pytest.raises(TypeError, match="no setting 'preset'"):
+        config.override(preset="default")
+    names = [field.name for part in fields(config) if part.name != "preset" for field in fields(getattr(config, part.name))]
+    assert len(names) == len(set(names)) == len(config.settings())
+
+
+def test_a_cell_brings_its_rate_to_the_default_preset_alone_and_one_that_is_given_counts():
+    default, paper = PRESETS["default"], PRESETS["paper"]
+    rates = {cell: default.override(cell=cell).recipe.learning_rate for cell in CELLS}
+    assert rates["rnn"] < rates["gru"] == default.recipe.learning_rate == default.override(layers=2).recipe.learning_rate
+    assert default.override(cell="rnn", learning_rate=0.01).recipe.learning_rate == 0.01
+    assert paper.override(cell="rnn").recipe == paper.recipe
+
+
+def test_the_paper_s_first_step_by_hand():
+    """Adadelta: Δx = -√(0 + ε) / √(0.05 g² + ε) g, the gradient of the *sum* clipped at norm 1 first."""
+    task = Parabola()
+    Trainer(task, replace(PRESETS["paper"].recipe, max_steps=1)).fit()
+    g = -1.0  # 2 · 2 · (0 - 3) = -12, clipped
+    assert task.module[0].item() == pytest.approx(-math.sqrt(1e-6) / math.sqrt(0.05 * g * g + 1e-6) * g, rel=1e-4)
+
+
+def test_rates():
+    recipe = replace(RECIPE, warm_up=0.1)
+    assert recipe.rate(0.0) == pytest.approx(0.001)
+    assert recipe.rate(0.5) == pytest.approx(0.05)
+    assert recipe.rate(1.0) == 0.0
+    assert replace(RECIPE, decay=False).rate(0.9) == pytest.approx(0.1)
+
+
+def test_what_stops_training():
+    with pytest.raises(OptionError, match="--max-steps or --max-time"):
+        Trainer(Parabola(), replace(RECIPE, max_steps=None))
+    with pytest.raises(RescoreError, match=r"the loss is (nan|inf) and its gradient (nan|inf) at step 1"):
+        task = Parabola()
+        task.module[0].data.fill_(math.inf)
+        Trainer(task, RECIPE).fit()
+    assert Trainer(Parabola(), replace(RECIPE, max_steps=None, max_time=0.05)).fit().steps > 0
+
+
+def test_patience_waits_for_measurements_alone() -> None:
+    task = Parabola()
+    task.evaluate = lambda: None  # type: ignore[assignment, method-assign, return-value]
+    assert Trainer(task, replace(RECIPE, patience=1, max_steps=9, eval_every=1)).fit().steps == 9
+
+
+def test_every_pair_comes_once_a_pass():
+    pairs = encoded([([i + 2], [i + 2]) for i in range(10)])
+    task = PhrasePairTask(torch.nn.Module(), pairs, pairs.take(np.arange(0)), 4, seed=0)  # type: ignore[arg-type]
+    batches = task.batches()
+    seen = [int(id) for _ in range(5) for id in next(batches).src.ids]
+    assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(2, 12))
+    assert seen[:10] != seen[10:]
+
+
+def test_the_control_exchanges_sources_of_equal_length():
+    sources = [[2], [3], [4, 5], [6, 7], [4, 5], [8, 9, 9]]
+    pairs = EncodedPairs(Ragged.of(sources), Ragged.of([[i] for i in range(2, 8)]))
+    exchanged = with_other_sources(pairs)
+    assert exchanged.tgt.ids.tolist() == [2, 3, 4, 5, 6]  # the only source of three words is left out
+    new = [tuple(exchanged.src.ids[a:b]) for a, b in zip(exchanged.src.offsets, exchanged.src.offsets[1:], strict=False)]
+    assert new == [(3,), (2,), (6, 7), (4, 5), (6, 7)]
+
+
+def test_messages_about_unk(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(40)))
+    said: list[str] = []
+    trained(tmp_path, observer=Observer(say=said.append), max_steps=1)
+    assert "source: 40 of 41 words are in the shortlist; the 1 rarest were left out so that UNK is learnt" in said
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.vocab").write_text("x\t1\n" + "".join(f"{side[0]}{i}\t1\n" for i in range(40)))
+    said.clear()
+    vocabs = {name: str(tmp_path / name.replace("_", ".")) for name in ("source_vocab", "target_vocab")}
+    checkpoint = trained(tmp_path, "full", Observer(say=said.append), max_steps=1, **vocabs)
+    assert checkpoint.unk_shares == (0.0, 0.0)
+    assert sum("UNK is not learnt" in line for line in said) == 2
+
+
+def test_words_counted_over_a_corpus(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a b\tc d\nb\td\n")
+    (tmp_path / "corpus.src").write_text("a a z z z\n")
+    (tmp_path / "corpus.tgt").write_text("d d d c q\n")
+    corpus = (str(tmp_path / "corpus.src"), str(tmp_path / "corpus.tgt"))
+    trained(tmp_path, "m", shortlist=2, max_steps=1, vocab_corpus=corpus, allow_poor_coverage=True)
+    assert (tmp_path / "m" / "target.vocab").read_bytes() == b"d\t3\nc\t1\n"
+
+
+def write_vocabularies(folder: Path, source: str, target: str) -> dict[str, str]:
+    """Words with blanks between to files, and the settings that name them."""
+    for side, words in (("source", source), ("target", target)):
+        (folder / f"{side}.vocab").write_text("".join(f"{word}\t1\n" for word in words.split()))
+    return {f"{side}_vocab": str(folder / f"{side}.vocab") for side in ("source", "target")}
+
+
+def test_given_vocabularies_are_judged_by_the_pairs(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"a b c{i}\tx\n" for i in range(10)))
+    said: list[str] = []
+
+    def sources(words: str, name: str, **settings: object) -> list[str]:
+        said.clear()
+        given = write_vocabularies(tmp_path, words, "x z")
+        trained(tmp_path, name, Observer(said.append), max_steps=1, **given, **settings)
+        assert any(
+            line.startswith("the shortlists have ") and line.endswith("100.0% of the running target words") for line in said
+        )
+        return [line for line in said if "--source-vocab" in line]
+
+    numbered = " ".join(f"c{i}" for i in range(10))
+    assert sources(f"a b {numbered}", "all") == []
+    assert sources(f"a b {numbered[:-9]}", "nine tenths") == []
+    vocab, known = tmp_path / "source.vocab", "of the running source words of the pairs"
+    rest = ", ".join(f"'c{i}' 1" for i in range(10))
+    assert sources("a b", "some") == [f"warning: --source-vocab {vocab} has 66.7% {known}; commonest: {rest}"]
+    # the same when the prepared pairs are found again, of which only numbers are left
+    (tmp_path / "some").rename(tmp_path / "moved")
+    assert sources_again(tmp_path, "some") == [f"warning: --source-vocab {vocab} has 66.7% {known}"]
+    with pytest.raises(OptionError) as caught:
+        sources("a", "few")
+    assert str(caught.value) == (
+        f"--source-vocab {vocab} has 33.3% {known}; commonest: 'b' 10, {rest.rpartition(',')[0]}; "
+        "give the vocabulary of these pairs, or pass --allow-poor-coverage"
+    )
+    assert sorted(path.name for path in tmp_path.glob("few*")) == [], "before pairs are encoded"
+    assert len(sources("a", "few", allow_poor_coverage=True)) == 1
+    (tmp_path / "few").rename(tmp_path / "moved too")
+    with pytest.raises(OptionError, match="has 33.3% of the running source words of the pairs; give the"):
+        sources_again(tmp_path, "few")
+
+
+def sources_again(folder: Path, name: str) -> list[str]:
+    said: list[str] = []
+    given = {f"{side}_vocab": str(folder / f"{side}.vocab") for side in ("source", "target")}
+    trained(folder, name, Observer(said.append), max_steps=1, **given)
+    assert any("as prepared before" in line for line in said)
+    return [line for line in said if "--source-vocab" in line]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "cause"),
+    [
+        ("x y", "a b", "the vocabulary of the other side fits better: are the two exchanged?"),
+        ("A B", "x y", "they differ from known words in letter case only"),
+        ("a|N b|V", "x y", "the vocabulary's text had factors and the input has none"),
+    ],
+)
+def test_why_a_given_vocabulary_does_not_fit(tmp_path: Path, source: str, target: str, cause: str) -> None:
+    (tmp_path / "pairs.tsv").write_text("a b\tx y\n")
+    with pytest.raises(OptionError, match=re.escape(f"likely cause: {cause}")):
+        trained(tmp_path, max_steps=1, **write_vocabularies(tmp_path, source, target))
+    corpus = write_vocabularies(tmp_path, source, target)
+    with pytest.raises(OptionError, match="--vocab-corpus: the source shortlist has 0.0% of the running source words of the"):
+        trained(tmp_path, max_steps=1, vocab_corpus=tuple(corpus.values()))
+
+
+def test_factors_that_a_vocabulary_lacks(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a|N b|V\tx|N y|V\n")
+    given = write_vocabularies(tmp_path, "a b", "x y")
+    with pytest.raises(OptionError, match="likely cause: the input has factors and the vocabulary's text had none"):
+        trained(tmp_path, max_steps=1, **given)
+    trained(tmp_path, max_steps=1, factors=(0, 0), **given)
+
+
+def test_words_of_held_out_pairs_teach_nothing(tmp_path: Path) -> None:
+    """They come after what the shortlist counts, so the one that only they have is unknown."""
+    (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(400)))
+    checkpoint = trained(tmp_path, held_out=5, max_steps=1)
+    assert checkpoint.training["distinct_pairs"] == {"training": 398, "held_out": 2}
+    assert dict(zip(checkpoint.src_vocab.words, checkpoint.src_vocab.counts, strict=True))[b"x"] == 398
+    assert len(checkpoint.src_vocab.words) == 399 - 4, "1 % of the types are left out"
+
+
+def test_a_training_that_was_too_short_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"s{i}\tt{i}\n" for i in range(3200)))
+    said: list[str] = []
+
+    def told(name: str, **settings: object) -> tuple[float, list[str]]:
+        said.clear()
+        found = trained(tmp_path, name, Observer(said.append), held_out=0, pairs_dir=str(tmp_path / "pairs"), **settings)
+        return found.training["passes"], [line for line in said if line.endswith("; train longer")]
+
+    assert told("a", max_time=1e-9) == (0.0, ["warning: hardly trained: 0 steps; train longer"])
+    assert told("b", max_steps=19) == (0.19, ["warning: hardly trained: 19 steps; train longer"])
+    assert told("c", max_steps=20) == (0.2, ["warning: only 20.0 % of the pairs were seen, each once; train longer"])
+    assert told("d", max_steps=100) == (1.0, [])
+    assert told("e", max_steps=1, init_from=str(tmp_path / "d")) == (0.01, [])
+    (tmp_path / "few.tsv").write_text("a\tb\n")
+    few = Training((str(tmp_path / "few.tsv"),), str(tmp_path / "few")).but(max_steps=20).run()
+    assert few.training["passes"] == 20.0
+    assert "warning      hardly trained: 19 steps" in model_report.report(ModelDirectory.read(str(tmp_path / "b")))
+    assert not [line for line in model_report.report(ModelDirectory.read(str(tmp_path / "d"))) if "warning" in line]
+
+
+def test_nothing_is_left_of_a_failed_training(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a\tb\n" * 3 + "oops\n")
+    with pytest.raises(RescoreError, match=r"pairs.tsv:4: 1 column in 'oops'"):
+        trained(tmp_path, max_steps=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
+
+
+def test_group_and_precision_are_recorded_and_belong_to_a_training(tmp_path):
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "m")).but(group=4, max_steps=12, eval_every=4)
+    told: list[str] = []
+    found = training.but(precision="bf16").run(Observer(told.append))
+    assert (found.training["group"], found.training["precision"]) == (4, "bf16")
+    assert found.model.loss_dtype is None
+    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert any("no bf16 arithmetic" in line for line in told) != has_bf16
+    exact = training.but(model_dir=str(tmp_path / "exact")).run()
+    a, b = (torch.cat([w.flatten() for _, w in c.model.named_weights()]) for c in (found, exact))
+    assert 0 < (a - b).abs().max() < 0.1
+    for wrong in ("tf32", "int8", "float16"):
+        with pytest.raises(OptionError, match="tf32 is for GPUs" if wrong == "tf32" else "training knows float32, tf32, bf16"):
+            training.but(model_dir=str(tmp_path / "other"), precision=wrong).run()
+
+    def stop(step, done, loss, items):
+        if step == 6:
+            raise KeyboardInterrupt
+
+    interrupted = training.but(model_dir=str(tmp_path / "interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.run(Observer(on_step=stop))
+    for name, value in (("precision", "bf16"), ("group", 2)):
+        with pytest.raises(OptionError, match=name):
+            interrupted.but(resume=True, **{name: value}).run()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
+def test_training_on_a_gpu(tmp_path, precision):
+    write_language(tmp_path / "pairs.tsv")
+    on_gpu = trained(tmp_path, max_steps=200, device="cuda", precision=precision)
+    on_cpu = trained(tmp_path, "cpu", max_steps=200)
+    found, expected = (checkpoint.training["held_out"]["loss"] for checkpoint in (on_gpu, on_cpu))
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_a_device_that_is_not_there(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    for device in ("cuda:99", "abacus"):
+        with pytest.raises(OptionError, match=f"--device {device}"):
+            trained(tmp_path, max_steps=1, device=device)

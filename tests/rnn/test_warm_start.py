@@ -1,0 +1,196 @@
+import numpy as np
+import pytest
+import torch
+from small_models import encoded, phrases_of, random_pairs, small_checkpoint
+
+from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
+from phrase_rescore.errors import OptionError
+from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise, packed
+from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.rnn.warm_start import FREEZABLE, WORD_ROWS, Report, freeze, initialise_from
+from phrase_rescore.training.config import Recipe
+from phrase_rescore.training.loop import Trainer
+
+SIZES = {"hidden": 7, "embedding": 5, "maxout": 4, "rank": 3}  # of small_checkpoint
+
+
+def listed(words) -> Vocabulary:
+    return Vocabulary(tuple(words), (1,) * len(words))
+
+
+def fresh(src: Vocabulary, tgt: Vocabulary, **sizes) -> RNNEncoderDecoder:
+    model = RNNEncoderDecoder(ModelConfig(len(src), len(tgt), **(SIZES | sizes)))
+    initialise(model, 5, paper=False, unigram=[-1.0 - i for i in range(len(tgt))])
+    return model
+
+
+def copied(model: RNNEncoderDecoder) -> dict[str, torch.Tensor]:
+    return {name: weight.detach().clone() for name, weight in model.named_weights()}
+
+
+def test_the_same_vocabularies_give_the_donor_s_scores():
+    donor = small_checkpoint()
+    model = fresh(donor.src_vocab, donor.tgt_vocab)
+    report = initialise_from(model, donor.src_vocab, donor.tgt_vocab, donor)
+    assert report.lines() == [
+        "source: 10 of 10 words start from the other model",
+        "target: 11 of 11 words start from the other model",
+    ]
+    for (name, ours), (_, theirs) in zip(model.named_weights(), donor.model.named_weights(), strict=True):
+        assert torch.equal(ours, theirs), name
+    checkpoint = Checkpoint(model, donor.src_vocab, donor.tgt_vocab, donor.unk_shares, {})
+    pairs = phrases_of(donor)
+    assert np.array_equal(Scorer(checkpoint).score(pairs), Scorer(donor).score(pairs))
+
+
+def test_words_in_another_order_keep_their_scores():
+    donor = small_checkpoint()
+    src, tgt = listed(donor.src_vocab.words[::-1]), listed(donor.tgt_vocab.words[3:] + donor.tgt_vocab.words[:3])
+    model = fresh(src, tgt)
+    initialise_from(model, src, tgt, donor)
+    pairs = phrases_of(donor)
+    ours = Scorer(Checkpoint(model, src, tgt, donor.unk_shares, {})).score(pairs)
+    assert ours == pytest.approx(Scorer(donor).score(pairs), abs=1e-4)  # the normaliser adds up in another order
+
+
+def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
+    donor = small_checkpoint()
+    # spelt like the special ids, but words like any other, and unknown to the donor
+    src = listed((b"new", *donor.src_vocab.words[4:], b"UNK"))
+    tgt = listed((*donor.tgt_vocab.words[::-1], b"neu", b"</s>"))
+    model = fresh(src, tgt)
+    before = copied(model)
+    report = initialise_from(model, src, tgt, donor)
+    assert report == Report({"source": (6, 8), "target": (11, 13)})
+    assert report.lines() == [
+        "source: 6 of 8 words start from the other model, 2 afresh",
+        "target: 11 of 13 words start from the other model, 2 afresh",
+    ]
+    theirs = dict(donor.model.named_weights())
+    vocabularies = {"source": (src, donor.src_vocab), "target": (tgt, donor.tgt_vocab)}
+    for name, weight in model.named_weights():
+        if name not in WORD_ROWS:
+            assert torch.equal(weight, theirs[name]), name
+            continue
+        ours, other = vocabularies[WORD_ROWS[name]]
+        for row in (EOS, UNK):
+            assert torch.equal(weight[row], theirs[name][row]), name
+        for row, word in enumerate(ours.words, FIRST_WORD):
+            known = word in other.words
+            expected = theirs[name][other.words.index(word) + FIRST_WORD] if known else before[name][row]
+            assert torch.equal(weight[row], expected), (name, word)
+
+
+@pytest.mark.parametrize(("part", "prefixes"), [("encoder", ("encoder.",)), ("decoder", ("decoder.", "output."))])
+def test_one_side_alone(part, prefixes):
+    donor = small_checkpoint()
+    model = fresh(donor.src_vocab, donor.tgt_vocab)
+    before, theirs = copied(model), dict(donor.model.named_weights())
+    report = initialise_from(model, donor.src_vocab, donor.tgt_vocab, donor, part)
+    assert list(report.words) == [{"encoder": "source", "decoder": "target"}[part]]
+    for name, weight in model.named_weights():
+        assert torch.equal(weight, theirs[name] if name.startswith(prefixes) else before[name]), name
+
+
+def test_an_encoder_needs_only_its_own_sizes():
+    donor = small_checkpoint()
+    tgt = listed([b"mot"])
+    model = fresh(donor.src_vocab, tgt, maxout=6, rank=2)
+    initialise_from(model, donor.src_vocab, tgt, donor, "encoder")
+    assert torch.equal(model.encoder.V, donor.model.encoder.V)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "part", "message"),
+    [
+        ({"hidden": 9}, "all", "the model to start from has hidden 7 and not 9; train with --hidden 7"),
+        ({"hidden": 9}, "encoder", "hidden 7 and not 9"),
+        ({"hidden": 9}, "decoder", "hidden 7 and not 9"),
+        ({"embedding": 6}, "encoder", "embedding 5 and not 6; train with --embedding 5"),
+        ({"maxout": 6, "rank": 2}, "decoder", "maxout 4 and not 6, rank 3 and not 2; train with --maxout 4 --rank 3"),
+    ],
+)
+def test_sizes_that_differ_are_named_and_nothing_is_changed(sizes, part, message):
+    donor = small_checkpoint()
+    model = fresh(donor.src_vocab, donor.tgt_vocab, **sizes)
+    before = copied(model)
+    with pytest.raises(OptionError, match=message):
+        initialise_from(model, donor.src_vocab, donor.tgt_vocab, donor, part)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.named_weights())
+
+
+def test_unknown_parts_are_refused():
+    donor = small_checkpoint()
+    model = fresh(donor.src_vocab, donor.tgt_vocab)
+    with pytest.raises(OptionError, match=r"--init both: .* known are encoder, decoder, all"):
+        initialise_from(model, donor.src_vocab, donor.tgt_vocab, donor, "both")
+    with pytest.raises(OptionError, match=r"--freeze embedding: .* known are encoder, decoder, source-embedding"):
+        freeze(model, ["embedding"])
+
+
+def test_the_report_warns_of_words_that_chance_placed():
+    assert Report({"source": (0, 3)}).lines() == [
+        "source: 0 of 3 words start from the other model, 3 afresh",
+        "warning: the other model knows no source word of this one; was it for another language?",
+    ]
+    report = Report({"source": (2, 3)})
+    assert report.lines(["encoder"])[1:] == ["warning: --freeze encoder keeps random weights of 1 new source words"]
+    assert report.lines(["output"])[1:] == [
+        "warning: --freeze output keeps random weights: --init does not take them from the other model"
+    ]
+    assert len(Report({"source": (3, 3), "target": (2, 2)}).lines(["decoder", "source-embedding"])) == 2
+
+
+CHOICES = [[group] for group in FREEZABLE] + [["encoder", "output"], ["source-embedding", "target-embedding"]]
+
+
+@pytest.mark.parametrize("groups", CHOICES, ids=",".join)
+def test_the_rest_has_the_gradients_that_it_has_with_nothing_frozen(groups):
+    models = [small_checkpoint().model.requires_grad_(True) for _ in range(2)]
+    freeze(models[1], groups)
+    frozen = {id(p) for group in groups for p in FREEZABLE[group](models[1])}
+    for model in models:
+        model.negative_log_likelihood(*packed(encoded(random_pairs(50)))).backward()
+    for (name, free), part in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
+        if id(part) in frozen:
+            assert part.grad is None, name
+        else:
+            assert torch.equal(part.grad, free.grad), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
+@pytest.mark.parametrize("groups", CHOICES, ids=",".join)
+def test_frozen_weights_stay_to_the_bit_while_the_others_move(groups, optimizer):
+    model = small_checkpoint().model.requires_grad_(True)
+    freeze(model, groups)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    frozen = {id(p) for group in groups for p in FREEZABLE[group](model)}
+    pairs = encoded(random_pairs(200, top=10))
+    task = PhrasePairTask(model, pairs, held_out=pairs.take(np.arange(0)), batch_size=20, seed=1)
+    Trainer(task, Recipe(optimizer, 0.01, decay=False, warm_up=0.0, max_steps=5)).fit()
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]) == (id(parameter) in frozen), name
+
+
+@pytest.mark.parametrize("groups", [["encoder", "decoder"], ["decoder", "source-embedding", "encoder"]])
+def test_something_must_be_left_to_learn(groups):
+    model = small_checkpoint().model.requires_grad_(True)
+    with pytest.raises(OptionError, match=f"--freeze {', '.join(groups)} leaves nothing to learn"):
+        freeze(model, groups)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    freeze(model, ["encoder"])
+    with pytest.raises(OptionError, match="leaves nothing to learn"):
+        freeze(model, ["decoder"])
+
+
+def test_the_groups_hold_every_weight():
+    model = small_checkpoint().model
+    sides = [{id(p) for p in FREEZABLE[side](model)} for side in ("encoder", "decoder")]
+    assert sides[0] | sides[1] == {id(p) for p in model.parameters()}
+    assert not sides[0] & sides[1]
+    cell = {id(p) for p in model.decoder.stack.parameters()}
+    inner = [{id(p) for p in FREEZABLE[group](model)} for group in ("target-embedding", "output")]
+    assert inner[0] | inner[1] | cell == sides[1]

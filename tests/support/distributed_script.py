@@ -1,0 +1,49 @@
+"""Twenty steps of training in float64, alone or under torchrun; the gradients of every step and the last weights go to a file.
+
+usage: [torchrun …] distributed_script.py FOLDER MINIBATCH,GROUP …
+
+Writes FOLDER/MINIBATCH,GROUP.npz for each.
+"""
+
+import sys
+
+import numpy as np
+import torch
+from small_models import encoded, random_pairs, small_checkpoint
+
+from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.processes import ProcessGroup, process_group
+
+STEPS = 20
+
+
+def train(processes: ProcessGroup, path: str, batch_size: int, group: int) -> None:
+    model = small_checkpoint().model.double().requires_grad_(True)
+    task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2, group=group)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    found: dict[str, np.ndarray] = {}
+    gradients = Gradients(model, task.loss, 1, processes)
+    for step, batch in zip(range(STEPS), task.batches(0), strict=False):
+        loss = gradients([task.parts(batch, processes.size)[processes.rank]], len(batch))
+        found[f"loss.{step}"] = np.array(processes.sum(loss))
+        for name, parameter in model.named_parameters():
+            found[f"{step}.{name}"] = parameter.grad.numpy().copy()
+        optimizer.step()
+    gradients.close()
+    found |= {f"weight.{name}": parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    if processes.is_first:
+        np.savez(path, **found)
+
+
+def main() -> None:
+    folder, *sizes = sys.argv[1:]
+    with process_group("cpu") as processes:
+        for size in sizes:
+            batch_size, group = map(int, size.split(","))
+            train(processes, f"{folder}/{size}.npz", batch_size, group)
+        assert processes.broadcast(float(processes.rank + 7)) == 7.0
+
+
+if __name__ == "__main__":
+    main()

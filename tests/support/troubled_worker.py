@@ -1,0 +1,101 @@
+"""A preload of ``dask worker`` that lets trouble happen to it: ``dask worker … --preload tests/support/troubled_worker.py``.
+
+Every block first takes a file from the folder TROUBLES, if there is one, and what its name says (NAME.anything) happens. DELAY
+is how many seconds a block takes at least. HIDDEN is a folder that this worker cannot see, as on another machine; BROKEN is
+what it finds there instead. POISON is the block that it dies of. FILE_LIMIT is the most bytes of a file of a model sent to
+it, as on a full disk. ALWAYS is what happens at every block.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from phrase_rescore.annotation import annotator
+from phrase_rescore.annotation.executors import worker as on_worker
+from phrase_rescore.errors import ModelError
+
+TROUBLES, DELAY = os.environ.get("TROUBLES"), float(os.environ.get("DELAY", "0"))
+HIDDEN, BROKEN, FILE_LIMIT, ALWAYS = (os.environ.get(name, "") for name in ("HIDDEN", "BROKEN", "FILE_LIMIT", "ALWAYS"))
+
+
+def take() -> str:
+    """Take a trouble; no other worker gets it."""
+    for path in sorted(Path(TROUBLES).iterdir()) if TROUBLES else ():
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            continue
+        return path.name.split(".")[0]
+    return ""
+
+
+def happen(trouble: str) -> None:
+    match trouble:
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exits":
+            os._exit(1)
+        case "hung":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "memory":
+            raise MemoryError
+        case "disk":
+            raise OSError(28, "No space left on device")
+        case "swells":  # until its nanny kills it
+            kept = []
+            while len(kept) < 100:
+                kept.append(b"x" * (40 << 20))
+                time.sleep(0.05)
+        case "slow":
+            time.sleep(10 * max(DELAY, 0.02))
+
+
+true_scorer_of = annotator.scorer_of
+
+
+class Annotator:
+    """The annotator of a block, to which the trouble happens."""
+
+    def __init__(self, annotator: Any) -> None:
+        self._annotator = annotator
+
+    def __call__(self, number: int, *block: Any) -> Any:
+        time.sleep(DELAY)
+        if os.environ.get("POISON") == str(number):
+            time.sleep(1)  # until the client knows that it is begun, on a machine that is busy, too
+            happen("killed")
+        happen(ALWAYS or take())
+        return self._annotator(number, *block)
+
+
+true_replace, true_receive = on_worker.replace, on_worker.receive
+
+
+def scorer_of(directory: str, *options: Any) -> Any:
+    if HIDDEN and os.path.realpath(directory).startswith(HIDDEN):
+        if not BROKEN:
+            raise ModelError(f"{directory}: No such file or directory")
+        directory = BROKEN
+    return true_scorer_of(directory, *options)
+
+
+def receive(*piece: Any, dask_worker: Any) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(FILE_LIMIT), limits[1]))
+    try:
+        true_receive(*piece, dask_worker=dask_worker)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def dask_setup(worker: Any) -> None:
+    annotator.scorer_of = scorer_of
+    on_worker.replace = lambda given, **changes: Annotator(true_replace(given, **changes))  # type: ignore[attr-defined]
+    if FILE_LIMIT:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        on_worker.receive = receive
