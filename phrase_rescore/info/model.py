@@ -39,7 +39,7 @@ class ModelDirectory:
     def read(cls, directory: str) -> ModelDirectory:
         """Read a model directory. Raises ModelError as ``checkpoint.load`` and ``language_model.load`` do."""
         with unchanged(directory):
-            of_text = Config(directory).known_kind().of == TEXT
+            of_text = Config(directory).model_of() == TEXT
             model = language_model.load(directory) if of_text else checkpoint.load(directory)
             with open(os.path.join(directory, CONFIG), "rb") as stream:
                 config = json.load(stream)

@@ -20,7 +20,7 @@ from phrase_rescore.data.vocabulary import EOS, Vocabulary
 from phrase_rescore.lm.arpa import END, START, UNKNOWN
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
 from phrase_rescore.lm.nplm import NULL, Nplm
-from phrase_rescore.nn.kinds import TEXT, kind_of
+from phrase_rescore.nn.kinds import FEEDFORWARD_LM, NetworkKind
 from phrase_rescore.nn.storage import (
     CONFIG,
     DAMAGED,
@@ -36,6 +36,16 @@ from phrase_rescore.nn.storage import (
 )
 
 WORDS = "words.vocab"
+KIND = NetworkKind(
+    FEEDFORWARD_LM,
+    LanguageModelSizes,
+    FeedforwardLM,
+    structure=(),
+    entries=lambda: {"activation": "rectifier"},
+    structure_of=lambda entries: {} if entries.get("activation") == "rectifier" else None,
+    entry_names=("activation",),
+    known='"rectifier"',
+)
 _NEVER = -100.0  # the score of what is never predicted: Moses' floor of log-probabilities
 
 
@@ -64,7 +74,7 @@ def _signature(lm: LanguageModel) -> str:
     """Return one line that names the model: its kind, its sizes, a hash of weights and words, our version."""
     sizes = asdict(lm.model.config).items()
     parts = [
-        kind_of(lm.model).name,
+        KIND.name,
         *(f"{name}:{size}" for name, size in sizes if name != "vocabulary"),
         f"words:{len(lm.vocab.words)}",
         f"model:{content_hash(lm.model, (lm.vocab,))}",
@@ -73,18 +83,17 @@ def _signature(lm: LanguageModel) -> str:
     return "|".join(parts)
 
 
-def save(lm: LanguageModel, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
+def save(lm: LanguageModel, directory: str) -> None:
     """Write the model's files into an existing directory. The same model gives the same bytes."""
-    entries = {"sizes": kind_of(lm.model).numbers(lm.model.config), "unk_share": lm.unk_share, "training": lm.training}
-    save_files(directory, lm.model, entries, {WORDS: lm.vocab}, dtype, shard_size)
+    entries = {"sizes": KIND.numbers(lm.model.config), "unk_share": lm.unk_share}
+    save_files(directory, KIND, lm.model, entries, {WORDS: lm.vocab}, lm.training)
 
 
 def load(directory: str) -> LanguageModel:
     """Read a model directory. Raises ModelError as ``checkpoint.load`` does, also for a model of phrase pairs."""
     with unchanged(directory):
         config = Config(directory)
-        kind = config.kind(TEXT)
-        sizes = cast(LanguageModelSizes, config.sizes(kind))
+        sizes = cast(LanguageModelSizes, config.sizes(KIND))
         share: Any = config.entries.get("unk_share")
         usable = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
         require(usable, f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
@@ -94,7 +103,7 @@ def load(directory: str) -> LanguageModel:
         vocab = read_words(os.path.join(directory, WORDS))
         says = sizes.vocabulary
         require(len(vocab) == says, f"{directory}/{WORDS}: {len(vocab)} ids where {CONFIG} says {as_json(says)}", TWO_MODELS)
-        network = cast(FeedforwardLM, load_network(directory, config, kind, sizes))
+        network = cast(FeedforwardLM, load_network(directory, config, KIND, sizes))
         loaded = LanguageModel(network, vocab, float(share), config.training())
         return replace(loaded, signature=_signature(loaded))
 

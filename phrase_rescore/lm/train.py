@@ -148,7 +148,7 @@ class LanguageModelling:
 
     def save(self, made: LanguageModel, directory: str) -> None:
         """Write the files of the model into a directory."""
-        save(made, directory, self.config.output.save_dtype, self.config.output.shard_size)
+        save(made, directory)
 
     def load(self) -> LanguageModel:
         """Return the model that is in the model directory."""

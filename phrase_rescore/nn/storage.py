@@ -20,18 +20,18 @@ from typing import Any
 import safetensors
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from phrase_rescore import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, lacks_memory, printable
 from phrase_rescore.files.outputs import replace_directory
 from phrase_rescore.files.paths import missing_model
-from phrase_rescore.nn.kinds import KINDS, Kind, Network, Sizes, kind_of
+from phrase_rescore.nn.kinds import MODELS_OF, NetworkKind, NetworkSizes, StoredNetwork
 
 FORMAT_VERSION = 1
-DTYPES = {"float32": (torch.float32, "F32"), "bfloat16": (torch.bfloat16, "BF16")}  # for torch, and for safetensors
+DTYPES = {"float32": "F32", "bfloat16": "BF16"}  # what safetensors calls them; bfloat16 is of models by older versions
 CONFIG, LOG = "config.json", "train.log.jsonl"
+_WEIGHTS = "model-00001-of-00001.safetensors"
 
 _FILE = re.compile(r"[\w.-]+\.(safetensors|vocab)|config\.json|train\.log\.jsonl", re.ASCII)
 _WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
@@ -48,55 +48,40 @@ _READ_AGAIN = "run the command again when it stays as it is"
 # ---- Writing
 
 
-def _shards(tensors: dict[str, Tensor], shard_size: int | None) -> list[dict[str, Tensor]]:
-    """Cut tensors, in order, into groups of at most ``shard_size`` bytes. A larger tensor has a shard of its own."""
-    shards: list[dict[str, Tensor]] = [{}]
-    size = 0
-    for name, tensor in tensors.items():
-        if shard_size is not None and shards[-1] and size + tensor.nbytes > shard_size:
-            shards.append({})
-            size = 0
-        shards[-1][name] = tensor
-        size += tensor.nbytes
-    return shards
-
-
 def save_files(
     directory: str,
-    network: Network,
+    kind: NetworkKind,
+    network: StoredNetwork,
     entries: Mapping[str, Any],
     vocabularies: Mapping[str, Vocabulary],
-    dtype: str = "float32",
-    shard_size: int | None = None,
+    training: Mapping[str, Any],
 ) -> None:
     """Write the files of a model into an existing directory. The same model gives the same bytes.
 
-    ``entries`` of config.json come between the kind of the network and its weights, all but ``training``, which comes last;
-    ``vocabularies`` are files of words, by name.
+    ``entries`` of config.json come between the structure of the network and its weights; ``vocabularies`` are files of words,
+    by name.
     """
     tensors = {
-        name: weight.detach().to("cpu", DTYPES[dtype][0]).clone(memory_format=torch.contiguous_format)
+        name: weight.detach().to("cpu", torch.float32).clone(memory_format=torch.contiguous_format)
         for name, weight in network.named_weights()
     }
-    shards = _shards(tensors, shard_size)
-    files = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
-    for name, shard in zip(files, shards, strict=True):
-        save_file(shard, os.path.join(directory, name))
+    save_file(tensors, os.path.join(directory, _WEIGHTS))
     for name, vocabulary in vocabularies.items():
         Path(directory, name).write_bytes(format_vocabulary(vocabulary))
     config = {
         "format_version": FORMAT_VERSION,
         "made_by": f"phrase-rescore {__version__}",
-        **kind_of(network).entries(network.config),
-        **{name: value for name, value in entries.items() if name != "training"},
-        "weights": {"dtype": dtype, "files": files, "parameters": network.config.parameters()},
-        "training": entries["training"],
+        "kind": kind.name,
+        **kind.structure_entries(network.config),
+        **entries,
+        "weights": {"dtype": "float32", "files": [_WEIGHTS], "parameters": network.config.parameters()},
+        "training": training,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
 
 
-def content_hash(network: Network, vocabularies: Sequence[Vocabulary]) -> str:
+def content_hash(network: StoredNetwork, vocabularies: Sequence[Vocabulary]) -> str:
     """Return a hash of all weights and words, as the signature of a model has it."""
     digest = hashlib.blake2b(digest_size=8)
     for name, weight in sorted(network.named_weights(), key=lambda item: item[0]):
@@ -195,28 +180,23 @@ class Config:
         found = f"{self.path}: {key} {as_json(self.entries.get(key))}"
         require(condition, f"{found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
 
-    def known_kind(self) -> Kind:
-        """Return the kind of the model."""
+    def model_of(self) -> str:
+        """Return what the model is one of: PAIRS or TEXT."""
         name: Any = self.entries.get("kind")
-        self._know("kind", name in list(KINDS), f"knows {', '.join(map(json.dumps, KINDS))}")
-        return KINDS[name]
+        self._know("kind", name in list(MODELS_OF), f"knows {', '.join(map(json.dumps, MODELS_OF))}")
+        return MODELS_OF[name]
 
-    def kind(self, of: str) -> Kind:
-        """Return the kind of the model, which must be one of ``of``."""
-        kind = self.known_kind()
-        if kind.of != of:
-            raise ModelError(f"{os.path.dirname(self.path)}: a model of {kind.of}; this takes a model of {of}")
-        return kind
-
-    def sizes(self, kind: Kind) -> Sizes:
-        choice = kind.structures.found(self.entries)
-        if choice is None:
-            keys = kind.structures.keys()
-            found = ", ".join(f"{key} {as_json(self.entries.get(key))}" for key in keys)
-            known = f"and this version of phrase-rescore knows {kind.structures}"
+    def sizes(self, kind: NetworkKind) -> NetworkSizes:
+        """Return the sizes of the network, which must be of this kind."""
+        if (of := self.model_of()) != MODELS_OF[kind.name]:
+            raise ModelError(f"{os.path.dirname(self.path)}: a model of {of}; this takes a model of {MODELS_OF[kind.name]}")
+        structure = kind.structure_of(self.entries)
+        if structure is None:
+            found = ", ".join(f"{name} {as_json(self.entries.get(name))}" for name in kind.entry_names)
+            known = f"and this version of phrase-rescore knows {kind.known}"
             raise ModelError(f"{self.path}: {found}, {known}; {_OTHER_VERSION}")
         try:
-            sizes = kind.sizes(**self.entries["sizes"], **choice)
+            sizes = kind.sizes(**self.entries["sizes"], **structure)
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
         flags = [item.name for item in fields(sizes) if item.type == "bool"]
@@ -243,7 +223,7 @@ class Config:
         require(known, f"{self.path}: weights.dtype {as_json(dtype)} is none of {', '.join(DTYPES)}")
         named = isinstance(files, list) and all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files)
         require(named, f"{self.path}: weights.files {as_json(files)} are not names of .safetensors files")
-        return list(dict.fromkeys(files)), DTYPES[dtype][1]
+        return list(dict.fromkeys(files)), DTYPES[dtype]
 
 
 def as_json(value: Any) -> str:
@@ -291,7 +271,7 @@ def utf8_name(path: str) -> Iterator[str]:
         os.close(handle)
 
 
-def load_network(directory: str, config: Config, kind: Kind, sizes: Sizes) -> Network:
+def load_network(directory: str, config: Config, kind: NetworkKind, sizes: NetworkSizes) -> StoredNetwork:
     """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
     files, dtype = config.weights()
     with torch.device("meta"):

@@ -165,7 +165,7 @@ def _scorers(options: Options, sources: Sequence[Sequence[bytes]] | None, summar
     taken: dict[str, str] = {}
     numbers = {"CSLM": 0, "RNN": 0}
     for i, directory in enumerate(options.models):
-        of_text = Config(directory).known_kind().of == TEXT
+        of_text = Config(directory).model_of() == TEXT
         base = "CSLM" if of_text else "RNN"
         label = options.labels[i] if i < len(options.labels) else f"{base}{numbers[base]}"
         numbers[base] += 1

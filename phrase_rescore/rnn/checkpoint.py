@@ -9,7 +9,9 @@ phrase-rescore-model/
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ from phrase_rescore import __version__
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.moses.factors import WHOLE, Factors
-from phrase_rescore.nn.kinds import PAIRS, kind_of
+from phrase_rescore.nn.kinds import RNN_ENCODER_DECODER, NetworkKind
 from phrase_rescore.nn.storage import (
     CONFIG,
     TWO_MODELS,
@@ -31,7 +33,9 @@ from phrase_rescore.nn.storage import (
     save_files,
     unchanged,
 )
-from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder
+from phrase_rescore.ranges import LAYERS
+from phrase_rescore.rnn.cells.registry import CELLS
+from phrase_rescore.rnn.network import ENCODERS, ModelConfig, RNNEncoderDecoder
 
 SIDES = ("source", "target")
 SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
@@ -77,6 +81,43 @@ class Checkpoint:
         return pairs.turned_round if self.inverse else pairs
 
 
+def _entries(cell: str, layers: int, encoder: str) -> dict[str, Any]:
+    """Return what config.json says of a structure."""
+    cells = CELLS[cell]
+    direction, order = ("bidirectional", "forward") if encoder == "bidirectional" else ("forward", encoder)
+    return {
+        "encoder": {"cell": cells.encoder_name, "layers": layers, "direction": direction, "source_order": order},
+        "decoder": {"cell": cells.decoder_name, "layers": layers},
+    }
+
+
+def _structure_of(entries: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the structure that entries of config.json describe; None if it is unknown."""
+    encoder = entries.get("encoder")
+    if not isinstance(encoder, dict) or not is_whole(encoder.get("layers"), LAYERS.least, LAYERS.most):
+        return None
+    cell = next((name for name, cells in CELLS.items() if cells.encoder_name == encoder.get("cell")), None)
+    name = encoder.get("direction" if encoder.get("direction") == "bidirectional" else "source_order")
+    if cell is None or name not in list(ENCODERS):
+        return None
+    structure = {"cell": cell, "layers": encoder["layers"], "encoder": name}
+    wanted = _entries(**structure)
+    found = {key: entries.get(key) for key in wanted}
+    return structure if json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True) else None  # true is not 1
+
+
+KIND = NetworkKind(
+    RNN_ENCODER_DECODER,
+    ModelConfig,
+    RNNEncoderDecoder,
+    structure=("cell", "layers", "encoder"),
+    entries=_entries,
+    structure_of=_structure_of,
+    entry_names=("encoder", "decoder"),
+    known=f"cell {' or '.join(CELLS)}, layers {LAYERS.least} to {LAYERS.most}, encoder {' or '.join(ENCODERS)}",
+)
+
+
 def _signature(checkpoint: Checkpoint) -> str:
     """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version.
 
@@ -87,7 +128,7 @@ def _signature(checkpoint: Checkpoint) -> str:
     config = checkpoint.model.config
     told = [(item.name, getattr(config, item.name)) for item in fields(config) if getattr(config, item.name) != item.default]
     parts = [
-        kind_of(checkpoint.model).name,
+        KIND.name,
         f"p({predicted}|{given})",
         *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
         *(f"{name}:{value}" for name, value in told if not name.endswith("_vocabulary")),
@@ -98,17 +139,16 @@ def _signature(checkpoint: Checkpoint) -> str:
     return "|".join(parts)
 
 
-def save(checkpoint: Checkpoint, directory: str, dtype: str = "float32", shard_size: int | None = None) -> None:
+def save(checkpoint: Checkpoint, directory: str) -> None:
     """Write the model's files into an existing directory. The same model gives the same bytes."""
     entries = {
         "inverse": checkpoint.inverse,
         "factors": dict(zip(SIDES, checkpoint.factors, strict=True)),
-        "sizes": kind_of(checkpoint.model).numbers(checkpoint.model.config),
+        "sizes": KIND.numbers(checkpoint.model.config),
         "unk_share": dict(zip(SIDES, checkpoint.unk_shares, strict=True)),
-        "training": checkpoint.training,
     }
     vocabularies = {SOURCE_VOCAB: checkpoint.src_vocab, TARGET_VOCAB: checkpoint.tgt_vocab}
-    save_files(directory, checkpoint.model, entries, vocabularies, dtype, shard_size)
+    save_files(directory, KIND, checkpoint.model, entries, vocabularies, checkpoint.training)
 
 
 class _Config(Config):
@@ -149,14 +189,13 @@ def load(directory: str) -> Checkpoint:
 
 def _load(directory: str) -> Checkpoint:
     config = _Config(directory)
-    kind = config.kind(PAIRS)
-    sizes = cast(ModelConfig, config.sizes(kind))
+    sizes = cast(ModelConfig, config.sizes(KIND))
     inverse, factors, shares = config.inverse(), config.factors(), config.unk_shares()
     src_vocab, tgt_vocab = (read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
     read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
     for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
         ids = len(src_vocab if name == SOURCE_VOCAB else tgt_vocab)
         require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {as_json(size)}", TWO_MODELS)
-    network = cast(RNNEncoderDecoder, load_network(directory, config, kind, sizes))
+    network = cast(RNNEncoderDecoder, load_network(directory, config, KIND, sizes))
     loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
     return replace(loaded, signature=_signature(loaded))

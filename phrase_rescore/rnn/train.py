@@ -190,7 +190,7 @@ class PhrasePairs:
 
     def save(self, made: Checkpoint, directory: str) -> None:
         """Write the files of the model into a directory."""
-        save(made, directory, self.config.output.save_dtype, self.config.output.shard_size)
+        save(made, directory)
 
     def load(self) -> Checkpoint:
         """Return the model that is in the model directory."""

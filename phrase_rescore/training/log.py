@@ -19,7 +19,7 @@ from typing import Any
 from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import open_plain
-from phrase_rescore.nn.kinds import KINDS, TEXT
+from phrase_rescore.nn.kinds import MODELS_OF, TEXT
 from phrase_rescore.nn.storage import CONFIG, LOG
 from phrase_rescore.training.config import Observer
 
@@ -134,7 +134,7 @@ def _of_config(directory: str) -> tuple[int | None, str]:
         size, kind = config["training"]["batch_size"], config.get("kind")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None, "pair"
-    of_text = isinstance(kind, str) and kind in KINDS and KINDS[kind].of == TEXT
+    of_text = isinstance(kind, str) and MODELS_OF.get(kind) == TEXT
     return size if isinstance(size, int) else None, "word" if of_text else "pair"
 
 
