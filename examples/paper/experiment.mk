@@ -17,7 +17,7 @@ HERE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 NAME := $(basename $(notdir $(CONFIG)))
 WORK := $(abspath $(or $(WORK),paper-work))# for all that is made
 DATA := $(abspath $(HERE)/../../../shared/data)#  of the bitexts
-RESULTS = $(HERE)/results/$(NAME)#            what outlives the run
+RESULTS = $(HERE)/results/$(NAME)#            what outlives the run: .tar.xz of counts and .md, the page
 THREADS := $(shell nproc)
 
 SRC =#                        [input-extension]
@@ -435,30 +435,33 @@ $(W)/headroom/columns.json: $(W)/halves/0/lists.gz $(W)/halves/1/lists.gz $(W)/h
 	python3 $(HERE)/columns.py $(W)/tuning/$(lastword $(COLUMNS)).1/moses.ini $(SRC) $(TGT) $(W)/halves/0 $(W)/halves/1 $(COLUMNS) >$@.part
 	mv $@.part $@
 
-# ---- Results: counts of every segment, settings, weights and bounds: no text. They outlive the rest
+# ---- Results: counts of every segment, settings, weights and bounds, without text. They outlive the rest
 
-result_files := $(foreach run,$(every_run),$(RESULTS)/$(run).dev.gz $(RESULTS)/$(run).test.gz)
+counts := $(foreach name,dev test,$(foreach run,$(every_run),$(W)/counts/$(run).$(name)))
 bounds := $(foreach bound,$(HEADROOM),$(W)/headroom/$(bound).json)
 
-$(RESULTS)/%.gz: $(W)/evaluation/%.out
+$(counts): $(W)/counts/%: $(W)/evaluation/%.out
 	@$(call begin,count-$*)
 	phrase-rescore evaluate -q --set $(subst .,,$(suffix $*)) $(W)/corpus/$(subst .,,$(suffix $*)).$(TGT) \
-	    $(basename $(basename $*))=$< --statistics $@
+	    $(basename $(basename $*))=$< --statistics $@.part.gz
+	gunzip -f $@.part.gz
+	mv $@.part $@
 
-$(RESULTS)/experiment.json: $(result_files) $(bounds)
+$(RESULTS).tar.xz: $(counts) $(bounds)
 	@$(call begin,record)
 	python3 $(HERE)/record.py $(W) $(M) $(SRC) $(TGT) '$(SYSTEMS)' \
 	    $(foreach name,TRAIN DEV TEST TOKENIZE TRAIN_SEGMENTS DEV_SEGMENTS TEST_SEGMENTS LM_ORDER TRAIN_OPTIONS CSLM_OPTIONS MODEL_OF TUNER ITERATIONS LIMIT,\
-	    '$(name)=$(subst $(DATA)/,,$($(name)))') $(foreach system,$(SYSTEMS),'system.$(system)=$(strip $(subst $(W)/,,$(system.$(system))) $(addprefix cslm=,$(cslm.$(system))))') >$@.part
+	    '$(name)=$(subst $(DATA)/,,$($(name)))') $(foreach system,$(SYSTEMS),'system.$(system)=$(strip $(subst $(W)/,,$(system.$(system))) $(addprefix cslm=,$(cslm.$(system))))') >$(W)/counts/experiment.json
+	tar --create --xz --owner=0 --group=0 --mode=644 --mtime=@0 --file $@.part -C $(W)/counts experiment.json $(notdir $(counts))
 	mv $@.part $@
 
-$(RESULTS)/README.md: $(RESULTS)/experiment.json
+$(RESULTS).md: $(RESULTS).tar.xz
 	@$(call begin,page)
-	python3 $(HERE)/page.py $(RESULTS) >$@.part
+	python3 $(HERE)/page.py $< >$@.part
 	mv $@.part $@
 
 .PHONY: page tables networks systems tunings outputs
-page: $(RESULTS)/README.md
+page: $(RESULTS).md
 	@cat $<
 tables: $(M)/model/phrase-table.gz $(M)/model/moses.ini
 networks: $(foreach system,$(SYSTEMS),$(call models,$(system))) $(if $(strip $(foreach system,$(SYSTEMS),$(cslm.$(system)))),$(M)/cslm/config.json)

@@ -1,24 +1,24 @@
 """Write the page of an experiment from its results alone: no decoder, no text.
 
-usage: page.py RESULTS > README.md
+usage: page.py RESULTS.tar.xz > RESULTS.md
 
-RESULTS has experiment.json and, of every run on every set, SYSTEM.RUN.SET.gz: counts that `phrase-rescore evaluate` reads.
+RESULTS.tar.xz has experiment.json and, for every run on every set, SYSTEM.RUN.SET: counts that `phrase-rescore evaluate` reads.
 """
 
 from __future__ import annotations
 
-import gzip
+import csv
 import json
 import math
 import re
 import statistics
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
-
-from phrase_rescore.evaluation.statistics_files import parse_statistics
 
 SETS = ("dev", "test")
 OF_MOSES = ("φ(source|target)", "lex(source|target)", "φ(target|source)", "lex(target|source)")
@@ -28,7 +28,7 @@ def evaluation(results: Path, runs: dict[str, list[str]]) -> str:
     """Let phrase-rescore lay out the table, and put what it says of the noise of tuning at its head."""
     command = ["phrase-rescore", "evaluate", "-q", "--format", "markdown", "--samples", "2000"]  # seconds, not minutes
     for name in SETS:
-        outputs = [f"{system}={','.join(f'{system}.{n}.{name}.gz' for n in of_system)}" for system, of_system in runs.items()]
+        outputs = [f"{system}={','.join(f'{system}.{n}.{name}' for n in of_system)}" for system, of_system in runs.items()]
         command += ["--set", name, *outputs]
     lines = subprocess.run(command, cwd=results, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
     noise = [line for line in lines if line.startswith(("- noise, ", "- detectable, "))]
@@ -42,13 +42,21 @@ def words_and_length(results: Path, runs: dict[str, list[str]]) -> Iterator[str]
     for system, of_system in runs.items():
         words, lengths = [], []
         for run in of_system:
-            path = results / f"{system}.{run}.test.gz"
-            counts = parse_statistics(str(path), gzip.decompress(path.read_bytes()).splitlines(keepends=True)).counts["BLEU"]
-            length, reference, *ngrams = map(sum, zip(*counts, strict=True))  # matches of 1 to 4 words, then all of them
-            logs = [math.log(right / of) if right else -math.inf for right, of in zip(ngrams[:4], ngrams[4:], strict=True)]
+            counts = bleu_counts(results / f"{system}.{run}.test")
+            length, reference, *matches = (sum(column) for column in zip(*counts, strict=True))
+            possible = [sum(max(0, of_segment[0] - n) for of_segment in counts) for n in range(4)]
+            logs = [math.log(right / of) if right else -math.inf for right, of in zip(matches, possible, strict=True)]
             words.append(100 * math.exp(statistics.fmean(logs)))
             lengths.append(length / reference)
         yield f"| {system} | {mean_and_deviation(words, 2)} | {mean_and_deviation(lengths)} |"
+
+
+def bleu_counts(path: Path) -> list[list[int]]:
+    """Read for every segment the words of output and reference, and the matches of 1 to 4 words."""
+    with path.open() as lines:
+        next(lines)  # what the counts rest on
+        columns = ["bleu.sys_len", "bleu.ref_len", *(f"bleu.correct_{n}" for n in range(1, 5))]
+        return [[int(row[column]) for column in columns] for row in csv.DictReader(lines, delimiter="\t")]
 
 
 def weights(record: dict[str, Any]) -> Iterator[str]:
@@ -160,8 +168,11 @@ def page(results: Path) -> Iterator[str]:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    for part in page(Path(sys.argv[1])):
-        print(part)
+    with TemporaryDirectory() as folder:
+        with tarfile.open(sys.argv[1]) as archive:
+            archive.extractall(folder, filter="data")
+        for part in page(Path(folder)):
+            print(part)
 
 
 if __name__ == "__main__":

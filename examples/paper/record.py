@@ -17,6 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rerank import read_weights
+
 from phrase_rescore.files.blocks import count_rows
 
 SETS = ("dev", "test")
@@ -39,10 +41,7 @@ def commit(folder: str) -> str:
 
 
 def weights(ini: Path) -> dict[str, list[float]]:
-    """Read the [weight] section of a moses.ini."""
-    _, _, section = f"\n{ini.read_text()}".partition("\n[weight]\n")
-    lines = (line.partition("=") for line in section.split("\n[")[0].splitlines())
-    return {name.strip(): [float(word) for word in values.split()] for name, equals, values in lines if equals}
+    return {name: [float(word) for word in words] for name, words in read_weights(ini.read_text()).items()}
 
 
 def runs(work: Path, system: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +26,12 @@ from sacrebleu.metrics.bleu import BLEU
 
 PAPER = ROOT / "examples" / "paper"
 CONFIGURATIONS = sorted(path.stem for path in PAPER.glob("*.conf") if path.stem != "systems")
-RESULTS = sorted(path.parent for path in PAPER.glob("results/*/experiment.json"))
+RESULTS = sorted(PAPER.glob("results/*.tar.xz"))
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PAPER)
 
 
 def part(name: str) -> ModuleType:
@@ -38,6 +44,11 @@ def part(name: str) -> ModuleType:
     return module
 
 
+def script(name: str, *args: object, stdin: str = "", cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, PAPER / f"{name}.py", *map(str, args)]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, cwd=cwd)
+
+
 def run_sh(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if name not in ("MOSES_BIN", "MOSES_SCRIPTS", "FAST_ALIGN")}
     path = f"{Path(sys.executable).parent}:{inherited['PATH']}"
@@ -45,29 +56,26 @@ def run_sh(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**inherited, "PATH": path, **env}, capture_output=True, text=True, check=False)
 
 
-# ---- What is missing is said at once
+def written(path: Path, *lines: str) -> Path:
+    """Write lines to a file, compressed if its name says so."""
+    text = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
 
 
-def test_without_moses_it_names_moses_bin_and_how_to_get_it() -> None:
-    done = run_sh(PAPER / "smoke.conf")
-    assert done.returncode == 2
-    assert re.match(r"run\.sh: MOSES_BIN is not set; .*git clone https://github.com/moses-smt/mosesdecoder", done.stderr)
-    assert done.stdout == ""
-
-
-def test_without_fast_align_it_names_it() -> None:
-    done = run_sh(PAPER / "smoke.conf", MOSES_BIN="/nowhere")
-    assert done.returncode == 2
-    assert "FAST_ALIGN is not set" in done.stderr
-
-
-def test_a_program_that_is_not_there_is_named() -> None:
-    done = run_sh(PAPER / "smoke.conf", MOSES_BIN="/nowhere/bin", FAST_ALIGN="/nowhere")
-    assert (done.returncode, done.stderr) == (1, "run.sh: /nowhere/bin/moses: there is no such program\n")
-
-
-def test_a_configuration_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert run_sh(tmp_path / "no.conf").stderr.startswith(f"run.sh: {tmp_path}/no.conf: there is no such configuration")
+@pytest.mark.parametrize(
+    ("config", "env", "status", "message"),
+    [
+        ("smoke", {}, 2, r"MOSES_BIN is not set; .*git clone https://github.com/moses-smt/mosesdecoder"),
+        ("smoke", {"MOSES_BIN": "/nowhere"}, 2, "FAST_ALIGN is not set"),
+        ("smoke", {"MOSES_BIN": "/nowhere/bin", "FAST_ALIGN": "/no"}, 1, "/nowhere/bin/moses: there is no such program\n"),
+        ("no", {}, 2, ".*/no.conf: there is no such configuration"),
+    ],
+)
+def test_what_is_missing_is_named_at_once(config: str, env: dict[str, str], status: int, message: str) -> None:
+    done = run_sh(PAPER / f"{config}.conf", **env)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert re.match(rf"run\.sh: {message}", done.stderr)
     assert "bible-es-en.conf" in run_sh().stderr
 
 
@@ -95,15 +103,12 @@ TranslationModel0= 0.2 -0.2{}
 """
 
 
-def disturbed(text: str, seed: int) -> str:
-    command = [sys.executable, PAPER / "disturb.py", str(seed)]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
-
-
 def test_starts_differ_by_seed_and_agree_between_systems() -> None:
-    one, two, wider = disturbed(INI.format(""), 1), disturbed(INI.format(""), 2), disturbed(INI.format(" 0.04 0"), 1)
+    one, two, wider = (
+        script("disturb", seed, stdin=INI.format(more)).stdout for seed, more in ((1, ""), (2, ""), (1, " 0.04 0"))
+    )
     assert one != two
-    assert one == disturbed(INI.format(""), 1)
+    assert one == script("disturb", 1, stdin=INI.format("")).stdout
     assert wider.startswith(one.partition("\n[threads]")[0])  # what they share starts from the same place
     assert wider.split("TranslationModel0= ")[1].split()[3] == "0"
     for text in (one, two):
@@ -112,9 +117,8 @@ def test_starts_differ_by_seed_and_agree_between_systems() -> None:
 
 
 def test_weights_are_multiplied_by_a_log_normal_of_deviation_035() -> None:
-    module = part("disturb")
     line = "X0= " + " ".join(["-2"] * 4000)
-    logs = [math.log(float(word) / -2) for word in module.disturbed(line, "1").split()[1:]]
+    logs = [math.log(float(word) / -2) for word in part("disturb").disturbed(line, "1").split()[1:]]
     assert abs(sum(logs) / 4000) < 0.02
     assert abs(math.sqrt(sum(x * x for x in logs) / 4000) - 0.35) < 0.012
 
@@ -123,13 +127,10 @@ def test_weights_are_multiplied_by_a_log_normal_of_deviation_035() -> None:
 
 
 def test_a_column_is_appended_to_the_scores(tmp_path: Path) -> None:
-    table = tmp_path / "t.gz"
-    table.write_bytes(gzip.compress(b"a ||| b ||| 0.5 1 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 ||| ||| 2 2 2\n"))
-    (tmp_path / "c").write_text("0.25\n1e-3\n")
-    (tmp_path / "d").write_text("2\n3\n")
-    command = [sys.executable, PAPER / "append_column.py", table, tmp_path / "c", tmp_path / "d"]
-    assert subprocess.run(command, capture_output=True, check=True).stdout == (
-        b"a ||| b ||| 0.5 1 0.25 2 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 1e-3 3 ||| ||| 2 2 2\n"
+    table = written(tmp_path / "t.gz", "a ||| b ||| 0.5 1 ||| 0-0 ||| 1 1 1 ||| |||", "c d ||| e ||| 1 1 ||| ||| 2 2 2")
+    columns = written(tmp_path / "c", "0.25", "1e-3"), written(tmp_path / "d", "2", "3")
+    assert script("append_column", table, *columns).stdout == (
+        "a ||| b ||| 0.5 1 0.25 2 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 1e-3 3 ||| ||| 2 2 2\n"
     )
 
 
@@ -138,10 +139,9 @@ def test_a_column_is_appended_to_the_scores(tmp_path: Path) -> None:
     [("0.25\n", "c: ends before line 2"), ("1\n1\n1\n", "t: ends before line 3"), ("1\n0\n", "c:2: 0 is not above 0")],
 )
 def test_columns_that_do_not_fit_are_refused(column: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "t").write_text("a ||| b ||| 0.5\na ||| c ||| 0.5\n")
+    written(tmp_path / "t", "a ||| b ||| 0.5", "a ||| c ||| 0.5")
     (tmp_path / "c").write_text(column)
-    command = [sys.executable, PAPER / "append_column.py", "t", "c"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = script("append_column", "t", "c", cwd=tmp_path)
     assert done.returncode == 1
     assert said in done.stderr
 
@@ -156,28 +156,20 @@ def test_columns_that_do_not_fit_are_refused(column: str, said: str, tmp_path: P
         ("per-word", [0.5 ** (1 / 2), 0.125 ** (1 / 3), 0.125 ** (1 / 2), 0.1 ** (1 / 2)]),
         # two pairs seen once, one seen twice: D = 2 / (2 + 2 · 1) = 0.5; "a" has three targets
         ("discounted", [(3 - 0.5 + 1.5 * 2 / 3) / 6, (1 - 0.5 + 1.5 / 6) / 6, (2 - 0.5 + 1.5 / 6) / 6, (1 - 0.5 + 0.5) / 1]),
+        ("no", []),
     ],
 )
 def test_columns_that_are_derived_from_the_score(column: str, numbers: list[float], tmp_path: Path) -> None:
-    rows = [
+    table = written(
+        tmp_path / "table.gz",
         "a ||| x ||| 0.5 0.5 ||| 0-0 ||| 6 6 3 ||| |||",
         "a ||| y z ||| 0.5 0.125 ||| 0-0 ||| 2 6 1 ||| |||",
         "a ||| w ||| 0.5 0.125 ||| 0-0 ||| 2 6 2 ||| |||",
         "b c ||| w ||| 0.5 0.1 ||| 0-0 ||| 2 1 1 ||| |||",
-    ]
-    (tmp_path / "table.gz").write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
-    command = [sys.executable, PAPER / "derived.py", column, tmp_path / "table.gz"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert [float(line) for line in found.splitlines()] == pytest.approx(numbers, rel=1e-6)
-
-
-def test_a_column_that_is_not_known_is_told_how_to_be_named(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text("a ||| x ||| 0.5 ||| 0-0 ||| 1 1 1\n")
-    done = subprocess.run(
-        [sys.executable, PAPER / "derived.py", "no", tmp_path / "t"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
-    assert "usage: derived.py COLUMN TABLE" in done.stderr
+    done = script("derived", column, table)
+    assert [float(line) for line in done.stdout.splitlines()] == pytest.approx(numbers, rel=1e-6)
+    assert ("usage: derived.py COLUMN TABLE" in done.stderr) == (done.returncode == 1) == (not numbers)
 
 
 # ---- Headroom
@@ -186,10 +178,9 @@ def test_a_column_that_is_not_known_is_told_how_to_be_named(tmp_path: Path) -> N
 def test_the_oracle_finds_references_within_the_lists(tmp_path: Path) -> None:
     references = ["the house is very small .", "he saw an old man ."]
     lists = [["a house is small .", references[0], "the the the"], ["he saw a man .", "old man he", references[1]]]
-    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in references))
-    rows = [f"{i} ||| {hypothesis}  ||| LM0= -1 ||| -2\n" for i, found in enumerate(lists) for hypothesis in found]
-    (tmp_path / "nbest").write_text("".join(rows))
-    found = part("headroom").oracle(str(tmp_path / "nbest"), str(tmp_path / "ref"))
+    ref = written(tmp_path / "ref", *references)
+    rows = [f"{i} ||| {hypothesis}  ||| LM0= -1 ||| -2" for i, found in enumerate(lists) for hypothesis in found]
+    found = part("headroom").oracle(str(written(tmp_path / "nbest", *rows)), str(ref))
     assert found["oracle"] == pytest.approx(100)
     assert (found["lists"], found["hypotheses"]) == (2, 6)
     assert found["first"] < 40
@@ -197,10 +188,9 @@ def test_the_oracle_finds_references_within_the_lists(tmp_path: Path) -> None:
 
 def test_the_oracle_counts_for_the_corpus_and_not_for_each_segment(tmp_path: Path) -> None:
     """The short output is the better one by itself; with the others' brevity penalty the long one is."""
-    (tmp_path / "ref").write_text("a b c d e f g h\na b c d e f g h\n")
-    (tmp_path / "nbest").write_text("0 ||| a b c d |||\n1 ||| a b c d |||\n1 ||| a b c d x y z w v u t s |||\n")
-    module = part("headroom")
-    found = module.oracle(str(tmp_path / "nbest"), str(tmp_path / "ref"))
+    ref = written(tmp_path / "ref", *["a b c d e f g h"] * 2)
+    nbest = written(tmp_path / "nbest", "0 ||| a b c d |||", "1 ||| a b c d |||", "1 ||| a b c d x y z w v u t s |||")
+    found = part("headroom").oracle(str(nbest), str(ref))
     # lengths 4 + 4 of 16: brevity exp(1 - 16/8); 4 + 12 of 16: none, with 8/16, 6/14, 4/12 and 2/10 right
     short, long = 100 * math.exp(-1), 100 * (8 / 16 * 6 / 14 * 4 / 12 * 2 / 10) ** 0.25
     assert found["first"] == pytest.approx(short)
@@ -208,32 +198,22 @@ def test_the_oracle_counts_for_the_corpus_and_not_for_each_segment(tmp_path: Pat
 
 
 def test_tokens_are_shared_out_by_phrases(tmp_path: Path) -> None:
-    (tmp_path / "src").write_text("a b c d e zz\n")
-    (tmp_path / "seg").write_text("A B |0-3| zz |5-5| E |4-4|\n")
-    rows = [
-        "a b c d ||| A B ||| 1 ||| 0-0 ||| 3 2 2 ||| |||",
-        "e ||| E ||| 1 ||| 0-0 ||| 1 5 1 ||| |||",
-        "e ||| F ||| 1 ||| ||| 9 5 4",
-    ]
-    (tmp_path / "table").write_text("".join(f"{row}\n" for row in rows))
-    found = part("headroom").coverage(*(str(tmp_path / name) for name in ("seg", "src", "table")))
+    src = written(tmp_path / "src", "a b c d e zz")
+    seg = written(tmp_path / "seg", "A B |0-3| zz |5-5| E |4-4|")
+    rows = "a b c d ||| A B ||| 1 ||| 0-0 ||| 3 2 2", "e ||| E ||| 1 ||| 0-0 ||| 1 5 1", "e ||| F ||| 1 ||| ||| 9 5 4"
+    found = part("headroom").coverage(str(seg), str(src), str(written(tmp_path / "table", *rows)))
     assert found == {"tokens": 6, "long phrases": 4 / 6, "seen once": 1 / 6, "unknown": 1 / 6}
 
 
-def test_the_cheat_is_a_relative_frequency_of_the_sets(tmp_path: Path) -> None:
-    (tmp_path / "extract").write_text("a ||| x ||| 0-0\na ||| x ||| 0-0\na ||| y ||| 0-0\nb ||| z ||| 0-0\n")
-    (tmp_path / "table").write_text("a ||| x ||| 1\na ||| y ||| 1\na ||| z ||| 1\nc ||| x ||| 1\n")
-    found = list(part("headroom").column(str(tmp_path / "extract"), str(tmp_path / "table")))
-    assert found == ["0.6666667", "0.3333333", "0.001", "0.001"]
-
-
-def test_counts_of_more_text_join_those_of_the_table(tmp_path: Path) -> None:
-    (tmp_path / "extract").write_text("a ||| x ||| 0-0\na ||| x ||| 0-0\na ||| y ||| 0-0\nb ||| z ||| 0-0\n")
-    rows = ["a ||| x ||| 1 ||| 0-0 ||| 9 5 3 ||| |||", "a ||| z ||| 1 ||| 0-0 ||| 2 5 2", "c ||| x ||| 1 ||| 0-0 ||| 9 2 1"]
-    (tmp_path / "table").write_text("".join(f"{row}\n" for row in rows))
-    command = [sys.executable, PAPER / "headroom.py", "recount", tmp_path / "extract", tmp_path / "table"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert [float(line) for line in done.stdout.splitlines()] == pytest.approx([(2 + 3) / (3 + 5), 2 / (3 + 5), 1 / 2])
+@pytest.mark.parametrize(
+    ("what", "numbers"),  # of the sets alone; with those of the table, c(s) and c(s,t)
+    [("column", [2 / 3, 1e-3, 1e-3]), ("recount", [(2 + 3) / (3 + 5), 2 / (3 + 5), 1 / 2])],
+)
+def test_relative_frequencies_of_other_text(what: str, numbers: list[float], tmp_path: Path) -> None:
+    extract = written(tmp_path / "extract", *["a ||| x ||| 0-0"] * 2, "a ||| y ||| 0-0", "b ||| z ||| 0-0")
+    rows = "a ||| x ||| 1 ||| 0-0 ||| 9 5 3 ||| |||", "a ||| z ||| 1 ||| 0-0 ||| 2 5 2", "c ||| x ||| 1 ||| 0-0 ||| 9 2 1"
+    done = script("headroom", what, extract, written(tmp_path / "table", *rows))
+    assert [float(line) for line in done.stdout.splitlines()] == pytest.approx(numbers, rel=1e-6)
 
 
 # ---- Columns in lists
@@ -242,8 +222,7 @@ def test_counts_of_more_text_join_those_of_the_table(tmp_path: Path) -> None:
 def half_with_lists(folder: Path, seed: int) -> Path:
     """Twelve segments of two words; a list has the reference and a worse entry, which the n-gram model likes as often."""
     rng = random.Random(seed)
-    (folder / "corpus").mkdir(parents=True)
-    lists, tables = [], {"baseline": list[str](), "knows": list[str]()}
+    lists, tables = list[str](), {"baseline": list[str](), "knows": list[str]()}
     for i in range(12):
         good, bad = f"the {i} th right one", f"a {i} th wrong one"
         first, second = (good, bad) if rng.random() < 0.5 else (bad, good)
@@ -253,21 +232,20 @@ def half_with_lists(folder: Path, seed: int) -> Path:
         ]
         for name, of_bad in (("baseline", 0.5), ("knows", 0.1)):
             tables[name] += [f"s{i} ||| {tgt} ||| 0.5 {score} ||| 0-0 ||| 1 1 1" for tgt, score in ((bad, of_bad), (good, 0.5))]
-    (folder / "corpus" / "dev.es").write_text("".join(f"s{i} xx\n" for i in range(12)))
-    (folder / "corpus" / "dev.en").write_text("".join(f"the {i} th right one xx\n" for i in range(12)))
-    (folder / "lists.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in lists).encode()))
+    for name in ("corpus", *(f"systems/{name}" for name in tables)):
+        (folder / name).mkdir(parents=True)
+    written(folder / "corpus/dev.es", *(f"s{i} xx" for i in range(12)))
+    written(folder / "corpus/dev.en", *(f"the {i} th right one xx" for i in range(12)))
+    written(folder / "lists.gz", *lists)
     for name, rows in tables.items():
-        (folder / "systems" / name).mkdir(parents=True)
-        (folder / "systems" / name / "phrase-table.gz").write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
+        written(folder / f"systems/{name}/phrase-table.gz", *rows)
     return folder
 
 
-def test_a_column_that_knows_is_worth_what_is_right(tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", warm_path)
+def test_a_column_that_knows_is_worth_what_is_right(tmp_path: Path) -> None:
     halves = [half_with_lists(tmp_path / str(seed), seed) for seed in (0, 1)]
-    (tmp_path / "weights.ini").write_text("[weight]\nDistortion0= 0.1\nLM0= 0.2\nTranslationModel0= 0.3\n")
-    command = ["python", PAPER / "columns.py", tmp_path / "weights.ini", "es", "en", *halves, "baseline", "knows"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    ini = written(tmp_path / "weights.ini", "[weight]", "Distortion0= 0.1", "LM0= 0.2", "TranslationModel0= 0.3")
+    done = script("columns", ini, "es", "en", *halves, "baseline", "knows")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["segments"], found["entries"]) == (24, 48)
@@ -277,18 +255,14 @@ def test_a_column_that_knows_is_worth_what_is_right(tmp_path: Path, warm_path: s
     assert (baseline["gain"], baseline["p"]) == (0.0, 1.0)
     assert knows["gain"] == pytest.approx(100 - baseline["bleu"])
     assert knows["p"] < 0.05
-    assert knows["weights"]["TranslationModel0.1"] > max(
-        abs(knows["weights"][name]) for name in ("LM0.0", "TranslationModel0.0")
-    )
-    again = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert again.stdout == done.stdout
-    command[2] = tmp_path / "none.ini"
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, f"columns.py: {command[2]}: No such file or directory; check the path\n")
+    weights = knows["weights"]
+    assert weights["TranslationModel0.1"] > max(abs(weights["LM0.0"]), abs(weights["TranslationModel0.0"]))
+    ini.unlink()
+    done = script("columns", ini, "es", "en", *halves, "baseline", "knows")
+    assert (done.returncode, done.stderr) == (1, f"columns.py: {ini}: No such file or directory; check the path\n")
 
 
-def test_bleu_of_sums_is_that_of_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(PAPER)
+def test_bleu_of_sums_is_that_of_sacrebleu() -> None:
     hypotheses, references = (
         ["the house is very small now", "a man he saw"],
         ["the house is very small .", "he saw a man in it"],
@@ -299,48 +273,43 @@ def test_bleu_of_sums_is_that_of_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == pytest.approx(metric.corpus_score(hypotheses, [references]).score, abs=1e-6)
 
 
-# ---- Re-ranking
-
-LIST = "0 ||| a b  ||| Distortion0= 0 LM0= -3 TranslationModel0= -1 -2 CSLM0= -4.5 ||| -1\n"
-
-
 def test_weights_go_to_mert_and_back_in_the_order_of_the_list(tmp_path: Path) -> None:
-    (tmp_path / "list.gz").write_bytes(gzip.compress(LIST.encode()))
+    nbest = written(tmp_path / "list.gz", "0 ||| a b  ||| Distortion0= 0 LM0= -3 TranslationModel0= -1 -2 CSLM0= -4.5 ||| -1")
     ini = "[feature]\nLM0= 9\n[weight]\nCSLM0= 0.1\nTranslationModel0= 0.2 0.3\nLM0= 0.5\nDistortion0= 0.4\nWord0= 1\n"
-
-    def rerank(what: str, text: str) -> str:
-        command = [sys.executable, PAPER / "rerank.py", what, tmp_path / "list.gz"]
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
-
-    assert rerank("start", ini) == "0.4 0.5 0.2 0.3 0.1\n0 0 0 0 0\n1 1 1 1 1\n"
-    tuned = rerank("tuned", "1 2 3 4 5 \n")
+    assert script("rerank", "start", nbest, stdin=ini).stdout == "0.4 0.5 0.2 0.3 0.1\n0 0 0 0 0\n1 1 1 1 1\n"
+    tuned = script("rerank", "tuned", nbest, stdin="1 2 3 4 5 \n").stdout
     assert tuned == "[weight]\nDistortion0= 1\nLM0= 2\nTranslationModel0= 3 4\nCSLM0= 5\n"
-    assert rerank("start", tuned).splitlines()[0] == "1 2 3 4 5"
+    assert script("rerank", "start", nbest, stdin=tuned).stdout.splitlines()[0] == "1 2 3 4 5"
 
 
 # ---- Pages
 
+SOME = ("bible-es-en.5", "kit-en-fr.table1", "bible-es-en.scores")  # have every kind of section; the others take minutes
 
-SOME = ("bible-es-en.5", "bible-es-en.scores", "kit-en-fr.table1")  # have every kind of section; the others take minutes
+
+def name_of(results: Path) -> str:
+    return results.name.removesuffix(".tar.xz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "results", [pytest.param(path, id=path.name, marks=() if path.name in SOME else pytest.mark.whole) for path in RESULTS]
+    "results",
+    [pytest.param(path, id=name_of(path), marks=() if name_of(path) in SOME else pytest.mark.whole) for path in RESULTS],
 )
 def test_pages_are_made_again_from_the_counts_in_the_repository(results: Path, warm_path: str) -> None:
     command = ["python", PAPER / "page.py", results]
     made = subprocess.run(command, env={**os.environ, "PATH": warm_path}, capture_output=True, text=True, check=True).stdout
-    assert made == (results / "README.md").read_text("utf-8")
+    assert made == results.with_name(f"{name_of(results)}.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("results", RESULTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("results", RESULTS, ids=name_of)
 def test_results_hold_no_text_and_no_paths(results: Path) -> None:
-    record = (results / "experiment.json").read_text("utf-8")
+    with tarfile.open(results) as archive:
+        names, record = archive.getnames(), archive.extractfile("experiment.json").read().decode()  # type: ignore[union-attr]
     within = r'"(TRAIN|DEV|TEST)": "[\w-]+/[\w-]+"|column=(headroom|columns)/[a-z-]+\.gz'
     assert "/" not in re.sub(within, "", record)
     runs = [f"{system}.{run}" for system, of_system in json.loads(record)["runs"].items() for run in of_system]
-    counts = {f"{run}.{name}.gz" for run in runs for name in ("dev", "test")}
-    assert {path.name for path in results.iterdir()} == counts | {"experiment.json", "README.md"}
+    assert sorted(names) == sorted(["experiment.json", *(f"{run}.{name}" for run in runs for name in ("dev", "test"))])
 
 
 # ---- The whole
