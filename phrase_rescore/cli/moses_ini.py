@@ -100,7 +100,7 @@ def _with_table(
 ) -> tuple[bytes, list[str]]:
     """Return the ini for the table, and what is to be said of it."""
     from phrase_rescore.files.inputs import display_name
-    from phrase_rescore.moses.columns import check_loadable, read_columns
+    from phrase_rescore.moses.columns import RANGE_ROWS, TableColumns, check_compression
     from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
 
     old = find_table(before, None if feature is None else os.fsencode(feature), where)
@@ -108,8 +108,10 @@ def _with_table(
         if old.is_binarized:
             kind = old.implementation.decode()
             raise OptionError(f"{old} is {kind}, a binarized table: give the one made of {table} with --path")
-        check_loadable(table)
-    columns = read_columns(table)
+        check_compression(table)
+    found_columns = TableColumns.read(table, RANGE_ROWS)
+    found_columns.check_loadable()
+    columns = found_columns.columns
     if len(columns) < old.n_columns:
         found = (
             f"{len(columns)} score {'column' if len(columns) == 1 else 'columns'}, where {old} has num-features={old.n_columns}"

@@ -13,7 +13,7 @@ from phrase_rescore.data.coverage import Coverage
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.statistics import Side, Survey, Tally
 from phrase_rescore.info.survey import TableSurvey
-from phrase_rescore.moses.columns import OwnColumn
+from phrase_rescore.moses.columns import AddedColumn
 
 _LABEL = 13  # characters before what is said
 _LONG = 10  # words from here on share a place
@@ -53,7 +53,7 @@ def problems(found: TableSurvey) -> list[tuple[str, Tally]]:
     return [(kind, found.survey.faults[kind]) for kind in FAULTS if kind in found.survey.faults]
 
 
-def report(found: TableSurvey, own: Sequence[OwnColumn] | None, coverage: ModelCoverage | None) -> list[str]:
+def report(found: TableSurvey, own: Sequence[AddedColumn] | None, coverage: ModelCoverage | None) -> list[str]:
     """Report for people, line by line. ``own`` is what the sidecar says, None without one."""
     survey = found.survey
     no_pairs = survey.rows - survey.pairs
@@ -142,7 +142,7 @@ def _columns(found: TableSurvey) -> list[dict[str, Any]]:
     ]
 
 
-def _own_columns(found: TableSurvey, own: Sequence[OwnColumn] | None) -> str:
+def _own_columns(found: TableSurvey, own: Sequence[AddedColumn] | None) -> str:
     if own is None:
         return "the last two look like ours (no .columns.json says more)" if found.looks_annotated else "none"
     by_model: dict[str, list[str]] = {}
@@ -187,7 +187,7 @@ def _problems(found: TableSurvey) -> list[str]:
     return lines
 
 
-def as_object(found: TableSurvey, own: Sequence[OwnColumn] | None, coverage: ModelCoverage | None) -> dict[str, Any]:
+def as_object(found: TableSurvey, own: Sequence[AddedColumn] | None, coverage: ModelCoverage | None) -> dict[str, Any]:
     """Report for programs, in nothing but what JSON has."""
     survey = found.survey
     return {

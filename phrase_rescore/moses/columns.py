@@ -6,12 +6,12 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError, printable, shown
+from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import display_name, open_input, open_plain
 from phrase_rescore.moses.table import TableRow, parse_row
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
 JUDGED_ROWS = 1000  # whose last columns show whether a model added them
 RANGE_ROWS = 10_000  # that tell what a table's columns are
@@ -29,6 +30,7 @@ _HEAD = 1 << 20  # bytes of a table's text by which its sidecar knows it
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3
 MAX_COUNT = 88  # exp(89) overflows a 32-bit float
+_OF_MOSES = ("φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)")  # phrase-extract/consolidate-main.cpp
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class ColumnFormat(Checked):
 
 
 @dataclass(frozen=True)
-class OwnColumn:
+class AddedColumn:
     """A column that a model added, as the sidecar of ``annotate`` tells of it."""
 
     column: int  # from 1
@@ -98,7 +100,7 @@ def sidecar_path(table: str) -> str:
 def format_sidecar(form: ColumnFormat, n_scores: int, models: Sequence[Scored]) -> str:
     """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added."""
     of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
-    columns = list[OwnColumn]()
+    columns = list[AddedColumn]()
     for model in models:
         read, predicted = model.sides
         side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
@@ -108,7 +110,7 @@ def format_sidecar(form: ColumnFormat, n_scores: int, models: Sequence[Scored]) 
         }
         for feature in form.features:
             name, unit = meanings[feature]
-            columns.append(OwnColumn(n_scores - form.replace + len(columns) + 1, name, model.signature, unit))
+            columns.append(AddedColumn(n_scores - form.replace + len(columns) + 1, name, model.signature, unit))
     return json.dumps({"format_version": 1, "columns": list(map(asdict, columns))}, indent=2) + "\n"
 
 
@@ -125,7 +127,7 @@ def _head(path: str) -> str:
         return hashlib.blake2b(stream.read(_HEAD), digest_size=16).hexdigest()
 
 
-def read_sidecar(table: str) -> list[OwnColumn] | None:
+def read_sidecar(table: str) -> list[AddedColumn] | None:
     """Read the columns that models added from ``TABLE.columns.json``; None if there is no such file.
 
     Raises InputError for a file that is damaged, of another format, or says that it describes another table.
@@ -142,7 +144,7 @@ def read_sidecar(table: str) -> list[OwnColumn] | None:
             hint = 'remove it, or annotate the table again; if the table was only sorted or filtered, take out its "table"'
             raise InputError(path, f"describes another table than the {display_name(table)} that is here", hint)
         return [
-            OwnColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
+            AddedColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
             for column in sidecar["columns"]
         ]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
@@ -224,49 +226,132 @@ def check_replaced(table: str, rows: Sequence[TableRow], replace: int) -> None:
         raise OptionError(f"{display_name(table)}: {found}; {what}: leave it out, or add --replace-any")
 
 
-class Column(NamedTuple):
-    """A score column, by the rows that were read."""
+@dataclass(frozen=True)
+class ScoreColumn:
+    """A score column of a table."""
 
-    low: float
+    number: int  # from 1
+    name: str  # for people
+    low: float  # in the rows that were read
     high: float
-    feature: str  # its name in the sidecar, empty where that names none
+    feature: str = ""  # log_prob or unknown_words if a model added it; empty: the table's own
+    model: str = ""  # the signature of that model, empty where no sidecar says it
+    inverse: bool = False  # that model predicts the source
+    is_log: bool = False  # the table has the logarithm, or the number of words, itself
+
+    def of(self, values: Sequence[T]) -> T:
+        """Return the value of this column, of those of all columns."""
+        return values[self.number - 1]
 
     def is_count(self, added: bool) -> bool:
         """Tell whether the column is exp of a count, which is never below 1, and not a probability.
 
-        Where every value is 1, a column that was ``added`` is a count that is always 0, any other one a probability.
+        Where no feature says it: if every value is 1, an ``added`` column is a count that is always 0, any other a probability.
         """
         if self.feature:
             return self.feature.startswith("unknown")
         return self.low >= 1 and (added or self.high > 1)
 
 
-def read_columns(table: str) -> list[Column]:
-    """Read what the score columns of a table are from its first 10,000 rows (``-``: standard input) and its sidecar.
+@dataclass(frozen=True)
+class TableColumns:
+    """The score columns of a table: its own ones, and those that models added, by its sidecar or else by their looks."""
 
-    Raises InputError as ``read_first_rows``, and for a negative score and a sidecar that does not fit. Moses takes the
-    logarithm of every column: ``PhraseDictionaryMemory`` drops a phrase pair with a negative score without a message.
-    """
-    low, high = list[float](), list[float]()
-    for line, row in enumerate(read_first_rows(table, RANGE_ROWS), 1):
-        values = list(map(float, row.scores))
-        if min(values) < 0:
-            raise InputError(
-                display_name(table),
-                f"score {shown(row.scores[values.index(min(values))])} is negative",
+    table: str
+    columns: tuple[ScoreColumn, ...]
+    guessed: bool = False  # there is no sidecar, and the last two look like those of annotate
+    negative: tuple[int, list[bytes]] | None = None  # line and scores of the first row that has a negative one
+
+    @classmethod
+    def read(cls, table: str, limit: int = JUDGED_ROWS) -> TableColumns:
+        """Read the columns from the first ``limit`` rows of a table (``-``: standard input) and its sidecar.
+
+        Raises InputError as ``read_first_rows`` and ``read_sidecar``, and for a sidecar that names columns beyond the last.
+        """
+        rows, added = list(read_first_rows(table, limit)), read_sidecar(table)
+        n = rows[0].n_scores
+        values = [[float(score) for score in row.scores] for row in rows]
+        ranges = [(min(column), max(column)) for column in zip(*values, strict=True)]
+        guessed = added is None and looks_annotated(rows[:JUDGED_ROWS])
+        if guessed:
+            of_p, of_n = ("", "") if ranges[n - 2][1] <= 0 else ("probability", "exp")
+            added = [AddedColumn(n - 1, "log_prob", "", of_p), AddedColumn(n, "unknown_words", "", of_n)]
+        by_number = {column.column: column for column in added or ()}
+        if beyond := [number for number in by_number if not 1 <= number <= n]:
+            found = f"column {beyond[0]} of a table that has {n}"
+            raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
+        lowest = map(min, values)
+        negative = next(((i, row.scores) for i, (row, low) in enumerate(zip(rows, lowest, strict=True), 1) if low < 0), None)
+        names = _names(n, by_number)
+        columns = (_column(i, name, *ranges[i - 1], by_number.get(i)) for i, name in enumerate(names, 1))
+        return cls(table, tuple(columns), guessed, negative)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def asked(self, option: str, number: int | None) -> ScoreColumn | None:
+        """Return the column of the number that an option gives. Raises OptionError if the table does not have it."""
+        if number is not None and number > len(self):
+            raise OptionError(f"{option} {number}: {display_name(self.table)} has {counted(len(self), 'score column')}")
+        return None if number is None else self.columns[number - 1]
+
+    def phi(self, inverse: bool = False) -> ScoreColumn:
+        """Return φ(target | source), the third of the table's own columns; φ(source | target), the first, if ``inverse``.
+
+        A table with fewer than three of its own has the first taken.
+        """
+        own = [column for column in self.columns if not column.feature] or self.columns
+        return own[0 if inverse or len(own) < 3 else 2]
+
+    def score(self, model: str = "") -> ScoreColumn | None:
+        """Return the score of this model, else of the first model that predicts targets, else of the first one."""
+        scores = [column for column in self.columns if column.feature == "log_prob"]
+        return min(scores, key=lambda column: (column.model != model, column.inverse), default=None)
+
+    def unknown(self, score: ScoreColumn | None) -> ScoreColumn | None:
+        """Return the count of unknown words of the model that has this score, else the first one."""
+        counts = [column for column in self.columns if column.feature == "unknown_words"]
+        return min(counts, key=lambda column: score is None or column.model != score.model, default=None)
+
+    def logs(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the natural logarithms of the scores of rows (rows, columns), those of 0 as Moses' least."""
+        import numpy as np
+
+        is_log = [column.is_log for column in self.columns]
+        return np.where(is_log, scores, np.log(np.maximum(scores, MIN_P)))
+
+    def check_loadable(self) -> None:
+        """Refuse a negative score, of which Moses takes the logarithm: the phrase pair vanishes without a message.
+
+        Raises InputError.
+        """
+        if self.negative is not None:
+            line, scores = self.negative
+            hint = (
                 "Moses takes the logarithm of every column and would lose the pair without a message; "
-                "annotate without --scale log",
-                line,
+                "annotate without --scale log"
             )
-        low, high = [*map(min, low or values, values)], [*map(max, high or values, values)]
-    features = {column.column: column.feature for column in read_sidecar(table) or ()}
-    if beyond := [number for number in features if not 1 <= number <= len(low)]:
-        found = f"column {beyond[0]} of a table that has {len(low)}"
-        raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
-    return [Column(*ends, features.get(number, "")) for number, ends in enumerate(zip(low, high, strict=True), 1)]
+            raise InputError(display_name(self.table), f"score {shown(min(scores, key=float))} is negative", hint, line)
 
 
-def check_loadable(table: str) -> None:
+def _column(number: int, name: str, low: float, high: float, added: AddedColumn | None) -> ScoreColumn:
+    if added is None:
+        return ScoreColumn(number, name, low, high, is_log=low < 0)
+    is_log = not added.unit.startswith(("probability", "exp"))
+    return ScoreColumn(number, name, low, high, added.feature, added.model, "p(source" in added.unit, is_log)
+
+
+def _names(n: int, added: Mapping[int, AddedColumn]) -> list[str]:
+    """Name the columns; several of one name get their numbers."""
+    usual = _OF_MOSES if min(added, default=n + 1) > len(_OF_MOSES) else ()
+    names = [*usual[:n], *(f"column {number}" for number in range(len(usual) + 1, n + 1))]
+    for number, column in added.items():
+        score = "p(s|t)" if "p(source" in column.unit else "p(t|s)"
+        names[number - 1] = "unknown" if column.feature == "unknown_words" else score
+    return [name if names.count(name) == 1 else f"{name} {number}" for number, name in enumerate(names, 1)]
+
+
+def check_compression(table: str) -> None:
     """Refuse a compressed table that Moses would take for a plain one.
 
     Moses decides by the name whether a file is gzip (``moses/InputFileStream.cpp``), and knows no other compression.

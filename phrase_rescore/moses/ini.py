@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.moses.columns import Column
+from phrase_rescore.moses.columns import ScoreColumn
 from phrase_rescore.moses.table import BLANKS_AND_CR, NUMBER
 from phrase_rescore.ranges import Decimal
 
@@ -243,7 +243,7 @@ def check_weights(how: str) -> list[str]:
     return numbers
 
 
-def new_weights(how: str, added: Sequence[Column]) -> list[bytes]:
+def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
     """Choose a weight for each added column: ``small``, ``zero``, or numbers between commas, taken as they are.
 
     Small weights are 0.01, and -0.01 for counts. They leave a tuned system nearly where it was, with log p counting for a
@@ -340,7 +340,7 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
     return found
 
 
-def hints(feature: Feature, columns: Sequence[Column]) -> list[str]:
+def hints(feature: Feature, columns: Sequence[ScoreColumn]) -> list[str]:
     """Tell what else must know the number of columns, as the options of Moses' programs.
 
     ``--range`` has bounds for each tuneable column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank

@@ -16,10 +16,11 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.columns import (
+    RANGE_ROWS,
+    AddedColumn,
     ColumnFormat,
-    OwnColumn,
+    TableColumns,
     looks_annotated,
-    read_columns,
     read_first_rows,
     read_sidecar,
     sidecar_path,
@@ -141,7 +142,7 @@ class RowLayout:
         return (b" " + SEPARATOR + b" ").join(fields) + empty + b"\n"
 
 
-def _of_sidecar(sidecar: list[OwnColumn], table: str, checkpoint: Checkpoint) -> dict[int, Column]:
+def _of_sidecar(sidecar: list[AddedColumn], table: str, checkpoint: Checkpoint) -> dict[int, Column]:
     """Find the columns that this model wrote, by number from 1. Raises InputError if all are another model's."""
     own: dict[int, Column] = {}
     for column in sidecar:
@@ -165,7 +166,9 @@ def layout_like(table: str, fill: Sequence[bytes], checkpoint: Checkpoint, digit
     """
     if is_stream(table):
         raise OptionError("--like needs a table that can be read twice; name a file")
-    n_scores, rows = len(read_columns(table)), list(read_first_rows(table))
+    there, rows = TableColumns.read(table, RANGE_ROWS), list(read_first_rows(table))
+    there.check_loadable()
+    n_scores = len(there)
     count = Column(counted=(checkpoint.sides[1],))
     if (sidecar := read_sidecar(table)) is not None:
         own = _of_sidecar(sidecar, table, checkpoint)

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sketch import hashes
-from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.moses.columns import MIN_P, OwnColumn, looks_annotated, read_first_rows, read_sidecar
+from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.table_blocks import parse_block
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
@@ -28,14 +27,12 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ScoreColumns:
-    """Which score columns are read, counted from 1."""
+class ReportColumns:
+    """Which score columns are read."""
 
-    n_scores: int
-    phi: int
-    log_p: int | None = None  # of the model's score; None: the table has none
-    log_scale: bool = False  # it is log p and not p
-    signature: str = ""  # of the model that made it, where the sidecar says
+    all: TableColumns
+    phi: ScoreColumn
+    log_p: ScoreColumn | None  # the model's score; None: the table has none
 
 
 VALUES = np.dtype([
@@ -79,47 +76,26 @@ class Rows:
         return cls(src, tgt, np.concatenate([np.empty(0, VALUES), *(part.values for part in parts)]))
 
 
-def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ScoreColumns:
-    """Find the columns by the sidecar of ``annotate``, or else by their looks; ``phi``: None for the usual place.
+def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ReportColumns:
+    """Find the columns; ``phi``: the number of φ's, None for the usual place.
 
-    Of several models' columns those of ``checkpoint`` are taken, else the first ones. Raises InputError for an empty
-    table, a first row that is not valid and a sidecar that does not fit, OptionError for a column that the table does not have.
+    Raises InputError as ``TableColumns.read``, OptionError for a column that the table does not have.
     """
-    name, rows = display_name(table), list(read_first_rows(table))
-    n_scores = rows[0].n_scores
-    phi = phi or (1 if checkpoint.inverse else 3)
-    if phi > n_scores:
-        raise OptionError(f"--phi-column {phi}: {name} has {n_scores} score {'column' if n_scores == 1 else 'columns'}")
-    found = ScoreColumns(n_scores, phi)
-    if (sidecar := read_sidecar(table)) is not None:
-        own = [column for column in sidecar if column.feature == "log_prob"]
-        return _by_sidecar(found, own, checkpoint.signature, name) if own else found
-    if not looks_annotated(rows):
-        return found
-    last_but_one = [float(row.scores[-2]) for row in rows]
-    return replace(found, log_p=n_scores - 1, log_scale=max(last_but_one) <= 0)
+    columns = TableColumns.read(table)
+    asked = columns.asked("--phi-column", phi)
+    return ReportColumns(columns, asked or columns.phi(checkpoint.inverse), columns.score(checkpoint.signature))
 
 
-def _by_sidecar(found: ScoreColumns, own: list[OwnColumn], signature: str, table: str) -> ScoreColumns:
-    column = next((column for column in own if column.model == signature), own[0])
-    if not 1 <= column.column <= found.n_scores:
-        what = f"its .columns.json tells of column {column.column}, and it has {found.n_scores}"
-        raise InputError(table, what, "remove that file, or annotate the table again")
-    log_scale = not column.unit.startswith("probability")
-    return replace(found, log_p=column.column, log_scale=log_scale, signature=column.model)
-
-
-def _rows_of(block: Block, columns: ScoreColumns, table: str) -> Rows:
+def _rows_of(block: Block, columns: ReportColumns, table: str) -> Rows:
     """Raises InputError for a bad row."""
-    rows = parse_block(block, columns.n_scores)
+    rows = parse_block(block, len(columns.all))
     for line, _, error in rows.bad:
         raise error.at(table, line)
-    scores = rows.values(columns.n_scores)
-    values = np.full(len(scores), np.nan, VALUES)
-    values["log_phi"] = np.log(np.maximum(scores[:, columns.phi - 1], MIN_P))
+    logs = columns.all.logs(rows.values(len(columns.all)))
+    values = np.full(len(rows.src), np.nan, VALUES)
+    values["log_phi"] = logs[:, columns.phi.number - 1]
     if columns.log_p is not None:
-        p = scores[:, columns.log_p - 1]
-        values["log_p"] = p if columns.log_scale else np.log(np.maximum(p, MIN_P))
+        values["log_p"] = logs[:, columns.log_p.number - 1]
     values["src_count"], values["joint"] = np.array([_counts(field) for field in rows.counts()]).reshape(-1, 2).T
     return Rows(rows.src, rows.tgt, values)
 
@@ -138,7 +114,7 @@ def _counts(field: bytes) -> tuple[float, float]:
 
 
 def read_sources(
-    table: str, columns: ScoreColumns, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS
+    table: str, columns: ReportColumns, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS
 ) -> Iterator[Rows]:
     """Yield the rows of a table in parts that hold all rows of their sources, where equal sources are adjacent.
 

@@ -16,7 +16,7 @@ from phrase_rescore.pages.page import page
 from phrase_rescore.pages.theme import Spec, altair, picture
 from phrase_rescore.report import sections
 from phrase_rescore.report.maps import draw_maps
-from phrase_rescore.report.rows import ScoreColumns, find_columns, read_sources, sample_sources
+from phrase_rescore.report.rows import ReportColumns, find_columns, read_sources, sample_sources
 from phrase_rescore.report.sections import Section
 from phrase_rescore.report.statistics import LONG, TableStatistics
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
@@ -136,7 +136,7 @@ def _sections(options: Options, checkpoint: Checkpoint, statistics: TableStatist
 
 
 def _gather(
-    options: Options, checkpoint: Checkpoint, columns: ScoreColumns, on_read: Callable[[int], object] | None, on_step: Step
+    options: Options, checkpoint: Checkpoint, columns: ReportColumns, on_read: Callable[[int], object] | None, on_step: Step
 ) -> tuple[TableStatistics, int, int]:
     """Take the statistics; also return how many rows and sources the table has."""
     statistics = TableStatistics(checkpoint, grouped=not checkpoint.inverse)
@@ -153,7 +153,7 @@ def _gather(
 
 
 def _warnings(
-    options: Options, checkpoint: Checkpoint, columns: ScoreColumns, statistics: TableStatistics, rows: int
+    options: Options, checkpoint: Checkpoint, columns: ReportColumns, statistics: TableStatistics, rows: int
 ) -> list[str]:
     said = []
     if columns.log_p is None:
@@ -161,14 +161,14 @@ def _warnings(
             f"a sample was, {statistics.rows:,} of its {rows:,} rows (all rows of {statistics.sources:,} sources)"
         )  # fmt: skip
         said.append(f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it.")
-    elif not columns.signature:
+    elif not columns.log_p.model:
         said.append(
-            f"No .columns.json says whose scores the table has; column {columns.log_p} looks like a model’s and is taken to be "
-            f"that of {options.model_dir}."
+            f"No .columns.json says whose scores the table has; column {columns.log_p.number} looks like a model’s and is taken "
+            f"to be that of {options.model_dir}."
         )
-    elif columns.signature != checkpoint.signature:
+    elif columns.log_p.model != checkpoint.signature:
         said.append(
-            f"The table’s scores are of another model ({columns.signature}) than {options.model_dir}: charts and tables of "
+            f"The table’s scores are of another model ({columns.log_p.model}) than {options.model_dir}: charts and tables of "
             "scores show that one, drawn phrases, maps, words and training this one."
         )
     if checkpoint.inverse:

@@ -228,19 +228,24 @@ def test_most_gained_and_lost(longer: Path) -> None:
     assert most(compared(longer, segments=0)) == ([], [])
 
 
+def numbers(found: Comparison) -> tuple[int, int | None, int | None]:
+    columns = found.lookup.columns
+    return columns.phi.number, *(column.number if column else None for column in (columns.score, columns.unknown))
+
+
 def test_the_columns_are_found(folder: Path) -> None:
-    columns = compared(folder).lookup.columns
-    assert [column.name for column in columns.of] == ["φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)", "p(t|s)", "unknown"]
-    assert (columns.phi, columns.score, columns.unknown) == (2, 4, 5)
+    found = compared(folder)
+    names = [column.name for column in found.lookup.columns.all.columns]
+    assert names == ["φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)", "p(t|s)", "unknown"]
+    assert numbers(found) == (3, 5, 6)
     inverse = (5, "log_prob", "probability: exp of the natural log p(source | target), EOS included")
     (folder / "table.columns.json").write_text(sidecar(inverse, N))
-    columns = compared(folder).lookup.columns
-    assert (columns.phi, columns.score, columns.of[4].name) == (0, 4, "p(s|t)")
-    columns = compared(folder, score_column=4, phi_column=3).lookup.columns
-    assert (columns.phi, columns.score, columns.unknown) == (2, 3, 5)
+    found = compared(folder)
+    assert (*numbers(found)[:2], found.lookup.columns.score.name) == (1, 5, "p(s|t)")
+    assert numbers(compared(folder, score_column=4, phi_column=3)) == (3, 4, 6)
     (folder / "table.columns.json").unlink()
     found = compared(folder)
-    assert (found.lookup.columns.score, found.lookup.columns.unknown) == (4, 5)
+    assert numbers(found) == (3, 5, 6)
     assert found.warnings == [
         f"{folder}/table has no .columns.json; its last two columns look like annotate's and are taken for them"
     ]

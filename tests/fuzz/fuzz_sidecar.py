@@ -14,7 +14,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, OptionError
-    from phrase_rescore.moses.columns import read_columns, read_sidecar, sidecar_path
+    from phrase_rescore.moses.columns import TableColumns, read_sidecar, sidecar_path
 
 from harness import fuzz, told, workplace
 from parts import ODD_VALUES, mutate_json
@@ -54,7 +54,7 @@ def main() -> None:
         Path(sidecar_path(table)).write_bytes(data[1:])
         try:
             own = read_sidecar(table)
-            columns = read_columns(table)
+            columns = TableColumns.read(table)
         except (InputError, OptionError) as error:
             told(error, 1000)
             return

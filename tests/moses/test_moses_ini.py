@@ -17,11 +17,11 @@ from small_models import small_lm
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses import ini as ini_module
-from phrase_rescore.moses.columns import Column, read_columns
+from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns
 from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
 from phrase_rescore.moses.table import parse_row, with_scores
 
-SCORE, COUNT = Column(1e-9, 0.5, ""), Column(1, 7.389056, "")
+SCORE, COUNT = ScoreColumn(5, "", 1e-9, 0.5), ScoreColumn(6, "", 1, 7.389056)
 FEATURE = "PhraseDictionaryMemory name=TranslationModel0 num-features=4 path=old.gz input-factor=0 output-factor=0"
 INI = f"""\
 [input-factors]
@@ -454,9 +454,14 @@ def test_what_is_worth_a_warning(line: str, path: bytes, number: int) -> None:
 # ---- columns, weights, ranges
 
 
+def columns_of(table: Path) -> tuple[ScoreColumn, ...]:
+    return TableColumns.read(str(table), RANGE_ROWS).columns
+
+
 def test_columns_by_their_values(table: Path) -> None:
-    columns = read_columns(str(table))
-    assert columns == [(0.5, 0.5, ""), (0.25, 0.25, ""), (1, 1, ""), (0.1, 0.1, ""), (0.0625, 0.125, ""), (1, 7.389056, "")]
+    columns = columns_of(table)
+    ranges = [(column.low, column.high) for column in columns]
+    assert ranges == [(0.5, 0.5), (0.25, 0.25), (1, 1), (0.1, 0.1), (0.0625, 0.125), (1, 7.389056)]
     assert [column.is_count(added=False) for column in columns] == [False] * 5 + [True]
     assert [column.is_count(added=True) for column in columns] == [False, False, True, False, False, True]
 
@@ -468,7 +473,7 @@ def test_columns_by_their_sidecar(table: Path) -> None:
     sidecar = Path(f"{table}.columns.json")
     listed = [{"column": n, "feature": feature, "model": "", "unit": ""} for n, feature in features]
     sidecar.write_text(json.dumps({"format_version": 1, "columns": listed}))
-    columns = read_columns(str(table))
+    columns = columns_of(table)
     assert [column.feature for column in columns] == ["", "", "", "", "log_prob", "unknown_words", ""]
     assert new_weights("small", columns[4:]) == [b"0.01", b"-0.01", b"-0.01"]
 
@@ -477,8 +482,8 @@ def test_annotate_writes_a_sidecar_that_is_read(run: Run, model_dir: str, tmp_pa
     out = tmp_path / "out"
     done = run("annotate", "-", "-m", model_dir, "-o", out, "-q", stdin=b"the ||| das ||| 0.5 1 1 1\n")
     assert done.status == 0, done.err
-    assert [column.feature for column in read_columns(str(out))[4:]] == ["log_prob", "unknown_words"]
-    assert new_weights("small", read_columns(str(out))[4:]) == [b"0.01", b"-0.01"]
+    assert [column.feature for column in columns_of(out)[4:]] == ["log_prob", "unknown_words"]
+    assert new_weights("small", columns_of(out)[4:]) == [b"0.01", b"-0.01"]
 
 
 @pytest.mark.parametrize(
@@ -497,7 +502,7 @@ def test_annotate_writes_a_sidecar_that_is_read(run: Run, model_dir: str, tmp_pa
 def test_sidecars_that_are_refused(table: Path, text: str, found: str) -> None:
     Path(f"{table}.columns.json").write_text(text)
     with pytest.raises(InputError) as error:
-        read_columns(str(table))
+        columns_of(table)
     assert str(error.value) == f"{table}.columns.json: {found}; remove it, or annotate the table again"
 
 
@@ -505,10 +510,10 @@ def test_only_the_first_rows_are_read(tmp_path: Path) -> None:
     path = tmp_path / "table"
     row = b"a ||| b ||| 0.5 0.25\n"
     path.write_bytes(row * 10_000 + b"a ||| b ||| -1\n")
-    assert read_columns(str(path)) == [(0.5, 0.5, ""), (0.25, 0.25, "")]
+    assert [(column.low, column.high) for column in columns_of(path)] == [(0.5, 0.5), (0.25, 0.25)]
     path.write_bytes(row * 9_999 + b"a ||| b ||| -1\n")
     with pytest.raises(InputError, match="table:10000: 1 score where the first row has 2"):
-        read_columns(str(path))
+        columns_of(path)
 
 
 def test_small_weights_of_two_models() -> None:
@@ -520,7 +525,7 @@ def test_small_weights_of_two_models() -> None:
         new_weights("1,2", [])
 
 
-def options_for(line: str, columns: list[Column]) -> list[str]:
+def options_for(line: str, columns: list[ScoreColumn]) -> list[str]:
     n = int(line.partition("num-features=")[2].split()[0])
     ini = f"[feature]\n{line}\n[weight]\nTM=" + " 1" * n
     return hints(find_table(ini.encode()), columns)
@@ -528,7 +533,7 @@ def options_for(line: str, columns: list[Column]) -> list[str]:
 
 def test_a_second_model_s_columns_and_factors() -> None:
     line = "PhraseDictionaryMemory name=TM num-features=6 path=a input-factor=0,2 output-factor=0,1,2"
-    told = options_for(line, [*[SCORE] * 4, SCORE, COUNT, SCORE, Column(1, 1, "")])
+    told = options_for(line, [*[SCORE] * 4, SCORE, COUNT, SCORE, ScoreColumn(8, "", 1, 1)])
     assert told[0].startswith("mert-moses.pl: --range=TM:0..1,0..1,0..1,0..1,0..1,-1..1,0..1,-1..1 (")
     assert told[2].startswith("processPhraseTableMin: -nscores 8 -rankscore 2;")
     assert told[4].startswith("CreateOnDiskPt 2 3 8 100 2 TABLE DIRECTORY;")

@@ -192,7 +192,9 @@ def gathered(path, checkpoint, columns, block_rows):
 def test_blocks_do_not_matter(annotated, model):
     checkpoint = load(model)
     columns = find_columns(str(annotated), checkpoint, None)
-    assert (columns.n_scores, columns.phi, columns.log_p, columns.signature) == (6, 3, 5, checkpoint.signature)
+    assert columns.log_p is not None
+    numbers = (len(columns.all), columns.phi.number, columns.log_p.number)
+    assert (*numbers, columns.log_p.model) == (6, 3, 5, checkpoint.signature)
     one, many = (gathered(annotated, checkpoint, columns, n) for n in (10_000, 7))
     sources = {row.split(b" |||")[0] for row in table_rows()}
     assert (one.rows, one.sources) == (many.rows, many.sources) == (len(table_rows()), len(sources))
@@ -240,9 +242,9 @@ def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
         run("annotate", plain, "-m", model, "-o", out, "--scale", scale)
         both.append(find_columns(out, checkpoint, None))
         os.unlink(f"{out}.columns.json")
-        by_looks = find_columns(out, checkpoint, None)
-        assert (by_looks.log_p, by_looks.log_scale, by_looks.signature) == (5, scale == "log", "")
-    assert [columns.log_scale for columns in both] == [False, True]
+        by_looks = find_columns(out, checkpoint, None).log_p
+        assert (by_looks.number, by_looks.is_log, by_looks.model) == (5, scale == "log", "")
+    assert [columns.log_p.is_log for columns in both] == [False, True]
     rows = [next(iter(read_sources(str(tmp_path / s), c))) for s, c in zip(("exp", "log"), both, strict=True)]
     np.testing.assert_allclose(rows[0].values["log_p"], rows[1].values["log_p"], rtol=1e-5)
 

@@ -243,5 +243,5 @@ def _warnings(found: Comparison) -> Iterator[str]:
         yield (
             f"{options.table} has no score of a model that could be compared with φ; --score-column N names any other column"
         )
-    elif found.lookup.columns.guessed and options.score_column is None:
+    elif found.lookup.columns.all.guessed and options.score_column is None:
         yield f"{options.table} has no .columns.json; its last two columns look like annotate's and are taken for them"

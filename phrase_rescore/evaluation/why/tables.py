@@ -131,9 +131,9 @@ def _tally(tally: Tally) -> list[str]:
 def features(found: Comparison) -> Table:
     """What the phrases used are worth by every column, and words that somebody does not know."""
     rows = []
-    for i, column in enumerate(found.lookup.columns.of):
-        if not column.is_count:
-            means = [share(usage.logs[i], usage.in_table) if usage.logs else math.nan for usage in found.usage]
+    for column in found.lookup.columns.all.columns:
+        if column.feature != "unknown_words":
+            means = [share(column.of(usage.logs), usage.in_table) if usage.logs else math.nan for usage in found.usage]
             difference = signed(means[1] - means[0], ".3f") if all(map(math.isfinite, means)) else "-"
             rows.append([f"log {column.name}", *(f"{mean:.3f}" if math.isfinite(mean) else "-" for mean in means), difference])
     if found.lookup.columns.unknown is not None:
@@ -162,7 +162,7 @@ def best(found: Comparison) -> Table:
 def best_sentences(found: Comparison) -> Iterator[str]:
     """Say how often φ and the score agree on the best target."""
     b, columns = found.best, found.lookup.columns
-    phi, score = (columns.of[place].name for place in (columns.phi, columns.score or 0))
+    phi, score = columns.phi.name, columns.score.name if columns.score else ""
     n = b.alone + b.agree + b.disagree + b.tied
     yield (
         f"Of {n:,} source phrases used in differing regions {b.alone:,} have one target in the table. φ is column {phi}, the "
@@ -214,7 +214,7 @@ def headline(found: Comparison) -> list[str]:
 
 def region_head(found: Comparison) -> list[str]:
     """Name the columns of ``region_rows``."""
-    return ["", "phrase pair", "right", *(column.name for column in found.lookup.columns.of), "pair", "source"]
+    return ["", "phrase pair", "right", *(column.name for column in found.lookup.columns.all.columns), "pair", "source"]
 
 
 def region_title(segment: Segment, region: Region) -> str:
@@ -250,20 +250,20 @@ def _phrase(found: Comparison, segment: Segment, system: int, phrase: UsedPhrase
     pair = found.lookup.pairs.get((src, phrase.tgt))
     if pair is None:
         what = "not in the table" if src in found.lookup.sources or b" " in src else "copied"
-        return [text, right, *[""] * len(found.lookup.columns.of), what, ""]
+        return [text, right, *[""] * len(found.lookup.columns.all), what, ""]
     seen = [count(x) if math.isfinite(x) else "-" for x in (pair.joint, pair.source)]
     return [text, right, *_values(found, pair.logs), *seen]
 
 
 def _values(found: Comparison, logs: tuple[float, ...] | list[float]) -> list[str]:
-    return [f"{x:.0f}" if column.is_count else signed(x).lstrip("+")
-            for x, column in zip(logs, found.lookup.columns.of, strict=True)]  # fmt: skip
+    return [f"{x:.0f}" if column.feature == "unknown_words" else signed(x).lstrip("+")
+            for x, column in zip(logs, found.lookup.columns.all.columns, strict=True)]  # fmt: skip
 
 
 def _together(found: Comparison, segment: Segment, used: Derivation) -> list[str]:
     pairs = [found.lookup.pairs.get((_source(segment, phrase), phrase.tgt)) for phrase in used]
     logs = [pair.logs for pair in pairs if pair]
-    return _values(found, [sum(column) for column in zip(*logs, strict=True)]) if logs else [""] * len(found.lookup.columns.of)
+    return _values(found, [sum(column) for column in zip(*logs, strict=True)]) if logs else [""] * len(found.lookup.columns.all)
 
 
 def most(found: Comparison) -> tuple[list[Segment], list[Segment]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from phrase_rescore.evaluation.why.regions import Kind, Region, occurs
 from phrase_rescore.evaluation.why.table import Lookup, Pair
+from phrase_rescore.moses.columns import ScoreColumn
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase
 
 COPIED, MISSING, UNCOUNTED = "a word copied", "not in the table", "the table does not say"
@@ -75,10 +76,10 @@ class Usage:
         ):  # fmt: skip
             bins.setdefault(name, Tally()).__iadd__(tally)
 
-    def _add_logs(self, pair: Pair, words: int, unknown: int | None) -> None:
+    def _add_logs(self, pair: Pair, words: int, unknown: ScoreColumn | None) -> None:
         self.in_table += words
         self.logs = [one + other for one, other in zip(self.logs or [0.0] * len(pair.logs), pair.logs, strict=True)]
-        self.unknown += pair.logs[unknown] if unknown is not None else 0
+        self.unknown += unknown.of(pair.logs) if unknown is not None else 0
 
 
 def _seen(count: float) -> str:
@@ -135,7 +136,7 @@ def add_region(
         if not math.isnan(sum(rarest)):
             names.append(_changed("rarest pair", rarest[1], rarest[0]))
         if (column := lookup.columns.unknown) is not None:
-            unknown = [round(sum(pair.logs[column] for pair in of_system)) for of_system in known]
+            unknown = [round(sum(column.of(pair.logs) for pair in of_system)) for of_system in known]
             names.append(_changed("unknown", unknown[0], unknown[1]))
     for name in names:
         changes.setdefault(name, Change()).add(words, its_right)
