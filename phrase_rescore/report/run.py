@@ -163,8 +163,8 @@ def _warnings(
         said.append(f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it.")
     elif not columns.log_p.model:
         said.append(
-            f"No .columns.json says whose scores the table has; column {columns.log_p.number} looks like a model’s and is taken "
-            f"to be that of {options.model_dir}."
+            f"No .columns.json says whose scores the table has; column {columns.log_p.number} looks like a model’s and is "
+            f"taken to be that of {options.model_dir}."
         )
     elif columns.log_p.model != checkpoint.signature:
         said.append(
