@@ -29,7 +29,7 @@ from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.moses.table_blocks import parse_block
+from phrase_rescore.moses.table import parse_block
 from phrase_rescore.rnn.checkpoint import save
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import prepare

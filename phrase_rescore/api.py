@@ -28,8 +28,8 @@ from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.lm.train import train_language_model
 from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.moses.lines import PhraseReader
 from phrase_rescore.moses.table import words
+from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
 from phrase_rescore.ranges import JOBS, THREADS, check
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint

@@ -21,7 +21,7 @@ from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
-from phrase_rescore.moses.table_blocks import TableBlock, parse_block
+from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer

@@ -28,7 +28,7 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TEMPERATURES, TOP_K
 
 if TYPE_CHECKING:
-    from phrase_rescore.moses.lines import PhraseReader
+    from phrase_rescore.moses.text import PhraseReader
     from phrase_rescore.queries.generate import Sources
 
 
@@ -112,7 +112,7 @@ def command(
     """
     from phrase_rescore.cli.terminal import byte_bar, count_bar, say, write_out
     from phrase_rescore.files.paths import Role, Use, check_paths
-    from phrase_rescore.moses.lines import PhraseReader, Prepare, as_written
+    from phrase_rescore.moses.text import PhraseReader, Prepare, as_written
     from phrase_rescore.queries.generate import Generation, JsonWriter, RowWriter, Search, TsvWriter
     from phrase_rescore.queries.tables import layout_like
     from phrase_rescore.rnn.checkpoint import load
@@ -126,7 +126,7 @@ def command(
     check_paths([Use("-m", model_dir, Role.READ_DIRECTORY), *inputs])
     prepare_line: Prepare = as_written
     if tokenize is not None:
-        from phrase_rescore.moses.lines import TypedText
+        from phrase_rescore.moses.text import TypedText
 
         prepare_line = TypedText(tokenize, lowercase)
     prepare(usable_cores())

@@ -41,7 +41,7 @@ def command(
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.inputs import standard_input
     from phrase_rescore.files.paths import Role, Use, check_paths
-    from phrase_rescore.moses.lines import Prepare, as_written
+    from phrase_rescore.moses.text import Prepare, as_written
     from phrase_rescore.queries.score import LineScorer, score_lines
     from phrase_rescore.rnn.checkpoint import load
     from phrase_rescore.rnn.scorer import BATCH, Scorer
@@ -52,7 +52,7 @@ def command(
     check_paths([Use("-m", model_dir, Role.READ_DIRECTORY)])
     sides: tuple[Prepare, Prepare] = (as_written, as_written)
     if tokenize:
-        from phrase_rescore.moses.lines import TypedText
+        from phrase_rescore.moses.text import TypedText
 
         sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
     prepare(usable_cores())

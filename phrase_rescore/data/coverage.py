@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import shown
-from phrase_rescore.moses.escaping import escape, unescape
+from phrase_rescore.moses.text import escape, unescape
 
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
 EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words

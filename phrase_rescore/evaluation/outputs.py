@@ -11,7 +11,7 @@ from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_l
 from phrase_rescore.evaluation.metrics import METRICS, Settings
 from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, is_statistics, parse_statistics
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.moses.looks import Look, look, mismatch
+from phrase_rescore.moses.text import Look, look, mismatch
 
 Output = Segments | OutputStatistics
 

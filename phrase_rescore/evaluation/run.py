@@ -25,7 +25,7 @@ from phrase_rescore.evaluation.outputs import SetOutputs, by_message, read_set
 from phrase_rescore.evaluation.significance import Scorer, bootstrap_p_values, randomization_p_values
 from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, count, write_statistics
 from phrase_rescore.files.paths import Role, Use, check_paths
-from phrase_rescore.moses.lines import check_language
+from phrase_rescore.moses.text import check_language
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, valu
 from phrase_rescore.info.statistics import Survey, survey_of, tally
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.pairs import row_format
-from phrase_rescore.moses.table import SEPARATOR, split_fields, valid_rows, words
-from phrase_rescore.moses.table_blocks import cut_rows, score_values
+from phrase_rescore.moses.table import SEPARATOR, cut_rows, score_values, split_fields, valid_rows, words
 from phrase_rescore.runtime import no_cycle_collection
 
 BLOCK_ROWS = 16384

@@ -12,8 +12,7 @@ from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
-from phrase_rescore.moses.table import NUMBER, SEPARATOR, phrase_words, split_fields, valid_rows, words
-from phrase_rescore.moses.table_blocks import BadRow, parse_block
+from phrase_rescore.moses.table import NUMBER, SEPARATOR, BadRow, parse_block, phrase_words, split_fields, valid_rows, words
 
 Phrase = list[bytes]
 RowReader = Callable[[bytes], tuple[Phrase, Phrase]]

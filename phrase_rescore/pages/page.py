@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from phrase_rescore.moses.escaping import readable
+from phrase_rescore.moses.text import readable
 from phrase_rescore.pages.theme import Spec, vega_lite_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts

@@ -13,9 +13,9 @@ from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.files.blocks import batches
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.moses.lines import PhraseReader, parsed_lines
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks
 from phrase_rescore.moses.table import words
+from phrase_rescore.moses.text import PhraseReader, parsed_lines
 from phrase_rescore.queries.nearest import Neighbours, PhraseIndex, nearest
 from phrase_rescore.queries.vector_files import Vectors, vector_output
 from phrase_rescore.rnn.checkpoint import Checkpoint

@@ -16,7 +16,7 @@ from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.inputs import map_array
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.lines import PhraseReader, parsed_lines
+from phrase_rescore.moses.text import PhraseReader, parsed_lines
 from phrase_rescore.queries.tables import Partners, RowLayout, partners
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
 from phrase_rescore.rnn.checkpoint import Checkpoint

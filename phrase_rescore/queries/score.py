@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.moses.lines import PairReader, Prepare, as_written, parsed_lines
+from phrase_rescore.moses.text import PairReader, Prepare, as_written, parsed_lines
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 
 END = b"</s>"

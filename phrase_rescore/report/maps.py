@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import FIRST_WORD
-from phrase_rescore.moses.escaping import readable
+from phrase_rescore.moses.text import readable
 from phrase_rescore.pages.theme import FULL, Records
 from phrase_rescore.report.charts import MAP_HEIGHT
 from phrase_rescore.rnn.checkpoint import Checkpoint

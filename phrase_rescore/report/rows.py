@@ -19,7 +19,7 @@ from phrase_rescore.data.sketch import hashes
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
-from phrase_rescore.moses.table_blocks import parse_block
+from phrase_rescore.moses.table import parse_block
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
 BLOCK_ROWS = 16384

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.coverage import MOST_UNKNOWN
-from phrase_rescore.moses.escaping import readable
+from phrase_rescore.moses.text import readable
 from phrase_rescore.pages.page import nats, number, percent
 from phrase_rescore.pages.theme import FULL, Records, Spec
 from phrase_rescore.report import charts, statistics

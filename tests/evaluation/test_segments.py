@@ -9,7 +9,7 @@ import pytest
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.evaluation.corpora import SetFiles, check_sets, read_lines, segments_of
-from phrase_rescore.moses.looks import Look, look, mismatch
+from phrase_rescore.moses.text import Look, look, mismatch
 
 USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
 

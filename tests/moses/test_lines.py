@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.lines import PairReader, PhraseReader, TypedText, parsed_lines, split_pair
+from phrase_rescore.moses.text import PairReader, PhraseReader, TypedText, parsed_lines, split_pair
 
 
 def test_the_separator_comes_before_the_tab() -> None:

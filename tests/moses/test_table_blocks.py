@@ -15,13 +15,14 @@ from phrase_rescore.files.blocks import Block
 from phrase_rescore.moses import table_blocks
 from phrase_rescore.moses.factors import WHOLE, Factors
 from phrase_rescore.moses.table import (
+    cut_rows,
     has_irregular_blanks,
+    parse_block,
     parse_row,
     split_fields,
     with_scores,
     with_single_blanks,
 )
-from phrase_rescore.moses.table_blocks import cut_rows, parse_block
 
 NONE_PLAIN = re.compile(rb"()()()()([^\n]*+)\n")
 

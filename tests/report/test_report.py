@@ -9,7 +9,7 @@ import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS
 from small_models import small_checkpoint
 
-from phrase_rescore.moses.escaping import readable
+from phrase_rescore.moses.text import readable
 from phrase_rescore.pages.page import environment
 from phrase_rescore.report.maps import LEVELS, label_levels, project
 from phrase_rescore.report.rows import find_columns, read_sources, sample_sources

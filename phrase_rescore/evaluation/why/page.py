@@ -10,7 +10,7 @@ from phrase_rescore.evaluation.why import charts, tables
 from phrase_rescore.evaluation.why.run import Comparison, Segment
 from phrase_rescore.evaluation.why.totals import CHANGES, VERDICTS, filled, share
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.moses.escaping import readable
+from phrase_rescore.moses.text import readable
 from phrase_rescore.pages import page as pages
 from phrase_rescore.pages.theme import Records, Spec
 

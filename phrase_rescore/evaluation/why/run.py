@@ -18,9 +18,9 @@ from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
 from phrase_rescore.moses.columns import sidecar_path
-from phrase_rescore.moses.looks import look, mismatch
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase, not_utf8, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, words
+from phrase_rescore.moses.text import look, mismatch
 from phrase_rescore.pages.theme import altair
 from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS, Checked, ranged
 

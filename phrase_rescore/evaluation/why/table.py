@@ -10,8 +10,7 @@ from typing import NamedTuple
 from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
-from phrase_rescore.moses.table import SEPARATOR
-from phrase_rescore.moses.table_blocks import parse_block, score_values
+from phrase_rescore.moses.table import SEPARATOR, parse_block, score_values
 
 BLOCK_ROWS = 16384
 

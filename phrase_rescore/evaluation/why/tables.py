@@ -21,8 +21,8 @@ from phrase_rescore.evaluation.why.totals import (
     filled,
     share,
 )
-from phrase_rescore.moses.escaping import readable
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase
+from phrase_rescore.moses.text import readable
 
 
 @dataclass(frozen=True)

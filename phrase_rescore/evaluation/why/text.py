@@ -10,7 +10,7 @@ from phrase_rescore.errors import counted, printable
 from phrase_rescore.evaluation.why import tables
 from phrase_rescore.evaluation.why.run import Comparison, Segment
 from phrase_rescore.evaluation.why.tables import Table, signed
-from phrase_rescore.moses.escaping import readable
+from phrase_rescore.moses.text import readable
 
 _WIDTH = 110
 _LABEL = 11  # characters before a segment's text

@@ -1,8 +1,9 @@
-"""Lines that a person or another program writes: a phrase or a phrase pair each, tokenized or yet to be tokenized."""
+"""Text as Moses has it: its escapes, what an escaped or tokenized text looks like, and lines of phrases or phrase pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,6 +11,84 @@ from phrase_rescore.errors import OptionError, RowError, shown
 from phrase_rescore.files.blocks import batches
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor
 from phrase_rescore.moses.table import SEPARATOR, phrase_words, split_fields, words
+
+_ENTITIES = {  # & is escaped first and unescaped last
+    b"&": b"&amp;", b"|": b"&#124;", b"<": b"&lt;", b">": b"&gt;",
+    b"'": b"&apos;", b'"': b"&quot;", b"[": b"&#91;", b"]": b"&#93;",
+}  # fmt: skip
+_OLDER = (b"&bar;", b"&bra;", b"&ket;")  # what earlier versions wrote for | [ ]
+ESCAPED = re.compile("|".join(entity.decode() for entity in (*_ENTITIES.values(), *_OLDER)))
+
+
+def escape(text: bytes) -> bytes:
+    """Escape special characters.
+
+    >>> escape(b"l'eau & [X]")
+    b'l&apos;eau &amp; &#91;X&#93;'
+    """
+    for char, entity in _ENTITIES.items():
+        text = text.replace(char, entity)
+    return text
+
+
+def unescape(text: bytes) -> bytes:
+    """Undo ``escape``.
+
+    >>> unescape(escape(b"&apos; <a|b>"))
+    b'&apos; <a|b>'
+    """
+    for char, entity in reversed(_ENTITIES.items()):
+        text = text.replace(entity, char)
+    return text
+
+
+def readable(phrase: bytes) -> str:
+    """Write a phrase for people: Moses' escapes undone, what cannot be printed written out.
+
+    >>> readable(b"l &apos; eau \\xff"), readable("a\\u2028b".encode())
+    ("l ' eau \\\\xff", 'a\\\\u2028b')
+    """
+    decoded = unescape(phrase).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)
+
+
+# ---- what a text looks like
+
+_QUOTE = re.compile(r"['\"]")
+_APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a text looks like; None where nothing in it shows."""
+
+    escaped: bool | None  # &apos; for ', as Moses needs it
+    tokenized: bool | None  # a blank before the point that ends a line
+
+
+def look(segments: Sequence[str]) -> Look:
+    """Tell whether the text has Moses' escapes, and whether it is tokenized.
+
+    >>> look(("c&apos; est tout .", "oui"))
+    Look(escaped=True, tokenized=True)
+    """
+    escaped = any(ESCAPED.search(segment) for segment in segments)
+    plain = any(_QUOTE.search(segment) for segment in segments)
+    apart = sum(_APART.search(segment) is not None for segment in segments)
+    attached = sum(_ATTACHED.search(segment) is not None for segment in segments)
+    return Look(True if escaped else (False if plain else None), None if apart == attached else apart > attached)
+
+
+def mismatch(reference: Look, output: Look) -> str | None:
+    """Say why two texts should not be compared as they are; None if they can be."""
+    for field, yes, no in (("escaped", "has Moses' escapes", "has none"), ("tokenized", "is tokenized", "is not")):
+        ours, theirs = getattr(output, field), getattr(reference, field)
+        if None not in (ours, theirs) and ours != theirs:
+            return f"it {yes} and the reference {no}" if ours else f"the reference {yes} and it {no}"
+    return None
+
+
+# ---- lines of phrases and phrase pairs
 
 T = TypeVar("T")
 Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
