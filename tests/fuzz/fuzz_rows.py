@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, RowError
     from phrase_rescore.files.blocks import Block
     from phrase_rescore.info.survey import Surveyor
-    from phrase_rescore.moses import table_blocks
+    from phrase_rescore.moses import table as moses_table
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks
     from phrase_rescore.moses.table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
@@ -93,9 +93,9 @@ def check_row(row: bytes, n_scores: int) -> None:
 def check_block(data: bytes, n_scores: int, factors: Factors, fix_blanks: bool) -> None:
     """Rows cut by one expression are the rows parsed one by one."""
     block = Block(3, 41, data)
-    at_once = table_blocks.parse_block(block, n_scores, fix_blanks, (factors,))
-    with mock.patch.object(table_blocks, "plain_row", none_plain):
-        by_rows = table_blocks.parse_block(block, n_scores, fix_blanks, (factors,))
+    at_once = moses_table.parse_block(block, n_scores, fix_blanks, (factors,))
+    with mock.patch.object(moses_table, "plain_row", none_plain):
+        by_rows = moses_table.parse_block(block, n_scores, fix_blanks, (factors,))
     for name in ("lines", "heads", "src", "tgt", "tails"):
         assert list(getattr(at_once, name)) == list(getattr(by_rows, name)), name
     assert at_once.irregular_blanks == by_rows.irregular_blanks
@@ -116,7 +116,7 @@ def check_survey(data: bytes, n_scores: int) -> None:
     """Plain rows are surveyed as if they were examined one by one."""
     surveyor = Surveyor(n_scores, 7)
     found = surveyor(3, 41, data)
-    with mock.patch.object(table_blocks, "plain_row", none_plain):
+    with mock.patch.object(moses_table, "plain_row", none_plain):
         expected = surveyor(3, 41, data)
     for name in ("rows", "pairs", "sources", "faults", "unsorted_pairs", "repeated_pairs", "first", "last"):
         assert getattr(found, name) == getattr(expected, name), name

@@ -22,7 +22,7 @@ from phrase_rescore.info import survey
 from phrase_rescore.info.faults import FAULTS, examine, tail_faults
 from phrase_rescore.info.statistics import Survey, Tally
 from phrase_rescore.info.survey import Surveyor, TableSurvey, survey_table
-from phrase_rescore.moses import table_blocks
+from phrase_rescore.moses import table as moses_table
 
 GOOD = b"a b ||| c ||| 0.5 1e-05 ||| 0-0 1-0 ||| 3 2 1 ||| |||"
 
@@ -116,7 +116,7 @@ SURVEYOR = Surveyor(2, 7)
 
 def by_rows(surveyor: Surveyor, first_row: int, data: bytes) -> Survey:
     """The survey of rows each of which is examined."""
-    with mock.patch.object(table_blocks, "plain_row", return_value=re.compile(rb"()()()()([^\n]*+)\n")):
+    with mock.patch.object(moses_table, "plain_row", return_value=re.compile(rb"()()()()([^\n]*+)\n")):
         return surveyor(0, first_row, data)
 
 

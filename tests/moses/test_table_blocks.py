@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.blocks import Block
-from phrase_rescore.moses import table_blocks
+from phrase_rescore.moses import table as moses_table
 from phrase_rescore.moses.factors import WHOLE, Factors
 from phrase_rescore.moses.table import (
     cut_rows,
@@ -98,7 +98,7 @@ ANY_BLOCK = st.one_of(
 def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, factors: Factors, fix: bool) -> None:
     block = Block(0, 1, data)
     found = parse_block(block, n_scores, fix, (factors,))
-    with mock.patch.object(table_blocks, "plain_row", return_value=NONE_PLAIN):
+    with mock.patch.object(moses_table, "plain_row", return_value=NONE_PLAIN):
         expected = parse_block(block, n_scores, fix, (factors,))
     for name in ("lines", "heads", "src", "tgt", "tails"):
         assert list(getattr(found, name)) == list(getattr(expected, name)), name
@@ -152,7 +152,7 @@ PLAIN_ROWS = [
 
 @pytest.mark.parametrize("rows", PLAIN_ROWS)
 def test_plain_rows_are_not_parsed_one_by_one(rows: list[bytes]) -> None:
-    with mock.patch.object(table_blocks, "parse_row", side_effect=AssertionError("row by row")):
+    with mock.patch.object(moses_table, "parse_row", side_effect=AssertionError("row by row")):
         block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
     for drop in (0, 1):
         expected = [with_scores(parse_row(row).fields, drop, b" 0.25 1") + b"\n" for row in rows]
@@ -163,7 +163,7 @@ def test_plain_rows_are_not_parsed_one_by_one(rows: list[bytes]) -> None:
 def test_one_odd_row_is_parsed_and_no_other(odd: bytes) -> None:
     rows = [b"w%d ||| x ||| 1 1 ||| 0-0" % i for i in range(100)]
     rows[41] = odd
-    with mock.patch.object(table_blocks, "parse_row", side_effect=parse_row) as parsed:
+    with mock.patch.object(moses_table, "parse_row", side_effect=parse_row) as parsed:
         block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
     parsed.assert_called_once_with(odd, 2)
     assert len(block.lines) + len(block.bad) == 100
