@@ -45,7 +45,6 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/bench_cluster.py --json $(BUILD)/bench/cluster.json
 
 faults: $(VENV)/installed
-	$(BIN)/python tests/faults/faults.py
 	$(BIN)/python tests/faults/system_faults.py
 	$(BIN)/python tests/faults/signals.py
 	$(BIN)/python tests/faults/cluster_faults.py

@@ -2,15 +2,18 @@
 
 usage: system_faults.py [--times 1000] [--seed 1] [--only COMMAND] [--kind KIND]
 
-A fault is a system call that fails, whoever makes it (``system_calls``), a clock that goes backwards, or memory that runs out
-at a line of the package. Which call it is, and whether those after it fail too, is drawn with a fixed seed.
+A fault is a system call that fails, whoever makes it (``system_calls``), a SIGKILL before, in or after one that changes a file,
+a clock that goes backwards, or memory that runs out at a line of the package. Which call it is, and whether those after it
+fail too, is drawn with a fixed seed.
 """
 
 from __future__ import annotations
 
 import argparse
 import errno
+import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -30,7 +33,7 @@ SHARES = {
     "export-lm": 0.05, "rescore": 0.1,
 }  # fmt: skip
 ROWS = 5000
-_RUNS_OUT = (errno.ENOSPC, errno.EIO, errno.EACCES)  # of a rename
+BEFORE, AFTER, HALF = -1, -2, -3  # when a process is killed: half is in a write
 
 
 def _on_a_file(call: Call) -> bool:
@@ -42,6 +45,10 @@ def _interruptible(call: Call) -> bool:
 
 
 CALLS: dict[str, tuple[Callable[[Call], bool], tuple[int, ...]]] = {  # which calls fail, and how (0: half is written)
+    "killed": (
+        lambda call: call.name in ("rename", "unlink") or (call.name in ("write", "sync") and _on_a_file(call)),
+        (BEFORE, AFTER, HALF),
+    ),
     "disk full": (lambda call: call.creates or (call.name == "write" and _on_a_file(call)), (errno.ENOSPC,)),
     "writing fails": (lambda call: call.name == "write" and _on_a_file(call), (errno.EIO,)),
     "reading fails": (
@@ -50,7 +57,7 @@ CALLS: dict[str, tuple[Callable[[Call], bool], tuple[int, ...]]] = {  # which ca
     "short writes": (lambda call: call.name == "write" and _on_a_file(call), (0,)),
     "interrupted calls": (_interruptible, (errno.EINTR,)),
     "fsync fails": (lambda call: call.name == "sync", (errno.EIO,)),
-    "rename fails": (lambda call: call.name == "rename", _RUNS_OUT),
+    "rename fails": (lambda call: call.name == "rename", (errno.ENOSPC, errno.EIO, errno.EACCES)),
 }  # fmt: skip
 KINDS = (*CALLS, "clock goes backwards", "memory runs out")
 
@@ -64,15 +71,16 @@ class Fault(NamedTuple):
     error: int = 0
 
     def __str__(self) -> str:
-        after = " and after" if self.lasting else ""
-        return f"{self.kind}{f' ({errno.errorcode[self.error]})' if self.error else ''} at {self.first}{after}"
+        how = {0: "", BEFORE: " (before)", AFTER: " (after)", HALF: " (half)"}
+        error = how[self.error] if self.error in how else f" ({errno.errorcode[self.error]})"
+        return f"{self.kind}{error} at {self.first}{' and after' if self.lasting else ''}"
 
 
 class Occasions:
     """Counts the occasions for a fault of one kind, and tells which of them are struck. Counts alone without a fault."""
 
     def __init__(self, kind: str, fault: Fault | None = None) -> None:
-        self.seen, self.kind, self._fault = 0, kind, fault
+        self.seen, self.kind, self._fault, self._doomed = 0, kind, fault, False
 
     def strikes(self) -> bool:
         self.seen += 1
@@ -84,8 +92,17 @@ class Occasions:
         return fault.lasting and (fault.kind != "interrupted calls" or (self.seen - fault.first) % 2 == 0)  # they are repeated
 
     def decide(self, call: Call) -> Failure | None:
+        if self._doomed:
+            os.kill(call.pid, signal.SIGKILL)
         concerned, _ = CALLS[self.kind]
-        return Failure(self._fault.error) if concerned(call) and self.strikes() and self._fault else None
+        if not (concerned(call) and self.strikes() and self._fault):
+            return None
+        if self.kind != "killed":
+            return Failure(self._fault.error)
+        self._doomed = True
+        if self._fault.error == BEFORE:
+            os.kill(call.pid, signal.SIGKILL)
+        return Failure() if self._fault.error == HALF and call.name == "write" else None
 
     def install(self) -> None:
         """Put the faults that are not system calls into this process."""
@@ -138,8 +155,6 @@ def _installed(job: Job, kind: str) -> int:
     notes = job.errors.with_suffix(".occasions")
 
     def install() -> None:
-        import os
-
         leave = os._exit
 
         def note(status: int) -> None:
@@ -159,6 +174,8 @@ def outcome(job: Job, fault: Fault) -> tuple[str, str]:
     ended = run(job, Occasions(fault.kind, fault))
     if ended.status == HANGS:
         return "hung", "hangs"
+    if ended.status == -signal.SIGKILL and fault.kind == "killed":
+        return "killed", job.goes_on()
     if "Traceback" in ended.told or "Exception ignored" in ended.told:
         return "traceback", f"a traceback: {ended.last_line}"
     if ended.status == 0:
@@ -181,7 +198,7 @@ def thousand(
     write_inputs(inputs, ROWS)
     before = contents(inputs)
     draw = random.Random(seed)
-    table, wrong = [f"{'':20s}{'':24s}{'faults':>8s}{'ended well':>12s}{'clear end':>12s}{'identical':>12s}"], []
+    table, wrong = [f"{'':20s}{'':24s}{'faults':>8s}{'ended well':>12s}{'clear end':>12s}{'killed':>12s}{'identical':>12s}"], []
     kinds = [kind] if kind else KINDS
     for job in jobs(inputs, folder / "out", ROWS):
         if only not in (None, job.name):
@@ -194,13 +211,14 @@ def thousand(
             ends, identical = Counter[str](), 0
             for i in range(n):
                 errors = CALLS[name][1] if name in CALLS else (0,)
-                fault = Fault(name, draw.randint(1, there), i % 2 == 1, errors[i % len(errors)])
+                fault = Fault(name, draw.randint(1, there), i % 2 == 1 and name != "killed", errors[i % len(errors)])
                 end, found = outcome(job, fault)
                 ends[end] += 1
                 identical += found == IDENTICAL
                 if found != IDENTICAL:
                     wrong.append(f"{job.name}, {fault}: {found}")
-            table.append(f"{job.name:20s}{name:24s}{n:8d}{ends['ended well']:12d}{ends['clear end']:12d}{identical:12d}")
+            figures = ends["ended well"], ends["clear end"], ends["killed"], identical
+            table.append(f"{job.name:20s}{name:24s}{n:8d}{''.join(f'{figure:12d}' for figure in figures)}")
     if contents(inputs) != before:
         wrong.append("an input has changed")
     return table, wrong

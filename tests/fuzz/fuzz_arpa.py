@@ -1,7 +1,4 @@
-"""ARPA files: any bytes are refused in one line, or are read to an end and written again the same n-grams.
-
-The command line is that of harness.py.
-"""
+"""ARPA files: any bytes are refused in one line, or are read to an end and written again the same n-grams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""moses.ini: any bytes are refused, or made for another table in the two lines that this needs.
-
-The command line is that of harness.py.
-"""
+"""moses.ini: any bytes are refused, or made for another table in the two lines that this needs."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.moses.columns import ScoreColumn
     from phrase_rescore.moses.ini import find_table, hints, warnings, with_table
 
-from harness import fuzz
+from harness import fuzz, told
 
 COLUMNS = [ScoreColumn(5, "column 5", 1e-9, 0.5), ScoreColumn(6, "column 6", 1, 7.389056)]
 WEIGHTS = [b"0.01", b"-0.01"]
@@ -28,11 +25,6 @@ SEEDS = [
 TOKENS = (
     b"[feature]\n", b"[weight]\n", b"\n", b"# ", b"=", b" path=", b" num-features=", b" tuneable-components=1,0", b" name=a",
 )  # fmt: skip
-
-
-def told(error: InputError) -> None:
-    text = str(error)
-    assert text.isprintable(), text
 
 
 def check(ini: bytes) -> None:

@@ -1,11 +1,13 @@
 """Lines that a person types, tokenized already: a phrase, a pair, or refused in one line.
 
-The command line is that of harness.py. An input's first byte chooses factors; the rest are lines.
+An input's first byte chooses factors; the rest are lines.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import atheris
 
@@ -35,50 +37,46 @@ def check_phrase(phrase: bytes, text: bytes, factor: int | None) -> None:
         assert factor is None or word.split(b"|")[factor]
 
 
+def read_or_refused(read: Callable[[bytes], Any], line: bytes) -> Any:
+    try:
+        return read(line)
+    except RowError as error:
+        told(error)
+        return None
+
+
 def check_line(line: bytes, factors: Factors) -> None:
     stripped = line.rstrip(b"\r\n")
     for side, factor in zip(("source", "target"), factors, strict=True):
-        try:
-            phrase = PhraseReader(side, factor)(line)
-        except RowError as error:
-            told(error)
-        else:
+        phrase = read_or_refused(PhraseReader(side, factor), line)
+        if phrase is not None:
             assert b"|||" not in line
             assert b"\t" not in line
             check_phrase(phrase, stripped, factor)
-    try:
-        src, tgt = PairReader(factors)(line)
-    except RowError as error:
-        told(error)
+    if (pair := read_or_refused(PairReader(factors), line)) is None:
         return
     sides = stripped.split(b"|||")[:2] if b"|||" in line else stripped.split(b"\t")
-    check_phrase(src, sides[0], factors[0])
-    check_phrase(tgt, sides[1], factors[1])
-    if not tgt.endswith(b"\r"):
+    for phrase, side, factor in zip(pair, sides, factors, strict=True):
+        check_phrase(phrase, side, factor)
+    if not pair[1].endswith(b"\r") and b"|||" not in b" ".join(pair):
         for separator in (b"\t", b" ||| "):
-            if b"|||" not in src + b" " + tgt:
-                assert PairReader(factors)(src + separator + tgt + b"\n") == (src, tgt)
+            assert PairReader(factors)(separator.join(pair) + b"\n") == pair
 
 
 def check_lines(lines: list[bytes], factors: Factors, at_once: int) -> None:
     """However many are read at once, the answers are the same, and the error names the first line that is wrong."""
-    read, found, expected = PairReader(factors), list[tuple[bytes, bytes]](), list[tuple[bytes, bytes]]()
-    wrong, refused = list[int](), list[int | None]()
-    for number, line in enumerate(lines, 1):
-        try:
-            expected.append(read(line))
-        except RowError:
-            wrong.append(number)
-            break
+    pairs = [read_or_refused(PairReader(factors), line) for line in lines]
+    wrong = [number for number, pair in enumerate(pairs, 1) if pair is None][:1]
+    found, refused = list[tuple[bytes, bytes]](), list[int | None]()
     try:
-        for some in parsed_lines(lines, read, "<stdin>", at_once):
+        for some in parsed_lines(lines, PairReader(factors), "<stdin>", at_once):
             assert 0 < len(some) <= at_once
             found += some
     except InputError as error:
         told(error)
         refused.append(error.line)
     assert refused == wrong
-    assert found == expected
+    assert found == pairs[: wrong[0] - 1 if wrong else None]
 
 
 def check(data: bytes) -> None:

@@ -1,7 +1,4 @@
-"""N-best lists: any bytes are refused in one line, or come back as they were but for the feature added.
-
-The command line is that of harness.py.
-"""
+"""N-best lists: any bytes are refused in one line, or come back as they were but for the feature added."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The sidecar of a table: any bytes are refused in one line, or name columns that the table has.
 
-The command line is that of harness.py. An input's first byte says how many scores the rows have; the rest is the sidecar.
+An input's first byte says how many scores the rows have; the rest is the sidecar.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, OptionError
     from phrase_rescore.moses.columns import TableColumns, read_sidecar, sidecar_path
 
-from harness import fuzz, told, workplace
-from parts import ODD_VALUES, mutate_json
+from harness import ODD_VALUES, fuzz, mutate_json, told, workplace
 
 ROWS = 2
 NAMES = (("log_prob", "natural log p(target | source), EOS included"), ("unknown_words", "number of unknown words"))

@@ -1,7 +1,6 @@
 """The state of a training: any bytes are refused in one line, or are gone on from to an end of finite numbers.
 
-The command line is that of harness.py. An input is state.json and the tensors, laid out by parts.py. Most mutations of
-state.json get the right checksum again, so that they are read.
+An input is state.json and the tensors. Most mutations of state.json get the right checksum again, so that they are read.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,15 +21,13 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.training.loop import Trainer
     from phrase_rescore.training.state import STATE, TrainingState
 
-import parts
 import torch
-from harness import fuzz, told, workplace
+from harness import fuzz_files, joined, mutate_json, mutate_tensors, told, workplace
 
 RUN = {"seed": 1, "inputs": {"inputs": [["/x", 1, 2]]}, "freeze": [], "max_time": None}
 STEPS = 4
 FILES = (STATE, f"tensors-{STEPS:09d}.safetensors")
 RECIPE = Recipe(learning_rate=0.1, warm_up=0.0, max_steps=STEPS, eval_every=2)
-ROOM = 512 << 20  # bytes of address space beyond those of the loaded libraries; inputs have some thousands
 
 
 class Line:
@@ -83,26 +78,15 @@ def check_state(directory: str) -> None:
 
 
 def main() -> None:
-    home = workplace()
-    directory = os.path.join(home, "model.training")
+    directory = os.path.join(workplace(), "model.training")
     torch.set_num_threads(1)
     trainer(directory, STEPS).fit()
-    seed = parts.joined(directory, FILES)
-    early = trainer(directory, 2)
-    early.fit()
+    seeds = [joined(directory, FILES)]
+    trainer(directory, 2).fit()
     Path(directory, f"tensors-{2:09d}.safetensors").rename(Path(directory, FILES[1]))
-    seeds = [seed, parts.joined(directory, FILES).replace(b"tensors-000000002", b"tensors-000000004")]
-    check_state(directory)
-    resource.setrlimit(resource.RLIMIT_AS, (parts.in_use() + ROOM, resource.RLIM_INFINITY))
-
-    def check(data: bytes) -> None:
-        shutil.rmtree(directory, ignore_errors=True)
-        os.mkdir(directory)
-        parts.lay_out(data, directory, FILES)
-        check_state(directory)
-
-    mutate = parts.mutator(FILES, ((0, parts.mutate_json), (0, parts.mutate_json), (1, parts.mutate_tensors)), mend)
-    fuzz(check, seeds, 8192, mutate=mutate)
+    seeds.append(joined(directory, FILES).replace(b"tensors-000000002", b"tensors-000000004"))
+    changes = (0, mutate_json), (0, mutate_json), (1, mutate_tensors)
+    fuzz_files(directory, FILES, lambda: check_state(directory), seeds, 8192, changes, mend, memory=512 << 20)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,15 @@
 """Prepared pairs: whatever the files are, none are found, or arrays that belong together and can be drawn from.
 
-The command line is that of harness.py. An input is pairs.json, the vocabularies and the arrays, laid out by parts.py. Most
-mutations get the right sizes of files in pairs.json again, so that they are opened. Ids are not looked at when a store is
+An input is pairs.json, the vocabularies and the arrays. Most mutations get the right sizes of files in pairs.json again, so
+that they are opened. Ids are not looked at when a store is
 opened, which may be larger than memory, so an id beyond a vocabulary is not a failure here.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
-import resource
 import struct
 from collections import Counter
 
@@ -25,15 +23,13 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.rnn.store import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, open_store, prepare_store
 
 import numpy as np
-import parts
-from harness import fuzz, told, workplace
+from harness import fuzz_files, joined, mutate_json, told, workplace
 
 FINGERPRINT = {"inputs": [["/x", 1, 2]], "files": [None], "options": {"shortlist": 5}}
 ARRAYS = [
     f"{part}.{side}.{array}.npy" for part in ("train", "held_out") for side in ("src", "tgt") for array in ("ids", "offsets")
 ]
 FILES = (LAYOUT.summary, SOURCE_VOCAB, TARGET_VOCAB, *ARRAYS)
-ROOM = 256 << 20  # bytes of address space beyond those of the loaded libraries; inputs have some thousands
 HEADERS = (
     (b"<i4", b"<i8"), (b"<i8", b"<i4"), (b"<i4", b">i4"), (b"<i8", b"|O "), (b"<i4", b"<f4"), (b"False", b"True "),
     (b",)", b",1"), (b"shape", b"shapf"), (b"NUMPY\x01", b"NUMPY\x02"), (b"v\0", b"\xff\xff"),
@@ -50,7 +46,7 @@ def prepared(directory: str, sources: int, held_out: int) -> bytes:
 
     with sorted_pairs([block], os.path.dirname(directory), 100_000, 1) as pairs:
         prepare_store(directory, FINGERPRINT, pairs, shortlists, held_out)
-    return parts.joined(directory, FILES)
+    return joined(directory, FILES)
 
 
 def mutate_array(data: bytes, chance: random.Random) -> bytes:
@@ -73,7 +69,11 @@ def mend(given: list[bytes]) -> None:
 
 
 def check_store(directory: str) -> None:
-    store = open_store(directory, FINGERPRINT)
+    try:
+        store = open_store(directory, FINGERPRINT)
+    except RescoreError as error:
+        told(error)
+        return
     if store is None:
         return
     numbers = store.numbers
@@ -93,24 +93,10 @@ def check_store(directory: str) -> None:
 
 def main() -> None:
     home = workplace()
-    names = (os.path.join(home, f"seed{i}") for i in itertools.count())
-    seeds = [prepared(next(names), *sizes) for sizes in ((400, 5), (8, 0))]
     folder = os.path.join(home, "model.pairs")
-    os.mkdir(folder)
-    for seed in seeds:
-        parts.lay_out(seed, folder, FILES)
-        assert open_store(folder, FINGERPRINT)
-    resource.setrlimit(resource.RLIMIT_AS, (parts.in_use() + ROOM, resource.RLIM_INFINITY))
-
-    def check(data: bytes) -> None:
-        parts.lay_out(data, folder, FILES)
-        try:
-            check_store(folder)
-        except RescoreError as error:
-            told(error)
-
-    changes = [(0, parts.mutate_json)] * 4 + [(number, mutate_array) for number in range(3, len(FILES))]
-    fuzz(check, seeds, 65_536, mutate=parts.mutator(FILES, changes, mend))
+    seeds = [prepared(os.path.join(home, f"seed{held_out}"), n, held_out) for n, held_out in ((400, 5), (8, 0))]
+    changes = [(0, mutate_json)] * 4 + [(number, mutate_array) for number in range(3, len(FILES))]
+    fuzz_files(folder, FILES, lambda: check_store(folder), seeds, 65_536, changes, mend, memory=256 << 20)
 
 
 if __name__ == "__main__":
