@@ -242,8 +242,6 @@ def annotate(
             check(name, value, wanted)
     files = Files(os.fspath(table), _paths(models), os.fspath(out), _path(columns_json), _path(dropped))
     columns = columns or ColumnFormat()
-    if cluster is not None:  # a wrong path is told before a queue is asked for machines
-        files.check(columns.drop_bad_rows, expect_rows)
     with _executor(cluster, jobs, threads, device, strict, tell) as (executor, devices):
         compute = Compute(devices, threads, precision)
         for name in dict.fromkeys(devices):

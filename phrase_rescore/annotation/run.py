@@ -29,8 +29,8 @@ from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
 from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.outputs import PartialFile, atomic_output
-from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
+from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.files.row_output import RowWriter, row_output
 from phrase_rescore.files.side_file import SideFile
@@ -81,29 +81,10 @@ class Files:
             return "stdin" if is_stream(self.table) else os.path.basename(self.table)
         return self.out
 
-    def check(self, drops: bool, expect_rows: int | str | None) -> None:
-        """Raise OptionError for a path that cannot be used, and for two that are the same file; also derived ones."""
-        reads = [Use("TABLE", self.table, Role.READ)]
-        if isinstance(expect_rows, str) and not _is_number(expect_rows):
-            reads.append(Use("--expect-rows", expect_rows, Role.READ))
-        models = [Use("-m", path, Role.READ_DIRECTORY) for path in self.model_dirs]
-        given = [Use("-o", self.out, Role.WRITE)]
-        if (sidecar := self.columns_path) is not None:
-            given.append(Use("--columns-json" if self.columns_json else "the sidecar", sidecar, Role.WRITE))
-        if drops:
-            given.append(Use("--dropped" if self.dropped else "the file of dropped rows", self.dropped_path, Role.WRITE))
-        check_paths([*reads, *models, *given])
-        derived = list[Use]()
-        for path in self.model_dirs:
-            derived += [Use("a file of -m", entry.path, Role.READ) for entry in os.scandir(path) if entry.is_file()]
-        for use in given:
-            if not is_stream(use.path):
-                hidden = use.path == sidecar or is_stream(self.out)
-                derived.append(Use(f"the partial of {use.option}", PartialFile(use.path, hidden).path, Role.WRITE))
-        derived.append(Use("the file of rows that workers failed at", self.failed_path, Role.WRITE))
-        if not is_stream(self.out):
-            derived.append(Use("the journal of -o", f"{PartialFile(self.out, hidden=False).path}.json", Role.WRITE))
-        check_paths([*reads, *models, *given, *derived])
+    def check(self) -> None:
+        """Raise OptionError if an output is the table or another output."""
+        sidecar = self.columns_path
+        check_outputs([self.table], self.out, self.dropped_path, *([] if sidecar is None else [sidecar]))
 
 
 def _whose(model: Model, models: Sequence[Model]) -> str:
@@ -375,7 +356,7 @@ def annotate(
     """
     form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
     start = time.monotonic()
-    files.check(form.drop_bad_rows, expect_rows)
+    files.check()
     expected = expected_rows(expect_rows)
     if len(set(map(os.path.realpath, files.model_dirs))) < len(files.model_dirs):
         raise OptionError("-m names the same model twice; each adds its columns once")

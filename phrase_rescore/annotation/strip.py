@@ -11,8 +11,8 @@ from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_ord
 from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.outputs import PartialFile, gzip_member
-from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
+from phrase_rescore.files.outputs import gzip_member
+from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.files.row_output import row_output
 from phrase_rescore.moses.table import parse_row, with_scores
 
@@ -47,10 +47,7 @@ def strip(table: str, out: str, columns: int, executor: BlockExecutor, on_read: 
 
     Raises InputError for a bad row, one with another number of scores than the first, and one that would have no score left.
     """
-    uses = [Use("TABLE", table, Role.READ), Use("-o", out, Role.WRITE)]
-    check_paths(uses)
-    if not is_stream(out):
-        check_paths([*uses, Use("the partial of -o", PartialFile(out).path, Role.WRITE)])
+    check_outputs([table], out)
     name, gzip_level = display_name(table), gzip_level_of(out)
     with open_input(table, on_read) as stream, row_output(out) as output:
         blocks = read_blocks(stream, BLOCK_ROWS)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
-from cloup import command as grouped_command
 from cloup import option_group
 
 from phrase_rescore.cli.options import (
@@ -15,29 +16,49 @@ from phrase_rescore.cli.options import (
     RowsOrFile,
     Subset,
     digits_option,
-    directory_option,
-    file_argument,
-    file_option,
+    grouped_command,
     number_option,
     on_bad_row_option,
     out_option,
+    path_argument,
+    path_option,
     quiet_option,
 )
 from phrase_rescore.files.outputs import GZIP_LEVELS
-from phrase_rescore.moses.columns import FEATURES
+from phrase_rescore.files.paths import Role, Use, is_stream, partial_of
+from phrase_rescore.moses.columns import FEATURES, sidecar_path
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
 
 
+def _files_of(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield the files of a model directory: none of them may be written."""
+    return (Use("a file of -m", entry.path, Role.READ) for entry in os.scandir(model_dir) if entry.is_file())
+
+
+def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield what is written beside OUT unless other options name it, and where an interrupted run leaves it."""
+    if values["dropped"] is None and values["on_bad_row"] == "drop":
+        of_stdin = "stdin" if is_stream(values["table"]) else os.path.basename(values["table"])
+        yield Use("the file of dropped rows", f"{of_stdin if is_stream(out) else out}.dropped", Role.WRITE)
+    if is_stream(out):
+        return
+    if values["columns_json"] is None:
+        yield Use("the sidecar", sidecar_path(out), Role.WRITE)
+    yield Use("the partial of -o", partial_of(out, hidden=False), Role.WRITE)
+    yield Use("the journal of -o", f"{partial_of(out, hidden=False)}.json", Role.WRITE)
+
+
 @grouped_command(short_help="Append the two columns to a phrase table.")
-@file_argument("table")
+@path_argument("table")
 @option_group(
     "Most used",
-    directory_option(
-        "-m", "--model", "model_dirs", metavar="MODEL_DIR", multiple=True, default=[DEFAULT_MODEL], show_default=True,
+    path_option(
+        "-m", "--model", "model_dirs", role=Role.READ_DIRECTORY, derived=_files_of, metavar="MODEL_DIR", multiple=True,
+        default=[DEFAULT_MODEL], show_default=True,
         help="The model directory. May be repeated: each model appends its columns, in the order given.",
     ),
-    out_option,
+    out_option(derived=_beside),
     click.option(
         "--resume", is_flag=True, help="Continue what an interrupted run left of OUT. Start anew if it left nothing."
     ),
@@ -62,18 +83,21 @@ from phrase_rescore.runtime import PRECISIONS
         help="Remove the last K score columns first, which must be columns that annotate wrote.",
     ),
     click.option("--replace-any", is_flag=True, help="Remove them whatever they are."),
-    file_option("--columns-json", metavar="FILE", help="Describe the columns in FILE.  [default: OUT.columns.json]"),
+    path_option(
+        "--columns-json", role=Role.WRITE, metavar="FILE",
+        help="Describe the columns in FILE.  [default: OUT.columns.json]",
+    ),
 )  # fmt: skip
 @option_group(
     "Checks",
     on_bad_row_option,
-    file_option(
-        "--dropped", metavar="FILE",
+    path_option(
+        "--dropped", role=Role.WRITE, metavar="FILE",
         help="Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
     ),
     click.option("--fix-blanks", is_flag=True, help="Write single blanks where tabs or doubled blanks stand between scores."),
     click.option(
-        "--expect-rows", type=RowsOrFile("file"), metavar="N|FILE",
+        "--expect-rows", type=RowsOrFile(Role.READ), metavar="N|FILE",
         help="Fail unless N rows, or as many as FILE has, are written.",
     ),
     click.option(

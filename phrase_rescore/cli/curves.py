@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from phrase_rescore.cli.options import file_argument, file_option, quiet_option
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import PathName, path_option, quiet_option
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files.paths import Role
 
 
-@click.command(short_help="Draw the training curves of runs.")
-@file_argument("runs", nargs=-1, required=True, metavar="RUN...")
-@file_option("-o", "--out", metavar="FILE", help="The picture to write: PNG or SVG, by the end of its name.")
+class RunType(PathName):
+    """Takes the name of a model directory or a log, perhaps with a name of its own before it."""
+
+    name = "run"
+
+    def paths(self, value: Any) -> Iterable[str]:
+        from phrase_rescore.training.log import split_argument
+
+        return split_argument(value)[1:]
+
+
+@options.command(short_help="Draw the training curves of runs.")
+@click.argument("runs", type=RunType(Role.READ_EITHER), nargs=-1, required=True, metavar="RUN...")
+@path_option("-o", "--out", role=Role.WRITE, metavar="FILE", help="The picture to write: PNG or SVG, by the end of its name.")
 @click.option("--table", is_flag=True, help="Write the figures of every run to standard output, with or without a picture.")
 @click.option(
     "--x", type=click.Choice(["steps", "hours", "pairs"]), default="steps", show_default=True, help="The horizontal axis."
@@ -39,17 +53,13 @@ def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **
     Pictures need Altair: pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.cli.terminal import say
-    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.report.curves import Chart, draw, picture_format
-    from phrase_rescore.training.log import read_runs, split_argument
+    from phrase_rescore.training.log import read_runs
 
     if out is None and not table:
         raise OptionError("nothing to write; name a picture with -o curves.png, or ask for figures with --table")
     if out is not None:
         picture_format(out)
-    paths = [split_argument(run)[1] for run in runs]
-    inputs = [Use("RUN", path, Role.READ_DIRECTORY if os.path.isdir(path) else Role.READ) for path in paths]
-    check_paths([*inputs, *([] if out is None else [Use("-o", out, Role.WRITE)])])
     found = read_runs(runs)
     if out is not None:
         draw(found, out, Chart(**chart))

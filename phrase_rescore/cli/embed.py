@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
+from phrase_rescore.cli import options
 from phrase_rescore.cli.options import (
     device_option,
-    directory_option,
-    file_argument,
-    file_option,
     model_option,
     number_option,
+    path_argument,
+    path_option,
     quiet_option,
 )
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files.paths import Role, Use
 from phrase_rescore.ranges import NEIGHBOURS
 
 _STDIN = "<stdin>"
 
 
-@click.command(short_help="Write vectors of words and phrases; find the nearest ones.")
-@file_argument("table", required=False)
-@model_option
-@file_option(
-    "-o", "--out", default="-", metavar="OUT",
+def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield the file of the phrases that is written beside vectors of numpy."""
+    from phrase_rescore.queries.vector_files import format_of, index_of
+
+    if values["nearest"] is None and out != "-" and format_of(out, values["form"]) == "npy":
+        yield Use("the index of -o", index_of(out), Role.WRITE)
+
+
+def _index_of_among(path: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield the file of the phrases that belongs to vectors."""
+    from phrase_rescore.queries.vector_files import index_of
+
+    yield Use("--among's index", index_of(path), Role.READ)
+
+
+@options.command(short_help="Write vectors of words and phrases; find the nearest ones.")
+@path_argument("table", required=False)
+@model_option()
+@path_option(
+    "-o", "--out", role=Role.WRITE, derived=_index_of_out, default="-", metavar="OUT",
     help="The file to write. Its name gives the format: .txt or .vec, .bin, .npy, .tsv.  [default: standard output]",
 )  # fmt: skip
 @click.option(
@@ -40,10 +57,14 @@ _STDIN = "<stdin>"
     "--nearest", range=NEIGHBOURS, metavar="N",
     help="Find the N nearest by cosine to each line of standard input, among the --words or --among phrases.",
 )  # fmt: skip
-@file_option("--among", metavar="FILE.npy", help="Let --nearest look among the phrases that 'embed -o FILE.npy' wrote.")
-@directory_option(
-    "--scratch", metavar="DIR", help="Sort TABLE's phrases in DIR, which takes twice their text.  [default: $TMPDIR or /tmp]"
-)
+@path_option(
+    "--among", role=Role.READ, derived=_index_of_among, metavar="FILE.npy",
+    help="Let --nearest look among the phrases that 'embed -o FILE.npy' wrote.",
+)  # fmt: skip
+@path_option(
+    "--scratch", role=Role.SCRATCH, metavar="DIR",
+    help="Sort TABLE's phrases in DIR, which takes twice their text.  [default: $TMPDIR or /tmp]",
+)  # fmt: skip
 @device_option("cpu")
 @quiet_option
 def command(
@@ -70,8 +91,7 @@ def command(
     set -o pipefail; echo house | phrase-rescore embed --nearest 10 --words source
     set -o pipefail; echo 'the house' | phrase-rescore embed --nearest 10 --among c.npy
     """
-    from phrase_rescore.files.paths import Role, Use, check_paths
-    from phrase_rescore.queries.vector_files import format_of, index_of
+    from phrase_rescore.queries.vector_files import format_of
 
     if nearest is None:
         if among is not None:
@@ -79,20 +99,12 @@ def command(
         if side is not None and table is not None:
             raise OptionError("--words takes no TABLE: it writes the words of the model")
         form = format_of(out, form)
-        uses = [Use("-m", model_dir, Role.READ_DIRECTORY), Use("-o", out, Role.WRITE)]
-        uses += [Use("the index of -o", index_of(out), Role.WRITE)] if form == "npy" and out != "-" else []
-        uses += [] if table is None else [Use("TABLE", table, Role.READ)]
-        uses += [] if scratch is None else [Use("--scratch", scratch, Role.SCRATCH)]
-        check_paths(uses)
         _write(table, model_dir, side, out, form, scratch, device, quiet)
         return
     if (side is None) == (among is None):
         raise OptionError("--nearest looks among --words source, --words target or --among FILE.npy; name one of them")
     if table is not None or out != "-" or form is not None:
         raise OptionError("--nearest reads from standard input and writes to standard output: no TABLE, -o or --format")
-    uses = [Use("-m", model_dir, Role.READ_DIRECTORY)]
-    uses += [] if among is None else [Use("--among", among, Role.READ), Use("--among's index", index_of(among), Role.READ)]
-    check_paths(uses)
     _answer(model_dir, side, among, nearest, device)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import click
 from click.shell_completion import CompletionItem
 
-from phrase_rescore.cli.options import TEXT, PathName, Subset, file_option, number_option, quiet_option
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import TEXT, PathName, Subset, number_option, path_option, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import SetFiles
+from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS
 
 _END = "\0"  # between the words of a set: no argument can have it
@@ -36,7 +38,7 @@ def joined_sets(args: Sequence[str]) -> list[str]:
     return joined
 
 
-class EvaluateCommand(click.Command):
+class EvaluateCommand(options.Command):
     """A command whose ``--set`` takes all words before the next option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -46,14 +48,16 @@ class EvaluateCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "--set NAME REF SYSTEM=OUT... [--set ...]"]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        options = super().shell_complete(ctx, incomplete)
-        return options or [CompletionItem(incomplete, type="file")]
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 class SetType(PathName):
     """Takes a set's name and the names of its files."""
 
     name = "set"
+
+    def paths(self, value: Any) -> Iterable[str]:
+        return cast(SetFiles, value).paths()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, SetFiles):
@@ -64,9 +68,9 @@ class SetType(PathName):
             self.fail(str(error), param, ctx)
 
 
-@click.command(cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.")
+@options.command(cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.")
 @click.option(
-    "--set", "sets", type=SetType("file"), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
+    "--set", "sets", type=SetType(Role.READ), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
     help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
 )  # fmt: skip
 @click.option(
@@ -96,8 +100,8 @@ class SetType(PathName):
     "--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True,
     help="How to write the table. json has every run and all digits.",
 )  # fmt: skip
-@file_option(
-    "--statistics", metavar="FILE",
+@path_option(
+    "--statistics", role=Role.WRITE, metavar="FILE",
     help="Write the counts of every segment of the only output to FILE, gzip, for OUT of a later evaluation.",
 )  # fmt: skip
 @quiet_option

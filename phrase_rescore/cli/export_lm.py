@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import click
-
-from phrase_rescore.cli.options import device_option, file_argument, file_option, lm_option, quiet_option
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import device_option, lm_option, path_argument, path_option, quiet_option
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files.paths import Role
 
 
-@click.command(short_help="Write a language model for the decoder.")
-@file_argument("arpa", required=False)
-@lm_option
-@file_option("-o", "--out", default="-", metavar="OUT", help="The file to write.  [default: standard output]")
+@options.command(short_help="Write a language model for the decoder.")
+@path_argument("arpa", required=False)
+@lm_option()
+@path_option("-o", "--out", role=Role.WRITE, default="-", metavar="OUT", help="The file to write.  [default: standard output]")
 @device_option("cpu")
 @quiet_option
 def command(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> None:
@@ -35,12 +35,9 @@ def command(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> No
     """
     from phrase_rescore.cli.terminal import say
     from phrase_rescore.files.outputs import atomic_output
-    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.lm.checkpoint import as_nplm, load, warnings
     from phrase_rescore.lm.nplm import write_nplm
 
-    uses = [Use("-m", lm, Role.READ_DIRECTORY, "train-lm CORPUS"), Use("-o", out, Role.WRITE)]
-    check_paths([*uses, *([Use("ARPA", arpa, Role.READ)] if arpa else [])])
     if out.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise OptionError(f"cannot write {out}: NPLM and KenLM's build_binary read plain text")
     model = load(lm)

@@ -7,35 +7,38 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
-from cloup import command as grouped_command
 from cloup import option_group
 
 from phrase_rescore.cli.options import (
-    FILE,
     TEXT,
     Number,
+    PathName,
     Scores,
     device_option,
     digits_option,
-    file_option,
     flush_option,
+    grouped_command,
     lowercase_option,
     model_option,
     number_option,
+    path_option,
     quiet_option,
 )
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TEMPERATURES, TOP_K
 
 if TYPE_CHECKING:
     from phrase_rescore.moses.text import PhraseReader
     from phrase_rescore.queries.generate import Sources
 
+_SAMPLED = PathName(Role.READ)
+
 
 @grouped_command(short_help="Let the model propose target phrases for source phrases.")
 @option_group(
     "Most used",
-    model_option,
+    model_option(),
     number_option(
         "-n", "--number", range=HYPOTHESES, default=10, show_default=True, metavar="N", help="Hypotheses for each source."
     ),
@@ -46,11 +49,12 @@ if TYPE_CHECKING:
 @option_group(
     "Sources",
     click.option(
-        "--from-table", type=(Number(SOURCES), FILE), metavar="N TABLE", shell_complete=FILE.shell_complete,
+        "--from-table", type=(Number(SOURCES), _SAMPLED), metavar="N TABLE", shell_complete=_SAMPLED.shell_complete,
         help="Take N distinct sources of TABLE at random, by --seed.",
     ),
-    file_option(
-        "--from-vectors", metavar="FILE.npy", help="Take phrase vectors, which 'embed' wrote, in place of sources."
+    path_option(
+        "--from-vectors", role=Role.READ, metavar="FILE.npy",
+        help="Take phrase vectors, which 'embed' wrote, in place of sources.",
     ),
     lowercase_option,
     flush_option,
@@ -81,9 +85,12 @@ if TYPE_CHECKING:
         "--format", "form", type=click.Choice(["tsv", "jsonl", "moses"]), default="tsv", show_default=True,
         help="jsonl writes an object for every source. moses writes rows of a phrase table; it needs --like and --fill.",
     ),
-    file_option("--table", metavar="TABLE", help="Add a column: 1 if TABLE has the pair, else 0."),
+    path_option("--table", role=Role.READ, metavar="TABLE", help="Add a column: 1 if TABLE has the pair, else 0."),
     click.option("--only-new", is_flag=True, help="Leave out pairs that --table has."),
-    file_option("--like", metavar="TABLE", help="Write rows like those of TABLE, without what it has. With --format moses."),
+    path_option(
+        "--like", role=Role.READ, metavar="TABLE",
+        help="Write rows like those of TABLE, without what it has. With --format moses.",
+    ),
     click.option(
         "--fill", type=Scores(), metavar="VALUES",
         help="Fill the other score columns with one value, or with one for each, commas between. With --format moses.",
@@ -111,7 +118,6 @@ def command(
     are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.cli.terminal import byte_bar, count_bar, say, write_out
-    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.moses.text import PhraseReader, Prepare, as_written
     from phrase_rescore.queries.generate import Generation, JsonWriter, RowWriter, Search, TsvWriter
     from phrase_rescore.queries.tables import layout_like
@@ -120,10 +126,6 @@ def command(
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
     _check(SimpleNamespace(**click.get_current_context().params))
-    sampled = from_table[1] if from_table else None
-    named = ("--from-table", sampled), ("--from-vectors", from_vectors), ("--table", table), ("--like", like)
-    inputs = [Use(option, path, Role.READ) for option, path in named if path is not None]
-    check_paths([Use("-m", model_dir, Role.READ_DIRECTORY), *inputs])
     prepare_line: Prepare = as_written
     if tokenize is not None:
         from phrase_rescore.moses.text import TypedText

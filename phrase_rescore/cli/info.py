@@ -6,12 +6,17 @@ import os
 
 import click
 
-from phrase_rescore.cli.options import directory_option, file_argument, quiet_option
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import path_argument, path_option, quiet_option
+from phrase_rescore.files.paths import Role
 
 
-@click.command(short_help="Describe a phrase table or a model.")
-@file_argument("path", metavar="TABLE|MODEL_DIR")
-@directory_option("-m", "--model", "model_dir", metavar="MODEL_DIR", help="Count the table's words that this model knows.")
+@options.command(short_help="Describe a phrase table or a model.")
+@path_argument("path", role=Role.READ_EITHER, metavar="TABLE|MODEL_DIR")
+@path_option(
+    "-m", "--model", "model_dir", role=Role.READ_DIRECTORY, metavar="MODEL_DIR",
+    help="Count the table's words that this model knows.",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with status 1 if some Moses program would mishandle a row.")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
 @quiet_option
@@ -32,13 +37,10 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     import json
 
     from phrase_rescore.errors import OptionError, RescoreError
-    from phrase_rescore.files.paths import Role, Use, check_paths
 
     def show(lines: list[str], value: object) -> None:
         click.echo(json.dumps(value, indent=2) if as_json else "\n".join(lines))
 
-    described = Use("TABLE|MODEL_DIR", path, Role.READ_DIRECTORY if os.path.isdir(path) else Role.READ)
-    check_paths([described, *([] if model_dir is None else [Use("-m", model_dir, Role.READ_DIRECTORY)])])
     if os.path.isdir(path):
         from phrase_rescore.info import model as model_report
 

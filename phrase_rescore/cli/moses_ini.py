@@ -6,8 +6,10 @@ import os
 
 import click
 
-from phrase_rescore.cli.options import TEXT, NumberType, file_argument, file_option, quiet_option
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import TEXT, NumberType, path_argument, path_option, quiet_option
 from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.files.paths import Role
 
 
 class WeightsType(NumberType):
@@ -22,15 +24,21 @@ class WeightsType(NumberType):
         return text
 
 
-@click.command(short_help="Make a moses.ini for an annotated table or an LM.")
-@file_argument("ini")
-@file_option("--table", metavar="TABLE", help="The table with its new columns, as text or .gz.")
-@file_option("--lm", metavar="NPLM", help="A language model that export-lm wrote: it becomes a feature NeuralLM.")
-@file_option("-o", "--out", default="-", metavar="OUT", help="The file to write; may be INI.  [default: standard output]")
+@options.command(short_help="Make a moses.ini for an annotated table or an LM.")
+@path_argument("ini")
+@path_option("--table", role=Role.READ, metavar="TABLE", help="The table with its new columns, as text or .gz.")
+@path_option(
+    "--lm", role=Role.READ, metavar="NPLM", help="A language model that export-lm wrote: it becomes a feature NeuralLM.",
+)  # fmt: skip
+@path_option(
+    "-o", "--out", role=Role.WRITE, may_be="INI", default="-", metavar="OUT",
+    help="The file to write; may be INI.  [default: standard output]",
+)  # fmt: skip
 @click.option("--feature", type=TEXT, metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
-@file_option(
-    "--path", metavar="PATH", help="The path to write: that of a table binarized from TABLE.  [default: TABLE as given]"
-)
+@path_option(
+    "--path", role=None, metavar="PATH",
+    help="The path to write: that of a table binarized from TABLE.  [default: TABLE as given]",
+)  # fmt: skip
 @click.option(
     "--weights", type=WeightsType(), default="small", show_default=True, metavar="small|zero|W,W,…",
     help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words, 0.1 for --lm.",
@@ -60,7 +68,6 @@ def command(
     from phrase_rescore.cli.terminal import say
     from phrase_rescore.files.inputs import display_name
     from phrase_rescore.files.outputs import atomic_output
-    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.lm.nplm import read_order
     from phrase_rescore.moses.ini import read_ini, with_neural_lm
 
@@ -72,9 +79,6 @@ def command(
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
         raise OptionError("ini and table cannot both be standard input; name one of them")
-    read = [Use(option, name, Role.READ) for option, name in (("--table", table), ("--lm", lm)) if name is not None]
-    check_paths([Use("INI", ini, Role.READ), *read])
-    check_paths([*read, Use("-o", out, Role.WRITE)])  # OUT may be INI
     where, before = display_name(ini), read_ini(ini)
     after, told = before, list[str]()
     if table is not None:

@@ -1,24 +1,29 @@
 """Types of options, and the options that several commands share.
 
-An option takes a name of a file (FILE, DIRECTORY), a number (Number and the types after it), one of some words (click.Choice,
+An option takes a name of a file (path_option), a number (Number and the types after it), one of some words (click.Choice,
 Subset), or any TEXT. Types of click that take any string or number are not used: a path may be empty there, a number nan.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
+import cloup
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.errors import OptionError, shown
+from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Decimal, Range
 
 DEFAULT_MODEL, DEFAULT_LM = "phrase-rescore-model", "phrase-rescore-lm"
 
 SCORES = Decimal(1.2e-38, 3.4e38)  # between them 32-bit floats, as Moses has them, are normal numbers
+
+Derived = Callable[[str, Mapping[str, Any]], Iterable[Use]]
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -31,12 +36,19 @@ class Text(click.ParamType):
 
 
 class PathName(click.ParamType):
-    """Takes the name of a file or directory, which must not be empty; the shell completes it."""
+    """Takes the name of a file or directory, which must not be empty; the shell completes it.
+
+    ``role`` is what the command does with it (None: the name is only written down). ``derived`` yields, from the path and the
+    values of all options, further files that the command touches because of it. ``made_by`` is the command that makes such a
+    model, ``may_be`` the option whose path this may be too. All paths are checked before the command's body runs.
+    """
 
     name = "path"
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind  # file or dir, as shells tell them apart
+    def __init__(
+        self, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str = ""
+    ) -> None:
+        self.role, self._derived, self._made_by, self._may_be = role, derived, made_by, may_be
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
@@ -44,10 +56,50 @@ class PathName(click.ParamType):
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type=self.kind)]
+        return [CompletionItem(incomplete, type="dir" if self.role and self.role.is_directory else "file")]
+
+    def paths(self, value: Any) -> Iterable[str]:
+        """Return the paths in a converted value."""
+        return [value]
+
+    def uses(self, option: str, value: Any, values: Mapping[str, Any]) -> Iterator[Use]:
+        """Yield what the command does with the paths in a value of the option, and with those derived from them."""
+        for path in self.paths(value):
+            if self.role:
+                yield Use(option, path, self.role, self._made_by, self._may_be)
+            yield from self._derived(path, values) if self._derived else ()
 
 
-TEXT, FILE, DIRECTORY = Text(), PathName("file"), PathName("dir")
+TEXT = Text()
+
+
+class _ChecksPaths(click.Command):
+    """A command whose paths are checked before its body runs."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        check_paths(self._uses(ctx.params))
+        return super().invoke(ctx)
+
+    def _uses(self, values: Mapping[str, Any]) -> Iterator[Use]:
+        """Yield all paths of the command: as typed, then derived ones, of one option after the other."""
+        for param in self.params:
+            value, kind = values.get(param.name or ""), param.type
+            if value is None:
+                continue
+            several = value if param.multiple or param.nargs != 1 else [value]
+            kinds = kind.types if isinstance(kind, click.Tuple) else [kind] * len(several)
+            option = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.removesuffix("...")
+            for one, each in zip(kinds, several, strict=True):
+                if isinstance(one, PathName):
+                    yield from one.uses(option, each, values)
+
+
+class Command(_ChecksPaths):
+    """A command with its options in one list."""
+
+
+class GroupedCommand(_ChecksPaths, cloup.Command):
+    """A command with its options in groups."""
 
 
 class NumberType(click.ParamType):
@@ -124,6 +176,9 @@ class RowsOrFile(NumberType, PathName):
 
     name = "rows"
 
+    def paths(self, value: Any) -> Iterable[str]:
+        return [value] if isinstance(value, str) else []
+
     def read(self, text: str) -> int | str:
         if not text:
             raise OptionError("write a number of rows, or name a file")
@@ -145,19 +200,35 @@ class Subset(click.ParamType):
         return asked if self._as_asked else tuple(name for name in self._names if name in asked)
 
 
-def file_option(*names: str, **attributes: Any) -> Any:
-    """Declare an option whose value is the name of a file."""
-    return click.option(*names, type=FILE, **attributes)
+def command(short_help: str, **attributes: Any) -> Any:
+    """Declare a command."""
+    return click.command(**{"cls": Command, "short_help": short_help, **attributes})
 
 
-def directory_option(*names: str, **attributes: Any) -> Any:
-    """Declare an option whose value is the name of a directory."""
-    return click.option(*names, type=DIRECTORY, **attributes)
+def grouped_command(short_help: str) -> Any:
+    """Declare a command whose options stand in groups (``cloup.option_group``)."""
+    return cloup.command(cls=GroupedCommand, short_help=short_help)
 
 
-def file_argument(name: str, **attributes: Any) -> Any:
-    """Declare an argument that is the name of a file."""
-    return click.argument(name, type=FILE, **attributes)
+def path_option(
+    *names: str, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str = "",
+    **attributes: Any,
+) -> Any:  # fmt: skip
+    """Declare an option whose value is the name of a file or directory, with what is done with it (see ``PathName``)."""
+    return click.option(*names, type=PathName(role, derived, made_by, may_be), **attributes)
+
+
+def path_argument(name: str, role: Role = Role.READ, derived: Derived | None = None, **attributes: Any) -> Any:
+    """Declare an argument that is the name of a file or directory, with what is done with it (see ``PathName``)."""
+    return click.argument(name, type=PathName(role, derived), **attributes)
+
+
+def sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield the description of an annotated table's columns, which is read if it is there."""
+    from phrase_rescore.moses.columns import sidecar_path
+
+    if os.path.isfile(sidecar := sidecar_path(table)):
+        yield Use("the table's sidecar", sidecar, Role.READ)
 
 
 def number_option(*names: str, range: Range, **attributes: Any) -> Any:
@@ -176,15 +247,27 @@ def device_option(default: str) -> Any:
     )
 
 
-model_option = directory_option(
-    "-m", "--model", "model_dir", metavar="MODEL_DIR", default=DEFAULT_MODEL, show_default=True, help="The model directory."
-)
-lm_option = directory_option(
-    "-m", "--model", "lm", metavar="LM", default=DEFAULT_LM, show_default=True, help="The directory of the language model."
-)
-out_option = file_option(
-    "-o", "--out", default="-", metavar="OUT", help="The file to write, gzip if it ends in .gz.  [default: standard output]"
-)
+def model_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
+    return path_option(
+        "-m", "--model", "model_dir", role=role, derived=derived, metavar="MODEL_DIR", default=DEFAULT_MODEL, show_default=True,
+        help="The model directory.",
+    )  # fmt: skip
+
+
+def lm_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
+    return path_option(
+        "-m", "--model", "lm", role=role, derived=derived, made_by="train-lm CORPUS", metavar="LM", default=DEFAULT_LM,
+        show_default=True, help="The directory of the language model.",
+    )  # fmt: skip
+
+
+def out_option(derived: Derived | None = None) -> Any:
+    return path_option(
+        "-o", "--out", role=Role.WRITE, derived=derived, default="-", metavar="OUT",
+        help="The file to write, gzip if it ends in .gz.  [default: standard output]",
+    )  # fmt: skip
+
+
 on_bad_row_option = click.option(
     "--on-bad-row", type=click.Choice(["fail", "drop"]), default="fail", show_default=True,
     help="fail stops at a row that cannot be used, with its line number. drop leaves it out and keeps it in a .dropped file.",

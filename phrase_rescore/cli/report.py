@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 
-import click
-
-from phrase_rescore.cli.options import (
-    directory_option,
-    file_argument,
-    file_option,
-    model_option,
-    number_option,
-    quiet_option,
-)
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import model_option, number_option, path_argument, path_option, quiet_option, sidecar_of
+from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 
 
-@click.command(short_help="Write one page that sets the model's scores against the table's.")
-@file_argument("table", metavar="ANNOTATED_TABLE")
-@model_option
-@file_option("-o", "--out", default="report.html", show_default=True, metavar="FILE", help="The page to write.")
-@directory_option("--figures", metavar="DIR", help="Write every picture as PNG and SVG too.")
+@options.command(short_help="Write one page that sets the model's scores against the table's.")
+@path_argument("table", derived=sidecar_of, metavar="ANNOTATED_TABLE")
+@model_option()
+@path_option(
+    "-o", "--out", role=Role.WRITE, default="report.html", show_default=True, metavar="FILE", help="The page to write."
+)
+@path_option("--figures", role=Role.FILL_DIRECTORY, metavar="DIR", help="Write every picture as PNG and SVG too.")
 @number_option(
     "--phi-column", range=COLUMNS, metavar="N",
     help="The score column with the table's own probability.  [default: 3, φ(target|source); of an inverse model 1]",
@@ -58,9 +53,9 @@ def command(
     line += ["--figures", figures] if figures else []
     line += ["--phi-column", str(phi_column)] if phi_column else []
     line += ["--sample", str(sample)] if sample != 50_000 else []
-    options = Options(table, model_dir, out, figures, phi_column, sample, shlex.join(line))
+    asked = Options(table, model_dir, out, figures, phi_column, sample, shlex.join(line))
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        found = report(options, bar.update, lambda what: bar.set_postfix_str(what, refresh=True))
+        found = report(asked, bar.update, lambda what: bar.set_postfix_str(what, refresh=True))
     for warning in found.warnings:
         say(f"warning: {warning}")
     if not quiet:

@@ -6,33 +6,30 @@ import os
 
 import click
 
-from phrase_rescore.cli.options import (
-    DIRECTORY,
-    TEXT,
-    device_option,
-    file_argument,
-    file_option,
-    out_option,
-    quiet_option,
-)
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import TEXT, device_option, out_option, path_argument, path_option, quiet_option
+from phrase_rescore.files.paths import Role
 
 
-@click.command(short_help="Add the scores of models to an n-best list.")
-@file_argument("nbest", metavar="NBEST")
-@click.option(
-    "-m", "--model", "models", type=DIRECTORY, metavar="MODEL", multiple=True,
+@options.command(short_help="Add the scores of models to an n-best list.")
+@path_argument("nbest", metavar="NBEST")
+@path_option(
+    "-m", "--model", "models", role=Role.READ_DIRECTORY, made_by="train-lm CORPUS", metavar="MODEL", multiple=True,
     help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
 )  # fmt: skip
-@out_option
-@file_option(
-    "--source", metavar="FILE", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines."
-)
+@out_option()
+@path_option(
+    "--source", role=Role.READ, metavar="FILE",
+    help="The text that was decoded, for models of phrase pairs; --best then writes as many lines.",
+)  # fmt: skip
 @click.option(
     "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
     help="The label of the feature of the first -m, of the second, …  [default: CSLM0, CSLM1, …, RNN0, RNN1, …]",
 )  # fmt: skip
 @click.option("--replace", is_flag=True, help="Renew a feature that the list has already.")
-@file_option("--weights", metavar="INI", help="Recompute the totals, of the features in the list, by [weight] of INI.")
+@path_option(
+    "--weights", role=Role.READ, metavar="INI", help="Recompute the totals, of the features in the list, by [weight] of INI."
+)
 @click.option("--sort", is_flag=True, help="Sort the entries of every segment by total.")
 @click.option("--best", is_flag=True, help="Write the words of the best entries, a line a segment, instead of the list.")
 @device_option("cpu")
@@ -59,9 +56,9 @@ def command(
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
     prepare(usable_cores())
-    options = Options(nbest, out, models, labels, source, weights, replace, sort, best, resolve_device(device))
+    asked = Options(nbest, out, models, labels, source, weights, replace, sort, best, resolve_device(device))
     with byte_bar((nbest,), quiet, os.path.basename(nbest)) as bar:
-        summary = rescore(options, bar.update)
+        summary = rescore(asked, bar.update)
     for warning in summary.warnings:
         say(f"warning: {warning}")
     if not quiet:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from phrase_rescore.cli import options
 from phrase_rescore.cli.options import TEXT, device_option, digits_option, flush_option, lowercase_option, model_option
 from phrase_rescore.errors import OptionError
 
 
-@click.command(short_help="Score phrase pairs from standard input.")
-@model_option
+@options.command(short_help="Score phrase pairs from standard input.")
+@model_option()
 @click.option("--per-word", is_flag=True, help="Add a third column: the words predicted and </s>, each followed by its log p.")
 @click.option(
     "--tokenize",
@@ -40,7 +41,6 @@ def command(
     from phrase_rescore.cli.terminal import say, write_out
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.inputs import standard_input
-    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.moses.text import Prepare, as_written
     from phrase_rescore.queries.score import LineScorer, score_lines
     from phrase_rescore.rnn.checkpoint import load
@@ -49,7 +49,6 @@ def command(
 
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
-    check_paths([Use("-m", model_dir, Role.READ_DIRECTORY)])
     sides: tuple[Prepare, Prepare] = (as_written, as_written)
     if tokenize:
         from phrase_rescore.moses.text import TypedText

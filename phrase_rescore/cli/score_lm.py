@@ -6,22 +6,27 @@ import contextlib
 
 import click
 
+from phrase_rescore.cli import options
 from phrase_rescore.cli.options import (
     device_option,
     digits_option,
-    file_argument,
-    file_option,
     flush_option,
     lm_option,
+    path_argument,
+    path_option,
 )
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files.paths import Role
 
 
-@click.command(short_help="Score text by a language model.")
-@file_argument("text", default="-", required=False)
-@lm_option
+@options.command(short_help="Score text by a language model.")
+@path_argument("text", default="-", required=False)
+@lm_option()
 @click.option("--per-word", is_flag=True, help="Add a third column: the words and </s>, each followed by its log p.")
-@file_option("--interpolate", metavar="ARPA", help="Mix with this n-gram model: find the weight, show the perplexities.")
+@path_option(
+    "--interpolate", role=Role.READ, metavar="ARPA",
+    help="Mix with this n-gram model: find the weight, show the perplexities.",
+)  # fmt: skip
 @flush_option
 @digits_option
 @device_option("cpu")
@@ -42,7 +47,6 @@ def command(text: str, lm: str, per_word: bool, interpolate: str | None, flush: 
     from phrase_rescore.cli.terminal import say, write_out
     from phrase_rescore.files.blocks import read_rows
     from phrase_rescore.files.inputs import display_name, open_input, standard_input
-    from phrase_rescore.files.paths import Role, Use, check_paths
     from phrase_rescore.lm.arpa import ArpaReader
     from phrase_rescore.lm.checkpoint import load, warnings
     from phrase_rescore.lm.mixture import fit_mixture
@@ -51,8 +55,6 @@ def command(text: str, lm: str, per_word: bool, interpolate: str | None, flush: 
     from phrase_rescore.queries.score_lm import BATCH, TextScorer, score_text
     from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
-    uses = [Use("TEXT", text, Role.READ), Use("-m", lm, Role.READ_DIRECTORY, "train-lm CORPUS")]
-    check_paths([*uses, *([Use("--interpolate", interpolate, Role.READ)] if interpolate else [])])
     if interpolate and (flush or text == interpolate == "-"):
         what = "--flush answers line by line" if flush else "standard input cannot be both"
         raise OptionError(f"--interpolate reads TEXT and ARPA whole, and {what}; leave one out")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 
-import click
-
-from phrase_rescore.cli.options import file_argument, number_option, out_option, quiet_option
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import number_option, out_option, path_argument, quiet_option
 from phrase_rescore.ranges import COLUMNS
 
 
-@click.command(short_help="Remove the last columns of a phrase table.")
-@file_argument("table")
+@options.command(short_help="Remove the last columns of a phrase table.")
+@path_argument("table")
 @number_option("--columns", range=COLUMNS, required=True, metavar="K", help="The number of last score columns to remove.")
-@out_option
+@out_option()
 @quiet_option
 def command(table: str, columns: int, out: str, quiet: bool) -> None:
     """Write TABLE without its last K score columns. Every other byte stays. This is the inverse of annotate.

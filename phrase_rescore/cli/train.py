@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import click
-from cloup import command as grouped_command
 from cloup import option_group
 
 from phrase_rescore.cli.options import (
-    FILE,
     ByteSize,
     device_option,
-    directory_option,
-    file_argument,
-    file_option,
+    grouped_command,
     model_option,
     number_option,
     on_bad_row_option,
+    path_argument,
+    path_option,
     quiet_option,
     setting_option,
 )
@@ -35,6 +34,7 @@ from phrase_rescore.cli.training_options import (
     shard_size_option,
     threads_option,
 )
+from phrase_rescore.files.paths import Role, Use, beside
 from phrase_rescore.ranges import FACTORS
 from phrase_rescore.training.config import PRESETS
 
@@ -42,11 +42,20 @@ _number = number_setting
 _setting = partial(setting_option, presets=PRESETS)
 
 
+def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield what a training keeps beside the model."""
+    yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
+    if values["pairs_dir"] is None:
+        yield Use("--pairs's default", beside(model_dir, "pairs"), Role.CACHE_DIRECTORY)
+    if values["on_bad_row"] == "drop":
+        yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
+
+
 @grouped_command(short_help="Learn a model from the distinct pairs of phrase tables.")
-@file_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @option_group(
     "Most used",
-    model_option,
+    model_option(Role.WRITE_DIRECTORY, _beside),
     max_time_option,
     click.option("--inverse", is_flag=True, help="Learn p(source | target): read targets, predict sources."),
 )
@@ -57,13 +66,13 @@ _setting = partial(setting_option, presets=PRESETS)
         help="What the inputs are.  [default: by their content]",
     ),
     on_bad_row_option,
-    directory_option(
-        "--pairs", "pairs_dir", metavar="DIR",
+    path_option(
+        "--pairs", "pairs_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
         help="Keep the prepared pairs in DIR. The next training finds them there if nothing has changed.  "
         "[default: MODEL_DIR.pairs]",
     ),
-    directory_option(
-        "--scratch", metavar="DIR",
+    path_option(
+        "--scratch", role=Role.SCRATCH, metavar="DIR",
         help="Sort the pairs in DIR, which takes up to twice their text.  [default: $TMPDIR or /tmp]",
     ),
     click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="The memory that sorting may use."),
@@ -86,10 +95,13 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "Words",
     _setting("shortlist", metavar="N", text="Known words a side. All others are UNK."),
-    file_option("--source-vocab", metavar="FILE", help="Take the source shortlist from FILE: word, tab, count a line."),
-    file_option("--target-vocab", metavar="FILE", help="Take the target shortlist from FILE."),
-    click.option(
-        "--vocab-corpus", type=FILE, nargs=2, metavar="SOURCE TARGET",
+    path_option(
+        "--source-vocab", role=Role.READ, metavar="FILE",
+        help="Take the source shortlist from FILE: word, tab, count a line.",
+    ),
+    path_option("--target-vocab", role=Role.READ, metavar="FILE", help="Take the target shortlist from FILE."),
+    path_option(
+        "--vocab-corpus", role=Role.READ, nargs=2, metavar="SOURCE TARGET",
         help="Count words in this tokenized corpus instead of the pairs.",
     ),
     click.option(
@@ -152,8 +164,9 @@ _setting = partial(setting_option, presets=PRESETS)
 @option_group(
     "Resuming and fine-tuning",
     resume_option,
-    directory_option(
-        "--init-from", metavar="MODEL", help="Start from the weights of this model, matching words by spelling."
+    path_option(
+        "--init-from", role=Role.READ_DIRECTORY, may_be="-m", metavar="MODEL",
+        help="Start from the weights of this model, matching words by spelling.",
     ),
     click.option(
         "--init", type=click.Choice(["all", "encoder", "decoder"]), default="all", show_default=True,

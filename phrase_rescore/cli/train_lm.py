@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import click
-from cloup import command as grouped_command
 from cloup import option_group
 
 from phrase_rescore.cli.options import (
     device_option,
-    directory_option,
-    file_argument,
-    file_option,
+    grouped_command,
     lm_option,
+    path_argument,
+    path_option,
     quiet_option,
     setting_option,
 )
@@ -31,17 +31,25 @@ from phrase_rescore.cli.training_options import (
     shard_size_option,
     threads_option,
 )
+from phrase_rescore.files.paths import Role, Use, beside
 from phrase_rescore.lm.config import PRESETS, RANGES
 
 _number = partial(number_setting, ranges=RANGES)
 _setting = partial(setting_option, presets=PRESETS)
 
 
+def _beside(lm: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield what a training keeps beside the model."""
+    yield Use("-m's state", beside(lm, "training"), Role.WRITE_DIRECTORY)
+    if values["text_dir"] is None:
+        yield Use("--text's default", beside(lm, "text"), Role.CACHE_DIRECTORY)
+
+
 @grouped_command(short_help="Learn a language model from text.")
-@file_argument("inputs", nargs=-1, required=True, metavar="CORPUS...")
+@path_argument("inputs", nargs=-1, required=True, metavar="CORPUS...")
 @option_group(
     "Most used",
-    lm_option,
+    lm_option(Role.WRITE_DIRECTORY, _beside),
     max_time_option,
     click.option(
         "--preset",
@@ -53,8 +61,8 @@ _setting = partial(setting_option, presets=PRESETS)
 )
 @option_group(
     "Input and output",
-    directory_option(
-        "--text", "text_dir", metavar="DIR",
+    path_option(
+        "--text", "text_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
         help="Keep the encoded text in DIR. The next training finds it there if nothing has changed.  [default: LM.text]",
     ),
     overwrite_option,
@@ -67,7 +75,7 @@ _setting = partial(setting_option, presets=PRESETS)
     _setting("held_out_share", metavar="SHARE", text="Hold out at most this share of the sentences."),
     _setting("shortlist", metavar="N", text="The network knows N words at most, never the rarest 1 %: all others are UNK."),
     _number("min_count", default=1, show_default=True, metavar="N", help="The network knows only words seen N times."),
-    file_option("--vocab", metavar="FILE", help="Take the words from FILE: word, tab, count a line."),
+    path_option("--vocab", role=Role.READ, metavar="FILE", help="Take the words from FILE: word, tab, count a line."),
 )  # fmt: skip
 @option_group(
     "Network",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from phrase_rescore.cli.options import PathName, file_option, number_option, quiet_option
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import PathName, number_option, path_option, quiet_option, sidecar_of
 from phrase_rescore.errors import printable
+from phrase_rescore.files.paths import Role, is_stream
 from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS
 
 
@@ -17,6 +20,10 @@ class SystemType(PathName):
     """Takes a system's name and the name of its output."""
 
     name = "system"
+
+    def paths(self, value: Any) -> Iterable[str]:
+        _, path = value
+        return [path]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, tuple):
@@ -27,11 +34,19 @@ class SystemType(PathName):
         return printable(os.fsencode(system), 1000), path
 
 
-@click.command(short_help="Tell where a new score helped and where not, phrase by phrase.")
-@click.argument("systems", type=SystemType("file"), nargs=-1, required=True, metavar="SYSTEM=OUT...")
-@file_option("--source", required=True, metavar="FILE", help="The text that both translated, as the decoder got it.")
-@file_option("--reference", required=True, metavar="FILE", help="Its translation, tokenized and escaped as the outputs are.")
-@file_option("--table", required=True, metavar="TABLE", help="The annotated table that they used, whole or filtered.")
+@options.command(short_help="Tell where a new score helped and where not, phrase by phrase.")
+@click.argument("systems", type=SystemType(Role.READ), nargs=-1, required=True, metavar="SYSTEM=OUT...")
+@path_option(
+    "--source", role=Role.READ, required=True, metavar="FILE", help="The text that both translated, as the decoder got it."
+)
+@path_option(
+    "--reference", role=Role.READ, required=True, metavar="FILE",
+    help="Its translation, tokenized and escaped as the outputs are.",
+)  # fmt: skip
+@path_option(
+    "--table", role=Role.READ, derived=sidecar_of, required=True, metavar="TABLE",
+    help="The annotated table that they used, whole or filtered.",
+)  # fmt: skip
 @number_option(
     "--segments", range=SHOWN_SEGMENTS, default=10, show_default=True, metavar="N",
     help="Segments to show of those that gained most, and as many of those that lost most.",
@@ -44,7 +59,7 @@ class SystemType(PathName):
     "--phi-column", range=COLUMNS, metavar="N",
     help="The score column of φ.  [default: 3, φ(target|source); where the model is an inverse one 1]",
 )  # fmt: skip
-@file_option("-o", "--out", metavar="FILE", help="Write the same as a page, with pictures, too.")
+@path_option("-o", "--out", role=Role.WRITE, metavar="FILE", help="Write the same as a page, with pictures, too.")
 @quiet_option
 def command(
     systems: tuple[tuple[str, str], ...], source: str, reference: str, table: str, segments: int, score_column: int | None,
@@ -68,16 +83,15 @@ def command(
     from phrase_rescore.cli.terminal import byte_bar, say
     from phrase_rescore.evaluation.why.run import Options, compare
     from phrase_rescore.evaluation.why.text import report
-    from phrase_rescore.files.paths import is_stream
 
     line = ["phrase-rescore", "why", "--source", source, "--reference", reference, "--table", table]
     line += ["--segments", str(segments)] if segments != 10 else []
     line += ["--score-column", str(score_column)] if score_column else []
     line += ["--phi-column", str(phi_column)] if phi_column else []
     line += [*(["-o", out] if out else []), *map("=".join, systems)]
-    options = Options(source, reference, table, systems, segments, score_column, phi_column, out, shlex.join(line))
+    asked = Options(source, reference, table, systems, segments, score_column, phi_column, out, shlex.join(line))
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        found = compare(options, bar.update)
+        found = compare(asked, bar.update)
     for warning in found.warnings:
         say(f"warning: {warning}")
     if out is None or not is_stream(out):

@@ -24,7 +24,6 @@ from phrase_rescore.evaluation.noise import Noise, pooled
 from phrase_rescore.evaluation.outputs import SetOutputs, by_message, read_set
 from phrase_rescore.evaluation.significance import Scorer, bootstrap_p_values, randomization_p_values
 from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, count, write_statistics
-from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.moses.text import check_language
 
 
@@ -157,11 +156,8 @@ def evaluate(
     their reference, or statistics that are damaged or cannot be compared. All files are read before anything is scored.
     """
     check_sets(sets)
-    uses = [Use("--set", path, Role.READ) for files in sets for path in files.paths()]
     if statistics_path is not None:
         _check_single(sets)
-        uses.append(Use("--statistics", statistics_path, Role.WRITE))
-    check_paths(uses)
     if settings.detokenize is not None:
         check_language("--detokenize", settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))

@@ -21,7 +21,7 @@ from zlib_ng import zlib_ng
 from phrase_rescore.errors import InputError, OptionError, RescoreError, cannot_write
 from phrase_rescore.files.inputs import CHUNK, open_plain
 from phrase_rescore.files.locks import Holder
-from phrase_rescore.files.paths import is_stream, names_around, older_directory
+from phrase_rescore.files.paths import is_stream, names_around, older_directory, partial_of
 
 GZIP_LEVELS = ("fast", *"123456789")
 _FAST = 2  # 1 is faster by a third, and files are a third larger
@@ -96,8 +96,7 @@ class PartialFile:
 
     def __init__(self, target: str, hidden: bool = True) -> None:
         self.name, self.target = target, os.path.realpath(target)
-        self._directory, name = os.path.split(self.target)
-        self.path = os.path.join(self._directory, f".{name}.partial" if hidden else f"{name}.partial")
+        self._directory, self.path = os.path.dirname(self.target), partial_of(target, hidden)
         self.length, self.crc, self.handle = 0, 0, -1
         self.older = ""  # the name that an older file has got
 

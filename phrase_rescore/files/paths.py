@@ -8,9 +8,9 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 from phrase_rescore.errors import OptionError, printable, remedy
 
@@ -23,14 +23,27 @@ class Role(enum.Enum):
 
     READ = enum.auto()
     READ_DIRECTORY = enum.auto()
+    READ_EITHER = enum.auto()  # a file or a directory
     WRITE = enum.auto()
     WRITE_DIRECTORY = enum.auto()  # made or replaced as a whole
+    CACHE_DIRECTORY = enum.auto()  # read if it is up to date, else made or replaced as a whole
+    FILL_DIRECTORY = enum.auto()  # made if it is not there; files are written in it
     SCRATCH = enum.auto()  # a directory in which temporary files are made
 
+    @property
+    def is_directory(self) -> bool:
+        return self not in (Role.READ, Role.READ_EITHER, Role.WRITE)
 
-_READS = (Role.READ, Role.READ_DIRECTORY)
-_WRITES = (Role.WRITE, Role.WRITE_DIRECTORY)
-_DIRECTORIES = (Role.READ_DIRECTORY, Role.WRITE_DIRECTORY, Role.SCRATCH)
+    @property
+    def reads(self) -> bool:
+        return self in (Role.READ, Role.READ_DIRECTORY, Role.READ_EITHER)
+
+    @property
+    def writes(self) -> bool:
+        return not self.reads and self is not Role.SCRATCH
+
+
+_REPLACED = (Role.WRITE_DIRECTORY, Role.CACHE_DIRECTORY)
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,7 @@ class Use:
     path: str
     role: Role
     made_by: str = "train TABLE"  # what makes a model that is to be read
+    may_be: str = ""  # the option whose path this may be too
 
     def __str__(self) -> str:
         return f"{self.option} {printable(os.fsencode(self.path), 1000)}"
@@ -79,30 +93,44 @@ def is_stream(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
+def partial_of(path: str, hidden: bool = True) -> str:
+    """Return where the bytes of a file stand until they are complete: ``.NAME.partial`` or ``NAME.partial`` beside it."""
+    directory, name = os.path.split(os.path.realpath(path))
+    return os.path.join(directory, f".{name}.partial" if hidden else f"{name}.partial")
+
+
 def check_paths(uses: Iterable[Use]) -> None:
     """Raise OptionError, which names the option, for paths that a command cannot read or write or must not mix up.
 
-    Call it before anything is opened for writing, with all paths, those derived from others too. Files are the same if their
-    device and inode are, through links and other spellings; one that is not there yet is its directory and its name. Nothing
-    may lie in a directory that is replaced as a whole.
+    Call it before anything is opened for writing, with all paths, those derived from others after them. Files are the same if
+    their device and inode are, through links and other spellings; one that is not there yet is its directory and its name.
+    Nothing may lie in a directory that is replaced as a whole.
     """
-    uses = list(uses)
+    checked = list[Use]()
     for use in uses:
-        try:
-            _check(use)
-        except (OSError, ValueError) as error:  # ValueError: a NUL byte
-            found = error.strerror if isinstance(error, OSError) else str(error)
-            hint = remedy(error, writing=use.role not in _READS) if isinstance(error, OSError) else "check the name"
-            raise OptionError(f"{use}: {found}" + (f"; {hint}" if hint else "")) from None
-    identities = list(map(_identity, uses))
-    for (one, its), (other, others) in combinations(zip(uses, identities, strict=True), 2):
-        if one.role not in _WRITES and other.role not in _WRITES:
+        _check(use)
+        checked.append(use)
+        if use.role is Role.WRITE and not is_stream(use.path):
+            checked.append(Use(f"the partial of {use.option}", partial_of(use.path), Role.WRITE))
+            _check(checked[-1])
+    identities = [_identity(use.path, use.role.writes) for use in checked]
+    for (one, its), (other, others) in combinations(zip(checked, identities, strict=True), 2):
+        if not (one.role.writes or other.role.writes):
             continue
-        if its is not None and its == others:
+        if its is not None and its == others and one.may_be != other.option and other.may_be != one.option:
             raise OptionError(f"{one} and {other} are the same; name another for one of them")
         for outer, inner in ((one, other), (other, one)):
-            if outer.role is Role.WRITE_DIRECTORY and _is_inside(inner.path, outer.path):
+            if outer.role in _REPLACED and _is_inside(inner.path, outer.path):
                 raise OptionError(f"{inner} is inside {outer}, which is replaced as a whole; name another for one of them")
+
+
+def check_outputs(inputs: Sequence[str], *outputs: str) -> None:
+    """Raise OptionError if a file that is to be written is an input, or another output: for programs without a command line."""
+    written = [(path, _identity(path, writes=True)) for path in outputs]
+    read = [(path, _identity(path, writes=False)) for path in inputs]
+    for (one, its), (other, others) in (*combinations(written, 2), *product(read, written)):
+        if its is not None and its == others:
+            raise OptionError(f"{one} and {other} are the same; name another for one of them")
 
 
 def names_around(directory: str) -> tuple[str, str, str]:
@@ -128,31 +156,41 @@ def missing_model(directory: str, made_by: str = "train TABLE") -> str:
 
 
 def _check(use: Use) -> None:
+    """Check one path by itself."""
+    try:
+        _check_usable(use)
+    except OSError as error:
+        hint = remedy(error, writing=not use.role.reads)
+        raise OptionError(f"{use}: {error.strerror}" + (f"; {hint}" if hint else "")) from None
+    except ValueError as error:  # a NUL byte
+        raise OptionError(f"{use}: {error}; check the name") from None
+
+
+def _check_usable(use: Use) -> None:
     """Check one path by itself. Raises OptionError, or what the system says of it."""
-    is_directory = use.role in _DIRECTORIES
-    if not use.path:
-        raise OptionError(f"{use.option} is empty; name a {'directory' if is_directory else 'file'}")
     if is_stream(use.path):
-        if is_directory:
+        if use.role.is_directory:
             raise OptionError(f"{use} is not a directory; name one")
-        if use.path != "-" and not _may(use.path, os.W_OK if use.role in _WRITES else os.R_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    elif use.role in _WRITES:
+        if use.path != "-":
+            _check_access(use.path, os.W_OK if use.role.writes else os.R_OK)
+    elif use.role is Role.SCRATCH or (use.role is Role.FILL_DIRECTORY and os.path.isdir(use.path)):
+        os.scandir(use.path).close()
+        _check_access(use.path, os.W_OK | os.X_OK)
+    elif use.role.writes:
         _check_writable(use)
-    elif use.role is Role.READ:
-        if os.path.isdir(use.path):
-            raise OptionError(f"{use} is a directory; name a file in it")
-        os.close(os.open(use.path, os.O_RDONLY))
     elif use.role is Role.READ_DIRECTORY and not os.path.isdir(use.path):
         raise OptionError(f"{use}: {printable(missing_model(use.path, use.made_by), 2000)}")
-    else:
+    elif use.role is not Role.READ and os.path.isdir(use.path):
         os.scandir(use.path).close()
-        if use.role is Role.SCRATCH and not _may(use.path, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    elif os.path.isdir(use.path):
+        raise OptionError(f"{use} is a directory; name a file in it")
+    else:
+        os.close(os.open(use.path, os.O_RDONLY))
 
 
-def _may(path: str, mode: int) -> bool:
-    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+def _check_access(path: str, mode: int) -> None:
+    if not os.access(path, mode, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _check_writable(use: Use) -> None:
@@ -160,39 +198,35 @@ def _check_writable(use: Use) -> None:
     path = os.path.realpath(use.path)
     if use.role is Role.WRITE and (os.path.isdir(path) or use.path.endswith("/")):
         raise OptionError(f"{use} is a directory; name a file to write")
-    if use.role is Role.WRITE_DIRECTORY and os.path.isdir(path) and os.path.samefile(path, os.curdir):
+    if use.role is not Role.WRITE and os.path.isdir(path) and os.path.samefile(path, os.curdir):
         raise OptionError(f"{use} is the working directory; name a directory in it")
-    if use.role is Role.WRITE_DIRECTORY and os.path.lexists(use.path):
+    if use.role is not Role.WRITE and os.path.lexists(use.path):
         with contextlib.suppress(FileNotFoundError):  # a link to what is not there yet
             os.scandir(use.path).close()
+            if use.role is Role.CACHE_DIRECTORY:
+                return  # it may be only read, perhaps where one may not write
     parent, name = os.path.split(path)
-    while use.role is Role.WRITE_DIRECTORY and not os.path.lexists(parent):  # missing ones are made
+    while use.role is not Role.WRITE and not os.path.lexists(parent):  # missing ones are made
         parent = os.path.dirname(parent)
     if len(os.fsencode(name)) > os.pathconf(parent, "PC_NAME_MAX"):
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     os.stat(os.path.join(parent, ""))  # raises ENOTDIR for a file
-    if not _may(parent, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    _check_access(parent, os.W_OK | os.X_OK)
 
 
-def _identity(use: Use) -> tuple[object, ...] | None:
+def _identity(path: str, writes: bool) -> tuple[object, ...] | None:
     """Return what is equal for two names of one file, there or not yet there; None for devices, which may serve twice."""
     try:
-        if use.path == "-":
-            found = os.fstat(1 if use.role in _WRITES else 0)
-        else:
-            found = os.stat(use.path)
+        found = os.fstat(1 if writes else 0) if path == "-" else os.stat(path)
     except OSError:
-        directory, name = os.path.split(os.path.realpath(use.path))
+        directory, name = os.path.split(os.path.realpath(path))
         around = os.stat(directory) if os.path.exists(directory) else None
         return (around.st_dev, around.st_ino, name) if around else (directory, name)
     return None if stat.S_ISCHR(found.st_mode) or stat.S_ISSOCK(found.st_mode) else (found.st_dev, found.st_ino)
 
 
 def _is_inside(path: str, directory: str) -> bool:
-    if is_stream(path):
-        return False
-    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(directory), ""))
+    return not is_stream(path) and os.path.realpath(path).startswith(os.path.join(os.path.realpath(directory), ""))
 
 
 def beside(model_dir: str, what: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -15,14 +15,14 @@ from phrase_rescore.data.vocabulary import read_shortlist
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.files.outputs import check_replaceable
-from phrase_rescore.files.paths import Role, Use, beside, check_paths
+from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.lm.arpa import END, UNKNOWN
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.lm.ngrams import Ngrams
 from phrase_rescore.lm.nplm import NULL
-from phrase_rescore.lm.prepare import find, fingerprint, prepare, text_dir
+from phrase_rescore.lm.prepare import find, fingerprint, prepare
 from phrase_rescore.lm.store import RESERVED, Numbers, TextStore
 from phrase_rescore.lm.task import NgramTask, centre
 from phrase_rescore.training.config import Observer, Recipe
@@ -61,7 +61,7 @@ class LanguageModelling:
 
     def check_files(self, processes: ProcessGroup, say: Callable[[str], None]) -> None:
         """Raise OptionError or InputError for paths and files that will not do."""
-        check_paths(self._uses())
+        check_outputs(self.inputs, self.model_dir)
         check_replaceable(self.model_dir)
         if processes.size > 1 and fingerprint(self.inputs, self.config.text) is None:
             raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
@@ -69,18 +69,6 @@ class LanguageModelling:
             open_input(path).close()
         if (vocab := self.config.text.vocab) and os.path.isfile(vocab):
             read_shortlist(vocab, RESERVED)
-
-    def _uses(self) -> Iterator[Use]:
-        text = self.config.text
-        for path in self.inputs:
-            yield Use("CORPUS", path, Role.READ)
-        if text.vocab is not None:
-            yield Use("--vocab", text.vocab, Role.READ)
-        yield Use("-m", self.model_dir, Role.WRITE_DIRECTORY)
-        yield Use("-m's state", beside(self.model_dir, "training"), Role.WRITE_DIRECTORY)
-        option = "--text" if text.text_dir else "--text's default"
-        role = Role.WRITE_DIRECTORY if self.find() is None else Role.READ_DIRECTORY
-        yield Use(option, text_dir(text, self.model_dir), role)
 
     def prepare(self, observer: Observer, check: Callable[[Numbers], None]) -> TextStore:
         """Return the encoded text, prepared on disk."""

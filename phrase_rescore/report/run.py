@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from phrase_rescore import __version__
 from phrase_rescore.errors import OptionError, cannot_write
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
-from phrase_rescore.moses.columns import sidecar_path
+from phrase_rescore.files.paths import is_stream
 from phrase_rescore.nn.storage import LOG
 from phrase_rescore.pages.page import page
 from phrase_rescore.pages.theme import Spec, altair, picture
@@ -61,9 +60,6 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
     altair()
     if is_stream(options.table):
         raise OptionError("ANNOTATED_TABLE is read more than once; name a file")
-    check_paths(_uses(options))
-    if options.figures is not None and os.path.realpath(options.figures) == os.path.realpath(options.model_dir):
-        raise OptionError(f"--figures {options.figures} is the directory of -m; name another for the pictures")
     checkpoint = load(options.model_dir)
     columns = find_columns(options.table, checkpoint, options.phi_column)
     on_step("reading the table")
@@ -94,17 +90,6 @@ def report(options: Options, on_read: Callable[[int], object] | None = None, on_
         on_step("writing pictures")
         _draw(pictures, options.figures)
     return Report(statistics.rows, len(text), warnings)
-
-
-def _uses(options: Options) -> Iterator[Use]:
-    """List the paths of a report, but for the pictures: they have names of their own in their directory."""
-    yield Use("ANNOTATED_TABLE", options.table, Role.READ)
-    yield Use("-m", options.model_dir, Role.READ_DIRECTORY)
-    yield Use("-o", options.out, Role.WRITE)
-    if os.path.isfile(sidecar := sidecar_path(options.table)):
-        yield Use("the sidecar of ANNOTATED_TABLE", sidecar, Role.READ)
-    if (figures := options.figures) is not None:
-        yield Use("--figures", figures, Role.SCRATCH if os.path.isdir(figures) else Role.WRITE_DIRECTORY)
 
 
 def _sections(options: Options, checkpoint: Checkpoint, statistics: TableStatistics, on_step: Step) -> dict[str, Section]:

@@ -12,7 +12,6 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.outputs import gzip_member
-from phrase_rescore.files.paths import Role, Use, check_paths
 from phrase_rescore.files.row_output import row_output
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
@@ -133,12 +132,7 @@ def _sources(path: str) -> list[list[bytes]]:
 
 
 def _check_options(options: Options) -> None:
-    uses = [Use("NBEST", options.nbest, Role.READ), Use("-o", options.out, Role.WRITE)]
-    uses += [Use("-m", model, Role.READ_DIRECTORY, "train-lm CORPUS") for model in options.models]
-    given = {"--source": options.source, "--weights": options.weights}
-    uses += [Use(option, path, Role.READ) for option, path in given.items() if path is not None]
-    check_paths(uses)
-    if [use.path for use in uses].count("-") > 1 + (options.out == "-"):
+    if [options.nbest, options.source, options.weights].count("-") > 1:
         raise OptionError("standard input is named twice; give a name to one of the files")
     if options.out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
         raise OptionError(f"cannot write {options.out}: Moses reads plain lists and .gz")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -14,16 +14,16 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.outputs import check_replaceable
-from phrase_rescore.files.paths import Role, Use, beside, check_paths
+from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.final_pass import learn_held_out
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.prepare import check_inputs, find, fingerprint, prepare, scratch_dir, store_dir
+from phrase_rescore.rnn.prepare import check_inputs, find, fingerprint, prepare
 from phrase_rescore.rnn.store import Numbers, PairStore
 from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.rnn.warm_start import check_part, freeze, in_table_terms, initialise_from
-from phrase_rescore.training.config import Data, Network, Observer, Recipe, Start, TrainingConfig
+from phrase_rescore.training.config import Network, Observer, Recipe, Start, TrainingConfig
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import Trainer, make_optimizer
 from phrase_rescore.training.processes import ProcessGroup
@@ -36,26 +36,6 @@ _SUMMARIZED = (
     "min_count", "max_length", "preset", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up",
     "paper_initialisation", "shortlist", "softmax", "batch_size", "group", "precision", "seed", "max_steps",
 )  # fmt: skip
-
-
-def _uses(inputs: Sequence[str], model_dir: str, data: Data, start: Start) -> Iterator[Use]:
-    """Yield all paths of a training. A model may start from the one that it replaces."""
-    for path in inputs:
-        yield Use("INPUT", path, Role.READ)
-    given = {"--source-vocab": data.source_vocab, "--target-vocab": data.target_vocab}
-    for option, file in (*given.items(), *(("--vocab-corpus", path) for path in data.vocab_corpus or ())):
-        if file is not None:
-            yield Use(option, file, Role.READ)
-    if start.init_from is not None and os.path.realpath(start.init_from) != os.path.realpath(model_dir):
-        yield Use("--init-from", start.init_from, Role.READ_DIRECTORY)
-    yield Use("-m", model_dir, Role.WRITE_DIRECTORY)
-    yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
-    ready = find(inputs, data, model_dir) is not None  # then they are only read, perhaps where one may not write
-    pairs_option = "--pairs" if data.pairs_dir else "--pairs's default"
-    yield Use(pairs_option, store_dir(data, model_dir), Role.READ_DIRECTORY if ready else Role.WRITE_DIRECTORY)
-    if data.drop_bad_rows:
-        yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
-    yield Use("--scratch" if data.scratch else "--scratch's default", scratch_dir(data), Role.SCRATCH)
 
 
 def is_sampled(softmax: str, words: int, device: str) -> bool:
@@ -113,7 +93,7 @@ class PhrasePairs:
     def check_files(self, processes: ProcessGroup, say: Callable[[str], None]) -> None:
         """Raise OptionError, InputError or ModelError for paths and files that will not do."""
         data, start = self.config.data, self.config.start
-        check_paths(_uses(self.inputs, self.model_dir, data, start))
+        check_outputs(self.inputs, self.model_dir)
         check_replaceable(self.model_dir)
         if start.init_from:
             donor = load(start.init_from)

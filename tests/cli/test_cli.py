@@ -185,7 +185,7 @@ def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -
     }.get(command, [missing])
     option = {
         "train": "INPUT", "annotate": "TABLE", "strip": "TABLE", "info": "TABLE|MODEL_DIR", "moses-ini": "INI",
-        "evaluate": "--set", "why": "--source",
+        "evaluate": "--set", "why": "SYSTEM=OUT",
         "curves": "RUN", "embed": "TABLE", "generate": "--from-table", "report": "ANNOTATED_TABLE",
         "train-lm": "CORPUS", "score-lm": "TEXT", "rescore": "NBEST",
     }[command]  # fmt: skip

@@ -65,7 +65,8 @@ def spellings(parameter: Parameter) -> list[tuple[str, ...]]:
 
 
 def is_directory(parameter: Parameter) -> bool:
-    return parameter.param.type is not None and getattr(parameter.types()[-1], "kind", "file") == "dir"
+    role = getattr(parameter.types()[-1], "role", None)
+    return role is not None and role.is_directory
 
 
 def good_name(parameter: Parameter) -> str:

@@ -32,14 +32,12 @@ READS, WRITES = Role.READ, Role.WRITE
 @pytest.mark.parametrize(
     ("role", "path", "message"),
     [
-        (READS, "", "-x is empty; name a file"),
         (READS, "none", "-x none: No such file or directory; check the path"),
         (READS, "folder", "-x folder is a directory; name a file in it"),
         (READS, "table/x", "-x table/x: Not a directory"),
         (READS, "a\0b", "embedded null byte; check the name"),
         (WRITES, "a\0b", "embedded null byte; check the name"),
         (READS, "dangling", "-x dangling: No such file or directory"),
-        (Role.READ_DIRECTORY, "", "-x is empty; name a directory"),
         (Role.READ_DIRECTORY, "table", "-x table: a file, not a model directory; name the directory that"),
         (Role.READ_DIRECTORY, "none", "-x none: no such model directory; make one with 'phrase-rescore train TABLE -m none'"),
         (Role.READ_DIRECTORY, "fifo", "-x fifo is not a directory; name one"),

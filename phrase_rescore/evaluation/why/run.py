@@ -16,8 +16,7 @@ from phrase_rescore.evaluation.why.table import Lookup, find_columns, read_table
 from phrase_rescore.evaluation.why.totals import Best, Change, Usage, add_region
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.paths import Role, Use, check_paths, is_stream
-from phrase_rescore.moses.columns import sidecar_path
+from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase, not_utf8, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, words
 from phrase_rescore.moses.text import look, mismatch
@@ -99,7 +98,7 @@ class Comparison:
 
 
 def _check(options: Options) -> None:
-    """Raise OptionError for anything but two systems, and for paths that cannot be read."""
+    """Raise OptionError for anything but two systems, and for one input read twice."""
     if len(options.systems) != 2:
         found = counted(len(options.systems), "system")
         raise OptionError(f"{found}: name two, the one to compare with first, as baseline=OUT rnn=OUT")
@@ -108,17 +107,10 @@ def _check(options: Options) -> None:
         raise OptionError(f"two systems are called {shown(os.fsencode(one))}; give each a name of its own")
     if is_stream(options.table):
         raise OptionError("--table is read more than once; name a file")
-    uses = [Use("--source", options.source, Role.READ), Use("--reference", options.reference, Role.READ)]
-    uses += [Use("SYSTEM=OUT", path, Role.READ) for _, path in options.systems]
-    if sum(use.path == "-" for use in uses) > 1:
+    if [options.source, options.reference, *(path for _, path in options.systems)].count("-") > 1:
         raise OptionError("'-', standard input, can be read once; name files for the rest")
     if options.out is not None:
         altair("why")
-        uses.append(Use("-o", options.out, Role.WRITE))
-    uses.append(Use("--table", options.table, Role.READ))
-    if os.path.isfile(sidecar := sidecar_path(options.table)):
-        uses.append(Use("the sidecar of --table", sidecar, Role.READ))
-    check_paths(uses)
 
 
 def compare(options: Options, on_read: Callable[[int], object] | None = None) -> Comparison:
