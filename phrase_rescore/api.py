@@ -287,3 +287,19 @@ def _path(path: Path | None) -> str | None:
 
 def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
     return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
+
+
+def moses_ini(
+    ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
+    path: Path | None = None, weights: str = "small",
+) -> list[str]:  # fmt: skip
+    """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
+
+    Returns what else must know the number of columns, line by line; warnings begin with ``warning:``. Raises InputError for a
+    bad ini, table or model, OptionError for options that do not fit.
+    """
+    from phrase_rescore.lm.nplm import read_order
+    from phrase_rescore.moses.rewrite_ini import rewrite_ini
+
+    paths = os.fspath(ini), os.fspath(out), _path(table), _path(lm)
+    return rewrite_ini(*paths, feature, _path(path), weights, read_order)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import TEXT, NumberType, path_argument, path_option, quiet_option
-from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.paths import Role
 
 
@@ -18,7 +15,7 @@ class WeightsType(NumberType):
     name = "weights"
 
     def read(self, text: str) -> str:
-        from phrase_rescore.moses.ini import check_weights
+        from phrase_rescore.moses.rewrite_ini import check_weights
 
         check_weights(text)
         return text
@@ -65,70 +62,9 @@ def command(
 
     Standard error shows the options that tell MERT and the binarizers of Moses the new number of columns.
     """
+    from phrase_rescore.api import moses_ini
     from phrase_rescore.cli.terminal import say
-    from phrase_rescore.files.inputs import display_name
-    from phrase_rescore.files.outputs import atomic_output
-    from phrase_rescore.lm.nplm import read_order
-    from phrase_rescore.moses.ini import read_ini, with_neural_lm
 
-    if table is None and lm is None:
-        raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
-    if table is None and (feature or path):
-        raise OptionError(f"{'--feature' if feature else '--path'} is of the phrase table; name it with --table")
-    if table == "-" and path is None:
-        raise OptionError("--table - has no name to write into the ini; give it with --path")
-    if ini == table == "-":
-        raise OptionError("ini and table cannot both be standard input; name one of them")
-    where, before = display_name(ini), read_ini(ini)
-    after, told = before, list[str]()
-    if table is not None:
-        after, told = _with_table(before, where, table, feature, path, weights)
-    if lm is not None:
-        if table is None and weights not in ("small", "zero") and "," in weights:
-            raise OptionError(f"--weights {weights}: a language model has one weight")
-        weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
-        after, name = with_neural_lm(after, os.fsencode(lm), read_order(lm), weight, where)
-        told.append(f"{name.decode()}: a feature NeuralLM of {lm}, weight {weight.decode()}; Moses must be built --with-nplm")
-    if out == "-":
-        click.echo(after, nl=False)
-    else:
-        with atomic_output(out) as output:
-            output.write(after)
-    for line in told:
+    for line in moses_ini(ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights):
         if not quiet or line.startswith("warning: "):
             say(line)
-
-
-def _with_table(
-    before: bytes, where: str, table: str, feature: str | None, path: str | None, weights: str
-) -> tuple[bytes, list[str]]:
-    """Return the ini for the table, and what is to be said of it."""
-    from phrase_rescore.files.inputs import display_name
-    from phrase_rescore.moses.columns import RANGE_ROWS, TableColumns, check_compression
-    from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
-
-    old = find_table(before, None if feature is None else os.fsencode(feature), where)
-    if path is None:
-        if old.is_binarized:
-            kind = old.implementation.decode()
-            raise OptionError(f"{old} is {kind}, a binarized table: give the one made of {table} with --path")
-        check_compression(table)
-    found_columns = TableColumns.read(table, RANGE_ROWS)
-    found_columns.check_loadable()
-    columns = found_columns.columns
-    if len(columns) < old.n_columns:
-        found = (
-            f"{len(columns)} score {'column' if len(columns) == 1 else 'columns'}, where {old} has num-features={old.n_columns}"
-        )
-        raise InputError(display_name(table), found, "pass the table that annotate wrote")
-    added = columns[old.n_columns :]
-    values = new_weights(weights, added)
-    new_path = os.fsencode(table if path is None else path)
-    after = with_table(before, old, new_path, len(columns), values)
-    told = [f"warning: {where}: {warning}" for warning in warnings(before, old, new_path)]
-    if after == before:
-        return after, [*told, f"nothing to do: {old} has {len(columns)} columns and this path already"]
-    changes = [f"num-features {old.n_columns} -> {len(columns)}, new weights {b' '.join(values).decode()}"] if added else []
-    if new_path != old.path:
-        changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
-    return after, [*told, f"{old}: {', '.join(changes)}", *hints(old, columns)]

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from phrase_rescore.moses.table import (
     BLANKS,
     BLANKS_AND_CR,
-    NUMBER,
     SEPARATOR,
     WORD,
     is_non_terminal,
+    is_number,
     split_fields,
     words,
 )
@@ -132,7 +132,6 @@ _KNOWN_PROPERTIES = frozenset(  # moses/PP/Factory.cpp:61-69
     b"Counts SourceLabels TargetConstituentBoundariesLeft TargetConstituentBoundariesRightAdjacent "
     b"TargetPreferences Tree SpanLength NonTermContext Orientation".split()
 )
-_NUMBER = re.compile(NUMBER)
 _INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
 _NAN = re.compile(rb"[+-]?nan", re.IGNORECASE)
 _POINTS = re.compile(rb"[ \t]*+(?:\d++-\d++(?:[ \t]++|\Z))*+")
@@ -169,7 +168,7 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
         return Examined(b"", b"", b"", b"", [kind for kind, is_so in found.items() if is_so])
     first, second, third, alignment, _, sparse, properties = (*fields, *[b""] * 7)[:7]
     src, tgt, scores = words(first), words(second), words(third)
-    odd = [score for score in scores if not _NUMBER.fullmatch(score)]
+    odd = [score for score in scores if not is_number(score)]
     found |= {
         "empty_phrase": not src or not tgt,
         "non_terminals": any(map(is_non_terminal, src + tgt)),

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.outputs import Writable
-from phrase_rescore.moses.table import NUMBER
+from phrase_rescore.moses.table import is_number
 
 START, END, UNKNOWN = b"<s>", b"</s>", b"<unk>"
 NEVER = -99.0  # log10 of the probability of what is never predicted
 _MOST = 300.0  # the largest logarithm, either way, whose power is a double
-_NUMBER = re.compile(NUMBER)
 _HINT = "pass the ARPA file that lmplz or ngram-count wrote"
 _COUNT = re.compile(rb"ngram +(\d{1,2}) *= *(\d{1,15})")
 
@@ -101,7 +100,7 @@ class ArpaReader:
             if len(columns) not in (2, 3):
                 raise ValueError
             words = tuple(columns[1].split(b" "))
-            if not all(map(_NUMBER.fullmatch, columns[::2])):
+            if not all(map(is_number, columns[::2])):
                 raise ValueError
             found = Ngram(words, float(columns[0]), float(columns[2]) if len(columns) == 3 else 0.0)
             if len(words) != order or not all(words) or not -_MOST <= found.log10_p <= 0.0 or abs(found.log10_backoff) > _MOST:

@@ -15,12 +15,11 @@ from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError, counted, printable, shown
 from phrase_rescore.moses.segmentation import Derivation, has_spans, parse_entry, parse_surface
-from phrase_rescore.moses.table import NUMBER, SEPARATOR, split_fields, words
+from phrase_rescore.moses.table import SEPARATOR, is_number, split_fields, words
 
 T = TypeVar("T")
 LABEL = re.compile(rb"[A-Za-z][0-9A-Za-z]*")
 _BLANKS = b" \t"
-_NUMBER = re.compile(NUMBER)
 _ID = re.compile(rb"\d{1,9}")
 _HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
 
@@ -112,7 +111,7 @@ def _stands_twice(label: bytes) -> RowError:
 
 
 def _number(word: bytes) -> float:
-    if not _NUMBER.fullmatch(word) or not math.isfinite(value := float(word)):
+    if not is_number(word) or not math.isfinite(value := float(word)):
         raise RowError(f"{shown(word)} is not a number", _HINT)
     return value
 

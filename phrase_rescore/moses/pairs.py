@@ -12,7 +12,17 @@ from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
-from phrase_rescore.moses.table import NUMBER, SEPARATOR, BadRow, parse_block, phrase_words, split_fields, valid_rows, words
+from phrase_rescore.moses.table import (
+    NUMBER,
+    SEPARATOR,
+    BadRow,
+    is_number,
+    parse_block,
+    phrase_words,
+    split_fields,
+    valid_rows,
+    words,
+)
 
 Phrase = list[bytes]
 RowReader = Callable[[bytes], tuple[Phrase, Phrase]]
@@ -29,7 +39,6 @@ class PairBlock(NamedTuple):
 BlockReader = Callable[[Block], tuple[PairBlock, list[BadRow]]]
 
 _POINT = re.compile(rb"\d+-\d+")
-_SCORE = re.compile(NUMBER)
 _COUNTS = re.compile(rb"[ \t]*+(?:" + NUMBER + rb"[ \t]++){2}(" + NUMBER + rb")(?=[ \t\r]|\Z)")
 _SNIFFED_ROWS = 100
 _BLOCK_ROWS = 4096
@@ -73,8 +82,8 @@ def row_format(row: bytes) -> str | None:
     third = words(fields[2])
     if third and all(_POINT.fullmatch(word) for word in third):
         fourth = words(fields[3]) if len(fields) > 3 else []
-        return "half" if len(fourth) > 1 and _SCORE.fullmatch(fourth[1]) else "extract"
-    return "table" if third and all(_SCORE.fullmatch(word) for word in third) else None
+        return "half" if len(fourth) > 1 and is_number(fourth[1]) else "extract"
+    return "table" if third and all(is_number(word) for word in third) else None
 
 
 def detect_format(path: str, first_rows: list[bytes]) -> str:

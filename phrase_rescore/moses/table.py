@@ -34,7 +34,7 @@ BLANKS_AND_CR = b" \t\r"
 # Patterns are possessive, so that long rows are not tried in many ways
 NUMBER = rb"[+-]?+(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?+\d++)?+"
 WORD = rb"[^ \t\r\n\0|\]]++"  # of a plain row
-_NUMBER = re.compile(NUMBER)
+is_number = re.compile(NUMBER).fullmatch  # a plain decimal number, as programs of Moses all read it
 _SCORES = re.compile(rb"[ \t]*+%b(?:[ \t]++%b)*+[ \t\r]*+" % (NUMBER, NUMBER))
 
 
@@ -112,7 +112,7 @@ def parse_row(row: bytes, n_scores: int | None = None) -> TableRow:
     src, tgt = phrase_words(fields[0], "source"), phrase_words(fields[1], "target")
     scores = words(fields[2].rstrip(BLANKS_AND_CR))
     if not _SCORES.fullmatch(fields[2]):
-        bad = next((score for score in scores if not _NUMBER.fullmatch(score)), None)
+        bad = next((score for score in scores if not is_number(score)), None)
         if bad is None:
             raise RowError("the score field is empty", "every row needs the same number of scores, at least one")
         raise RowError(f"score {shown(bad)}", "scores are plain decimal numbers such as 0.25 or 6.1e-05")

@@ -7,7 +7,8 @@ import atheris
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError
     from phrase_rescore.moses.columns import ScoreColumn
-    from phrase_rescore.moses.ini import find_table, hints, warnings, with_table
+    from phrase_rescore.moses.ini import find_table
+    from phrase_rescore.moses.rewrite_ini import hints, warnings, with_table
 
 from harness import fuzz, told
 

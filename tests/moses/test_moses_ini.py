@@ -16,9 +16,9 @@ from small_models import small_lm
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import open_input
-from phrase_rescore.moses import ini as ini_module
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns
-from phrase_rescore.moses.ini import find_table, hints, new_weights, warnings, with_table
+from phrase_rescore.moses.ini import find_table, read_lines
+from phrase_rescore.moses.rewrite_ini import hints, new_weights, warnings, with_table
 from phrase_rescore.moses.table import parse_row, with_scores
 
 SCORE, COUNT = ScoreColumn(5, "", 1e-9, 0.5), ScoreColumn(6, "", 1, 7.389056)
@@ -572,7 +572,7 @@ def test_a_neural_language_model_is_two_lines_more(run, tmp_path, ini):
         assert lines.count(line) == 1
         lines.remove(line)
     assert [line for line in lines if line] == [line for line in ini.replace(b"\r\n", b"\n").split(b"\n") if line]
-    sections = {line.section: line.text for line in ini_module._lines(result.out) if name in line.text}
+    sections = {line.section: line.text for line in read_lines(result.out) if name in line.text}
     assert sections == {b"feature": added[0], b"weight": added[1]}
     assert (b"\r\n" in result.out) == (b"\r\n" in ini)
     assert f"{name.decode()}: a feature NeuralLM of" in result.err

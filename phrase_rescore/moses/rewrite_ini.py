@@ -1,0 +1,214 @@
+"""Rewrite a ``moses.ini`` for a table with added columns, or for a neural language model; every other byte stays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
+from phrase_rescore.files.inputs import display_name
+from phrase_rescore.files.row_output import row_output
+from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
+from phrase_rescore.moses.ini import Feature, find_table, read_features, read_ini, read_lines
+from phrase_rescore.ranges import Decimal
+
+_UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT")  # filter-model-given-input.pl passes their lines through
+_WEIGHTS = Decimal(-1e6, 1e6)
+
+
+def check_weights(how: str) -> list[str]:
+    """Return the numbers of ``--weights``, none for ``small`` and ``zero``. Raises OptionError for anything else."""
+    if how in ("small", "zero"):
+        return []
+    for number in (numbers := how.split(",")):
+        try:
+            _WEIGHTS.read(number)
+        except OptionError as error:
+            raise OptionError(f"{error}; write small, zero or numbers such as 0.05,-0.1") from None
+    return numbers
+
+
+def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
+    """Choose a weight for each added column: ``small``, ``zero``, or numbers between commas, taken as they are.
+
+    Small weights are 0.01, and -0.01 for counts. They leave a tuned system nearly where it was, with log p counting for a
+    hypothesis and unknown words against it.
+
+    Raises OptionError for anything else.
+    """
+    if how == "small":
+        return [b"-0.01" if column.is_count(added=True) else b"0.01" for column in added]
+    if how == "zero":
+        return [b"0" for _ in added]
+    numbers = check_weights(how)
+    if len(numbers) != len(added):
+        raise OptionError(f"--weights {how}: the number of weights is {len(numbers)}, that of added columns {len(added)}")
+    return [number.encode() for number in numbers]
+
+
+def _check_path(option: str, path: bytes) -> None:
+    if not path or re.search(rb"[\s#]", path):
+        raise OptionError(f"{option} {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
+
+
+def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
+    """Write the ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
+
+    ``tuneable-components``, where the line has it, gets a 1 for each of them, as Moses wants one word for every column.
+
+    Raises OptionError for a path that cannot stand in an ini.
+    """
+    _check_path("--table or --path", path)
+    values = {}
+    if n_columns != feature.n_columns:
+        values[b"num-features"] = b"%d" % n_columns
+    if path != feature.path:
+        values[b"path"] = path
+    if components := feature.value(b"tuneable-components"):
+        values[b"tuneable-components"] = components + b",1" * len(weights)
+    there, line_end = feature.values, feature.line.words[-1].end
+    edits = [(line_end, line_end, b"".join(b" %b=%b" % item for item in values.items() if item[0] not in there))]
+    edits += [(there[key].start, there[key].end, value) for key, value in values.items() if key in there]
+    edits.append((feature.weights_end, feature.weights_end, b"".join(b" " + weight for weight in weights)))
+    # new values come first in edits, and so after a value that ends where they begin (an empty "path=")
+    for start, end, value in sorted(edits, key=lambda edit: edit[0], reverse=True):
+        ini = ini[:start] + value + ini[end:]
+    return ini
+
+
+def rewritten_for_table(
+    ini: bytes,
+    table: str,
+    *,
+    name: str | None = None,
+    path: str | None = None,
+    weights: str = "small",
+    where: str = "moses.ini",
+) -> tuple[bytes, list[str]]:
+    """Return the ini with ``table`` in place of the phrase table of that name, or the only one, and what is to be said of it.
+
+    ``path`` is written instead of the table's. Raises InputError as ``find_table`` and ``TableColumns.read``, and for a table
+    with fewer columns than the old one; OptionError for a binarized one without ``path``, and as ``new_weights``.
+    """
+    old = find_table(ini, None if name is None else os.fsencode(name), where)
+    if path is None:
+        if old.is_binarized:
+            kind = old.implementation.decode()
+            raise OptionError(f"{old} is {kind}, a binarized table: give the one made of {table} with --path")
+        check_compression(table)
+    there = TableColumns.read(table, RANGE_ROWS)
+    there.check_loadable()
+    n, n_old = len(there), old.n_columns
+    if n < n_old:
+        found = f"{counted(n, 'score column')}, where {old} has num-features={n_old}"
+        raise InputError(display_name(table), found, "pass the table that annotate wrote")
+    values = new_weights(weights, there.columns[n_old:])
+    new_path = os.fsencode(table if path is None else path)
+    after = with_table(ini, old, new_path, n, values)
+    said = [f"warning: {where}: {warning}" for warning in warnings(ini, old, new_path)]
+    if after == ini:
+        return after, [*said, f"nothing to do: {old} has {n} columns and this path already"]
+    changes = [f"num-features {n_old} -> {n}, new weights {b' '.join(values).decode()}"] if n > n_old else []
+    if new_path != old.path:
+        changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
+    return after, [*said, f"{old}: {', '.join(changes)}", *hints(old, there.columns)]
+
+
+def rewrite_ini(
+    ini: str, out: str, table: str | None, lm: str | None, name: str | None, path: str | None, weights: str,
+    read_order: Callable[[str], int],
+) -> list[str]:  # fmt: skip
+    """Write the ini for a table, as ``rewritten_for_table``, and a language model; return what is to be said of it.
+
+    ``read_order`` reads the order of a model in NPLM's format. ``-`` is standard input or output; ``out`` may be ``ini``.
+    """
+    if table is None and lm is None:
+        raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
+    if table is None and (name or path):
+        raise OptionError(f"{'--feature' if name else '--path'} is of the phrase table; name it with --table")
+    if table == "-" and path is None:
+        raise OptionError("--table - has no name to write into the ini; give it with --path")
+    if ini == table == "-":
+        raise OptionError("ini and table cannot both be standard input; name one of them")
+    text, where, said = read_ini(ini), display_name(ini), list[str]()
+    if table is not None:
+        text, said = rewritten_for_table(text, table, name, path, weights, where)
+    if lm is not None:
+        if table is None and weights not in ("small", "zero") and "," in weights:
+            raise OptionError(f"--weights {weights}: a language model has one weight")
+        weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
+        text, feature = with_neural_lm(text, os.fsencode(lm), read_order(lm), weight, where)
+        said.append(
+            f"{feature.decode()}: a feature NeuralLM of {lm}, weight {weight.decode()}; Moses must be built --with-nplm"
+        )
+    with row_output(out) as output:
+        output.write(text, text.count(b"\n"))
+    return said
+
+
+def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: str = "moses.ini") -> tuple[bytes, bytes]:
+    """Return the ini with a feature NeuralLM more, which loads a model in NPLM's format, and the name of the feature.
+
+    Its line follows the last feature, its weight the last weight. Raises InputError for an ini without either, OptionError
+    for a path that cannot stand in an ini.
+    """
+    _check_path("--lm", path)
+    taken = {feature.name for feature in read_features(list(read_lines(ini)), where)}
+    name = next(name for n in count() if (name := b"CSLM%d" % n) not in taken)
+    added = {
+        b"feature": b"NeuralLM factor=0 name=%b order=%d path=%b" % (name, order, path),
+        b"weight": b"%b= %b" % (name, weight),
+    }
+    for section, text in added.items():
+        *_, last = [None, *(line for line in read_lines(ini) if line.section == section)]
+        if last is None:
+            found, hint = f"no [{printable(section)}] in it", "pass the moses.ini of train-model.perl or mert-moses.pl"
+            raise InputError(where, found, hint)
+        end = ini.find(b"\n", last.words[-1].end)
+        row_end = b"\r\n" if end > 0 and ini[end - 1 : end] == b"\r" else b"\n"
+        ini = ini + row_end + text + row_end if end < 0 else ini[: end + 1] + text + row_end + ini[end + 1 :]
+    return ini, name
+
+
+def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
+    """Name what Moses loads, but its scripts misread."""
+    found = []
+    if not re.fullmatch(rb"[A-Za-z][A-Za-z0-9]*", feature.name):
+        found.append(
+            f"the name {feature} is not a letter, then letters and digits: mert-moses.pl fails at it in n-best lists; "
+            "rename it in [feature] and [weight]"
+        )
+    if feature.implementation not in _UNFILTERED:
+        line, script = f"line {feature.line.number}", "filter-model-given-input.pl"
+        row = ini[: feature.line.words[0].start].rpartition(b"\n")[2] + feature.line.text
+        if b"\t" in row or b"  " in row or row.startswith(b" "):
+            found.append(f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks")
+        if b"=" in path:
+            found.append(f"{line}: {script} cuts the path {printable(path)} at '='; give the table another name")
+    return found
+
+
+def hints(feature: Feature, columns: Sequence[ScoreColumn]) -> list[str]:
+    """Tell what else must know the number of columns, as the options of Moses' programs.
+
+    ``--range`` has bounds for each tuneable column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank
+    by p(target | source), which train-model.perl writes as the third column.
+    """
+    n, n_old = len(columns), feature.n_columns
+    ranges = ",".join(
+        "-1..1" if column.is_count(added=i >= n_old) else "0..1" for i, column in enumerate(columns) if feature.is_tuneable(i)
+    )
+    rank = min(2, n_old - 1)
+    src_factors, tgt_factors = (feature.value(key).count(b",") + 1 for key in (b"input-factor", b"output-factor"))
+    on_disk = f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}"
+    return [
+        f"mert-moses.pl: --range={feature}:{ranges} (it bounds where random restarts begin, not the weights)",
+        "mert-moses.pl: delete features.list from its working directory, or it ends with 'Mismatched lambdas'",
+        f"processPhraseTableMin: -nscores {n} -rankscore {rank}; "
+        "-quantize N if it grows too large, as it keeps every distinct value",
+        f"CreateProbingPT: --num-scores {n}; it takes 4 without, and checks nothing",
+        f"{on_disk} TABLE DIRECTORY; it checks nothing",
+        f"filter-model-given-input.pl: -Binarizer '{on_disk}' or 'CreateProbingPT --num-scores {n}'; it passes them no number",
+    ]
