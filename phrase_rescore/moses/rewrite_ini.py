@@ -79,13 +79,7 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
 
 
 def rewritten_for_table(
-    ini: bytes,
-    table: str,
-    *,
-    name: str | None = None,
-    path: str | None = None,
-    weights: str = "small",
-    where: str = "moses.ini",
+    ini: bytes, table: str, name: str | None, path: str | None, weights: str, where: str
 ) -> tuple[bytes, list[str]]:
     """Return the ini with ``table`` in place of the phrase table of that name, or the only one, and what is to be said of it.
 
