@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from phrase_rescore._version import __version__
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
@@ -10,23 +10,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from phrase_rescore.api import (
-        ColumnFormat,
-        Hypothesis,
-        InputError,
-        Model,
-        ModelError,
-        OptionError,
-        RescoreError,
-        RowError,
-        Summary,
-        TextModel,
-        annotate,
-        load,
-        load_lm,
-        train,
-        train_lm,
-    )  # fmt: skip
+    from phrase_rescore.api import *  # noqa: F403
 else:
 
     def __getattr__(name: str) -> object:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import (
     FIT_ROWS,
     ONE_CORE,

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 import click
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, lacks_memory, remedy
 
 COMMANDS = {

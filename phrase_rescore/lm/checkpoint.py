@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import EOS, Vocabulary
 from phrase_rescore.lm.arpa import END, START, UNKNOWN
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import Fingerprint, fingerprint_of
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError

@@ -21,7 +21,7 @@ import safetensors
 import torch
 from safetensors.torch import save_file
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, lacks_memory, printable
 from phrase_rescore.files.outputs import replace_directory

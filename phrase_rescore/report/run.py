@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.errors import OptionError, cannot_write
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream

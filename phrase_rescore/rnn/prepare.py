@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.data.coverage import FEW_KNOWN, LEAST_KNOWN, known_share
 from phrase_rescore.data.prepared import Fingerprint, fingerprint_of
 from phrase_rescore.data.sorting import check_room, is_in_scratch, remove_scratch, sorted_pairs

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from phrase_rescore import __version__, runtime
+from phrase_rescore import runtime
+from phrase_rescore._version import __version__
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.paths import beside

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import Annotator, Compute, Model, Statistics
 from phrase_rescore.errors import ModelError, RescoreError, first_line, lacks_memory
 from phrase_rescore.runtime import no_cycle_collection, prepare

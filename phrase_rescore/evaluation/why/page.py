@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.evaluation.why import charts, tables
 from phrase_rescore.evaluation.why.run import Comparison, Segment
 from phrase_rescore.evaluation.why.totals import CHANGES, VERDICTS, filled, share
