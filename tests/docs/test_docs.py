@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ import torch
 from moses_harness import ini_text
 from moses_options import OPTIONS
 from moses_readers import ALL_READERS
-from small_models import language_model, small_lm
+from small_models import language_model, small_lm, stored_otherwise
 
 from phrase_rescore.cli.main import COMMANDS, cli
 from phrase_rescore.errors import RescoreError
@@ -38,7 +39,6 @@ from phrase_rescore.lm.network import FeedforwardLM
 from phrase_rescore.moses.table import parse_row, words
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder
-from phrase_rescore.training.config import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "phrase_rescore"
@@ -53,6 +53,18 @@ SETS = {
     "dev.fr": ("dev.out", "dev.rnn.out"),
     "test.fr": ("test.out", "test.rnn.out", *(f"{system}.{run}.out" for system in ("base", "rnn") for run in (1, 2, 3))),
 }  # references and the outputs of systems
+
+# Of click, make_cli_reference.py, the benchmarks, pip and bjam; of torchrun; of Slurm; of Dask, split, parallel and tar
+OTHER_OPTIONS = """
+    --help --check --steps --minutes --only --editable --constraint --with-nplm
+    --standalone --nproc-per-node --nnodes --node-rank --rdzv-id --rdzv-backend --rdzv-endpoint
+    --nodes --ntasks-per-node --gpus-per-node --cpus-per-task --array
+    --host --interface --scheduler-file --nworkers --nthreads --name --filter --pipe --extract --file
+"""
+
+
+def text_of(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
 
 
 def invented_pairs() -> list[tuple[str, str]]:
@@ -121,66 +133,27 @@ def commands_of(group: click.Group) -> dict[str, click.Command]:
     return {name: command for name, command in found.items() if command is not None}
 
 
-def test_cli_reference_is_current():
-    done = subprocess.run(
-        [sys.executable, DOCS / "make_cli_reference.py", "--check"], capture_output=True, text=True, check=False
+def make_cli_reference(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, folder / "make_cli_reference.py", *args], capture_output=True, text=True, check=False
     )
+
+
+def test_cli_reference_is_current(tmp_path):
+    done = make_cli_reference(DOCS, "--check")
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_check_notices_a_stale_reference(tmp_path):
-    for name in ("make_cli_reference.py", "cli.md"):
-        shutil.copy(DOCS / name, tmp_path)
-    with (tmp_path / "cli.md").open("a") as page:
-        page.write("more\n")
-    script = [sys.executable, tmp_path / "make_cli_reference.py"]
-    stale = subprocess.run([*script, "--check"], capture_output=True, text=True, check=False)
+    shutil.copy(DOCS / "make_cli_reference.py", tmp_path)
+    (tmp_path / "cli.md").write_text("stale\n")
+    stale = make_cli_reference(tmp_path, "--check")
     assert (stale.returncode, "is stale" in stale.stderr) == (1, True)
-    subprocess.run(script, check=True)
+    assert make_cli_reference(tmp_path).returncode == 0
     assert (tmp_path / "cli.md").read_bytes() == (DOCS / "cli.md").read_bytes()
-
-
-def test_every_command_and_option_is_documented():
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
-    commands = commands_of(cli)
-    assert set(commands) == set(cli.list_commands(click.Context(cli))) == set(COMMANDS)
-    for name, command in commands.items():
-        assert command.help, name
-        assert command.short_help, name
-        section = page.split(f"\n## phrase-rescore {name}\n")[1].split("\n## ")[0]
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                assert parameter.help, f"{name} {parameter.name}"
-                assert all(option in section for option in parameter.opts), f"{name} {parameter.opts}"
 
 
 def test_options_named_in_the_pages_exist():
     known = {option for command in [cli, *commands_of(cli).values()] for p in command.params for option in p.opts}
-    known |= {"--help", "--check"}  # click's own; make_cli_reference.py
-    known |= {"--steps", "--minutes", "--only"}  # compare_recipes.py, compare_structures.py
     known |= {f"--{option}" for options in OPTIONS.values() for option in options}  # of Moses' programs
-    known |= {"--editable", "--constraint", "--with-nplm"}  # pip, bjam
-    known |= {
-        "--standalone",
-        "--nproc-per-node",
-        "--nnodes",
-        "--node-rank",
-        "--rdzv-id",
-        "--rdzv-backend",
-        "--rdzv-endpoint",
-    }  # torchrun
-    known |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--array"}  # Slurm
-    known |= {
-        "--host",
-        "--interface",
-        "--scheduler-file",
-        "--nworkers",
-        "--nthreads",
-        "--name",
-        "--filter",
-        "--pipe",
-    }  # dask, split, parallel
+    known |= set(OTHER_OPTIONS.split())
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
         assert named <= known, page.name
@@ -195,7 +168,7 @@ def sh_blocks(page: Path) -> list[str]:
 
 
 def help_examples() -> list[str]:
-    text = re.sub(r" *\\\n *", " ", (DOCS / "cli.md").read_text(encoding="utf-8"))
+    text = re.sub(r" *\\\n *", " ", text_of("cli.md"))
     lines = [line.strip() for line in text.split("\n")]
     return sorted({line for line in lines if re.match(r"(set -o pipefail; .*)?phrase-rescore [a-z-]+ [^\[]", line)})
 
@@ -250,8 +223,7 @@ def test_examples_in_the_help_run(line, inputs, trained, warm_path, tmp_path):
     shell(line, prepared(inputs, tmp_path, line), warm_path)
 
 
-def test_there_are_commands_to_run():
-    assert {page.name for page in PAGES if sh_blocks(page)} >= {"format.md", "model.md"}
+def test_every_command_has_an_example():
     assert {line.split("phrase-rescore ")[1].split()[0] for line in help_examples()} == set(COMMANDS)
 
 
@@ -304,12 +276,18 @@ the ||| das ||| 1 1 1 1"""
 UNKNOWN = [1, 0, 0, 2, 0]
 
 
-@pytest.mark.slow
-def test_score_by_hand_agrees_with_annotate(run, model_dir):
-    by_hand, annotated = score_by_hand(model_dir, ROWS), annotated_columns(run, model_dir, ROWS)
-    assert [n for _, n in by_hand] == [n for _, n in annotated] == UNKNOWN
+def agree(run, model: str, rows: bytes, unknown: list[int] | None = None) -> list[float]:
+    """Scores by hand are annotate's, and so are the counts of unknown words."""
+    by_hand, annotated = score_by_hand(model, rows), annotated_columns(run, model, rows)
+    assert [n for _, n in by_hand] == [n for _, n in annotated] == (unknown or [n for _, n in annotated])
     assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
-    assert len({round(p, 3) for p, _ in by_hand}) == len(UNKNOWN)  # no two alike: agreement means something
+    return [p for p, _ in by_hand]
+
+
+@pytest.mark.slow
+def test_score_by_hand_agrees_with_annotate(run, model_dir, inputs, trained):
+    assert len({round(p, 3) for p in agree(run, model_dir, ROWS, UNKNOWN)}) == len(UNKNOWN)  # agreement means something
+    assert len(agree(run, trained, gzip.decompress((inputs / "phrase-table.gz").read_bytes()))) == PAIRS
 
 
 @pytest.mark.slow
@@ -317,21 +295,16 @@ def test_score_by_hand_takes_inverse_and_factored_models(run, model_dir, tmp_pat
     forward = load(model_dir)
     inverse = replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(None, 1))
     save(inverse, str(tmp_path))
-    rows = b"das alte haus ||| A|the old|old X|house ||| 1\nzzz ||| a|UNK|x ||| 1 ||| 0-0\n"
-    by_hand, annotated = score_by_hand(str(tmp_path), rows), annotated_columns(run, str(tmp_path), rows)
-    assert [n for _, n in by_hand] == [n for _, n in annotated] == [1, 1]
-    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
+    agree(run, str(tmp_path), b"das alte haus ||| A|the old|old X|house ||| 1\nzzz ||| a|UNK|x ||| 1 ||| 0-0\n", [1, 1])
 
 
 @pytest.mark.slow
 def test_score_by_hand_reads_bfloat16_shards(run, model_dir, tmp_path):
-    save(load(model_dir), str(tmp_path), "bfloat16", 200)
+    save(load(model_dir), str(tmp_path))
+    stored_otherwise(tmp_path, torch.bfloat16, 200)
     assert len(list(tmp_path.glob("*.safetensors"))) > 3
-    by_hand, annotated = score_by_hand(str(tmp_path), ROWS), annotated_columns(run, str(tmp_path), ROWS)
-    assert [n for _, n in by_hand] == UNKNOWN
-    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
     exact = [p for p, _ in score_by_hand(model_dir, ROWS)]
-    assert [p for p, _ in by_hand] != pytest.approx(exact, abs=1e-4)  # the weights were rounded
+    assert agree(run, str(tmp_path), ROWS, UNKNOWN) != pytest.approx(exact, abs=1e-4)  # the weights were rounded
 
 
 @pytest.mark.slow
@@ -345,18 +318,8 @@ def test_score_by_hand_notices_another_weight(run, model_dir, tmp_path, name):
     assert [p for p, _ in by_hand] != pytest.approx([p for p, _ in annotated], abs=1e-4)
 
 
-@pytest.mark.slow
-def test_score_by_hand_agrees_on_a_trained_model(run, inputs, trained):
-    rows = gzip.decompress((inputs / "phrase-table.gz").read_bytes())
-    by_hand, annotated = score_by_hand(trained, rows), annotated_columns(run, trained, rows)
-    assert len(by_hand) == PAIRS
-    assert [n for _, n in by_hand] == [n for _, n in annotated]
-    assert any(n for _, n in by_hand)
-    assert [p for p, _ in by_hand] == pytest.approx([p for p, _ in annotated], abs=1e-4)
-
-
 def test_score_by_hand_stands_alone():
-    text = (DOCS / "score_by_hand.py").read_text(encoding="utf-8")
+    text = text_of("score_by_hand.py")
     assert len(text.splitlines()) <= 80
     assert set(re.findall(r"^\s*(?:import|from) (\w+)", text, re.MULTILINE)) == {"json", "sys", "pathlib", "numpy"}
 
@@ -367,7 +330,7 @@ def test_score_by_hand_stands_alone():
 def test_every_tensor_is_documented_with_its_shape():
     sizes = {"S": 11, "T": 13, "H": 7, "E": 5, "M": 3, "R": 2, "2M": 6}
     model = RNNEncoderDecoder(ModelConfig(11, 13, hidden=7, embedding=5, maxout=3, rank=2))
-    section = (DOCS / "model.md").read_text(encoding="utf-8").split("\n## Tensors\n")[1].split("\n## ")[0]
+    section = text_of("model.md").split("\n## Tensors\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([\w.]+)` \| ([\w ×]+) \|", section, re.MULTILINE)
     documented = {name: tuple(sizes[size] for size in shape.split(" × ")) for name, shape in rows}
     assert documented == {name: tuple(weight.shape) for name, weight in model.named_weights()}
@@ -375,7 +338,7 @@ def test_every_tensor_is_documented_with_its_shape():
 
 @pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 def test_the_tensors_of_every_structure_are_documented(cell):
-    H, E, text = 7, 5, (DOCS / "model.md").read_text(encoding="utf-8")
+    H, E, text = 7, 5, text_of("model.md")
     rows = re.findall(r"^\| (`\w+`|all)(, decoder)? \| (`[^|]+`) \| ([\w ×]+) \|$", text, re.MULTILINE)
     expected = {}
     for of, only, names, shape in rows:
@@ -398,7 +361,7 @@ def test_every_tensor_of_a_language_model_is_documented_with_its_shape():
     model = FeedforwardLM(replace(language_model().model.config, tied=False))
     K, n, E, H, R, _ = vars(model.config).values()
     shapes = {"K + 1": K + 1, "(n − 1) E": (n - 1) * E, "K": K, "E": E, "H": H, "R": R}
-    section = (DOCS / "lm.md").read_text(encoding="utf-8").split("\n## Tensors\n")[1].split("\n## ")[0]
+    section = text_of("lm.md").split("\n## Tensors\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
     documented = {name: tuple(shapes[size] for size in shape.strip().split(" × ")) for name, shape in rows}
     assert documented == {name: tuple(weight.shape) for name, weight in model.named_weights()}
@@ -411,7 +374,7 @@ def test_every_field_of_config_is_documented(trained):
         return [name]
 
     config = json.loads(Path(trained, "config.json").read_bytes())
-    rows = re.findall(r"^\| (`[^|]*) \|", (DOCS / "model.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| (`[^|]*) \|", text_of("model.md"), re.MULTILINE)
     documented = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
     missing = [name for name in leaves(config, "") if name not in documented]
     assert not missing
@@ -419,30 +382,11 @@ def test_every_field_of_config_is_documented(trained):
     assert training == {name for name in leaves(config, "") if name.startswith("training.")}
 
 
-@pytest.mark.parametrize(("name", "column"), [("paper", 1), ("default", 2)])
-def test_presets_are_as_documented(name, column):
-    section = (DOCS / "model.md").read_text(encoding="utf-8").split("\n## Objective\n")[1].split("\n## ")[0]
-    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in section.split("\n") if row.startswith("|")]
-    told = {row[0]: row[1] if row[column] == "the same" else row[column] for row in table}
-    preset, recipe = PRESETS[name], PRESETS[name].recipe
-    assert told["cell, layers, encoder"] == ", ".join(map(str, list(vars(preset.network).values())[:3]))
-    assert told["hidden H, embedding E, maxout M, rank R"] == ", ".join(map(str, list(vars(preset.network).values())[3:]))
-    assert told["shortlist"].startswith(f"{preset.data.shortlist:,} ")
-    assert told["minibatch"].startswith(f"{recipe.batch_size} pairs")
-    assert re.match(recipe.optimizer, told["optimiser"])
-    assert re.search(rf"\brate {recipe.learning_rate:g}\b", told["optimiser"])
-    assert (f"first {recipe.warm_up:.0%}".replace("%", " %") in told["optimiser"]) == (recipe.warm_up > 0)
-    assert ("falling to 0" in told["optimiser"]) == recipe.decay
-    assert recipe.objective == ("sum" if "sum" in told["gradient"] else "mean" if "mean" in told["gradient"] else None)
-    assert told["clipping"].startswith(f"norm at most {recipe.clip:g} ")
-    assert told["length"].startswith(f"{recipe.epochs:g} passes")
-
-
 def test_functions_named_beside_equations_exist():
     """Names are those of modules in the rooms that compute: ``gru.ResetBefore.step``."""
     rooms = {path.stem: room for room in ("nn", "rnn/cells", "data") for path in (PACKAGE / room).glob("*.py")}
     rooms = {name: room.replace("/", ".") for name, room in rooms.items()} | {"scorer": "rnn", "network": "rnn"}
-    text = (DOCS / "model.md").read_text(encoding="utf-8")
+    text = text_of("model.md")
     named = re.findall(rf"`((?:{'|'.join(rooms)})\.\w+(?:\.\w+)?)`", text)
     assert len(named) > 15
     for name in named:
@@ -468,36 +412,27 @@ def test_messages_about_rows_are_as_documented():
         assert str(caught.value.at("phrase-table.gz", 2)) == message
 
 
-def test_messages_of_strip_are_as_documented(run, tmp_path, monkeypatch):
+def test_messages_of_commands_are_as_documented(run, inputs, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (block,) = blocks_of("format.md", "errors-strip")
     row, message = block.removesuffix("\n").split("\n")
-    monkeypatch.chdir(tmp_path)
     Path("phrase-table.gz").write_text(f"{row}\n")
     assert run("strip", "phrase-table.gz", "--columns", 2, "-o", "out").last_line == f"phrase-rescore: error: {message}"
-
-
-def test_names_that_train_refuses_are_as_documented(run, tmp_path):
-    messages = re.findall(r"`((\S+): is by its name [^`]+)`", (DOCS / "format.md").read_text(encoding="utf-8"))
+    messages = re.findall(r"`((\S+): is by its name [^`]+)`", text_of("format.md"))
     assert len(messages) == 3
     for message, name in messages:
-        path = tmp_path / name
-        path.write_bytes(b"a ||| b ||| 1\n")
-        result = run("train", path, "-m", tmp_path / "model")
-        assert (result.status, result.last_line) == (1, f"phrase-rescore: error: {tmp_path}/{message}")
-
-
-def test_names_that_annotate_does_not_write(run, inputs, trained, tmp_path):
-    text = (DOCS / "format.md").read_text(encoding="utf-8")
-    suffixes = re.findall(r"`(\.\w+)`", text.split("names that end in ")[1].split("\n\n")[0])
+        Path(name).write_bytes(b"a ||| b ||| 1\n")
+        result = run("train", name, "-m", "model")
+        assert (result.status, result.last_line) == (1, f"phrase-rescore: error: {message}")
+    suffixes = re.findall(r"`(\.\w+)`", text_of("format.md").split("names that end in ")[1].split("\n\n")[0])
     assert len(suffixes) == 5
     for suffix in suffixes:
-        result = run("annotate", inputs / "phrase-table.gz", "-m", trained, "-o", tmp_path / f"x{suffix}")
-        assert result.status == 2, suffix
-    assert not list(tmp_path.iterdir())
+        assert run("annotate", inputs / "phrase-table.gz", "-m", trained, "-o", f"x{suffix}").status == 2, suffix
+    assert not list(tmp_path.glob("x*"))
 
 
 def test_values_as_documented_are_what_moses_reads():
-    text = (DOCS / "format.md").read_text(encoding="utf-8")
+    text = text_of("format.md")
     examples = re.findall(r"^\| `([\d.e+-]+)` \| (−?[\d.]+)", text, re.MULTILINE)
     assert len(examples) >= 9
     for written, feature in examples:
@@ -507,7 +442,7 @@ def test_values_as_documented_are_what_moses_reads():
 
 
 def test_incomplete_output_and_expected_rows_are_as_documented(run, inputs, trained):
-    text = (DOCS / "format.md").read_text(encoding="utf-8")
+    text = text_of("format.md")
     table = gzip.decompress((inputs / "phrase-table.gz").read_bytes())
     short = table[: table.rindex(b"\n", 0, -1) + 1]
     result = run("annotate", "-", "-m", trained, "-q", "--expect-rows", "300", stdin=short)
@@ -539,23 +474,41 @@ def test_library_example_runs(inputs, monkeypatch):
     assert (inputs / "phrase-table.rnn.gz").exists()
 
 
-def test_overview_names_every_room():
-    """A row of its table for every folder and file of the package, and for none that there is not."""
-    text = (DOCS / "overview.md").read_text(encoding="utf-8")
-    named = set(
-        re.findall(r"`(\w+(?:/|\.py))`", "".join(row.split("|")[1] for row in text.split("\n") if row.startswith("| `")))
-    )
-    rooms = {f"{path.name}/" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-    assert named == rooms | {path.name for path in PACKAGE.glob("[a-z]*.py")}
-
-
 def test_names_in_the_overview_exist():
-    """Names such as ``files.blocks.read_blocks``, and those in the two flows, are modules or stand in them."""
-    text = (DOCS / "overview.md").read_text(encoding="utf-8")
-    rooms = "|".join(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
-    named = set(re.findall(rf"`((?:{rooms})(?:\.\w+)+)`", text))
-    flows = {name for block in blocks_of("overview.md", "text") for name in re.findall(rf"\b(?:{rooms})\.[a-z_]+", block)}
+    """Its table has a row for every room; names such as ``files.blocks.read_blocks``, and those in the flows, exist."""
+    text = text_of("overview.md")
+    rows = "".join(row.split("|")[1] for row in text.split("\n") if row.startswith("| `"))
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    files = {path.name for path in PACKAGE.glob("[a-z]*.py")}
+    assert set(re.findall(r"`(\w+(?:/|\.py))`", rows)) == {f"{room}/" for room in rooms} | files
+    named = set(re.findall(rf"`((?:{'|'.join(rooms)})(?:\.\w+)+)`", text))
+    flows = re.findall(rf"\b(?:{'|'.join(rooms)})\.[a-z_]+", "".join(blocks_of("overview.md", "text")))
     assert len(named) > 20
     assert len(flows) > 15
-    for name in named | flows:
+    for name in named.union(flows):
         assert pkgutil.resolve_name(f"phrase_rescore.{name}"), name
+
+
+# ---- CONTRIBUTING.md
+
+
+def make_commands() -> list[str]:
+    return re.findall(r"^(make [^#\n]*?) *(?:#.*)?$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", make_commands())
+def test_make_knows_the_commands_of_contributing(command):
+    done = subprocess.run([*command.split(), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if room := re.search(r"ROOM=(\w+)", command):
+        assert (ROOT / "tests" / room[1]).is_dir()
+        assert f"tests/{room[1]}" in done.stdout
+
+
+def test_files_and_markers_of_contributing_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    files = re.findall(r"`([\w/]+\.(?:py|toml))`", text)
+    assert [name for name in files if not any((base / name).exists() for base in (ROOT, PACKAGE))] == ["cli/NAME.py"]
+    markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
+    for marker in (marker.split(":")[0] for marker in markers):
+        assert re.search(rf"`(?:@pytest\.mark\.)?{marker}`", text), marker
