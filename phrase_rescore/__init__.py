@@ -1,5 +1,7 @@
 """phrase-rescore: neural scores for Moses phrase tables (Cho et al., EMNLP 2014)."""
 
+# ruff: noqa: F405
+
 from typing import TYPE_CHECKING
 
 from phrase_rescore._version import __version__

@@ -98,7 +98,7 @@ def test_errors_of_annotate(model_dir: str, tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"a ||| b\n")
     with pytest.raises(pr.InputError, match=r"bad:1: 2 fields"):
         pr.annotate(tmp_path / "bad", model_dir, tmp_path / "out")
-    with pytest.raises(pr.OptionError, match="-m .*none: no such model directory"):
+    with pytest.raises(pr.ModelError, match="none: no such model directory"):
         pr.annotate(tmp_path / "bad", tmp_path / "none", tmp_path / "out")
     (tmp_path / "empty").mkdir()
     with pytest.raises(pr.ModelError):
