@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from itertools import count
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.files.row_output import row_output
+from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import Feature, find_table, read_features, read_ini, read_lines
 from phrase_rescore.ranges import Decimal
@@ -137,8 +138,12 @@ def rewrite_ini(
         said.append(
             f"{feature.decode()}: a feature NeuralLM of {lm}, weight {weight.decode()}; Moses must be built --with-nplm"
         )
-    with row_output(out) as output:
-        output.write(text, text.count(b"\n"))
+    if out == "-":
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return said
+    with atomic_output(out) as output:
+        output.write(text)
     return said
 
 
