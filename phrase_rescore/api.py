@@ -25,11 +25,15 @@ from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreEr
 from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.lm.checkpoint import load as load_language_model
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
+from phrase_rescore.lm.export import export_lm
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.lm.train import train_language_model
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import words
 from phrase_rescore.moses.text import PhraseReader
+from phrase_rescore.queries.embed import embed
+from phrase_rescore.queries.generate import generate
+from phrase_rescore.queries.score import score, score_lm
 from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
 from phrase_rescore.ranges import JOBS, THREADS, check
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint
@@ -43,7 +47,7 @@ from phrase_rescore.training.config import PRESETS, Observer
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "TextModel", "annotate", "load", "load_lm", "train", "train_lm",
+    "TextModel", "annotate", "embed", "export_lm", "generate", "load", "load_lm", "score", "score_lm", "train", "train_lm",
 ]  # fmt: skip
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8

@@ -148,3 +148,7 @@ def shown(text: bytes | str, limit: int = 60) -> str:
     "'a|||b'"
     """
     return f"'{printable(text, limit)}'"
+
+
+def silent(*told: object) -> None:
+    """Take what a caller may want to be told, and show nothing."""

@@ -82,7 +82,7 @@ COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns
 TABLE_ROWS, BLOCK_ROWS, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
 BYTES = Whole(1, 2**50)
 SECONDS = Decimal(0, 1e9, above=True)  # 31 years
-SOURCES, NEIGHBOURS, TOP_K = Whole(1, 10**9), Whole(1, 10**9), Whole(1, 10**9)
+SOURCES, TOP_K = Whole(1, 10**9), Whole(1, 10**9)
 HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
 TEMPERATURES = Decimal(0.01, 1e6)
 SAMPLES = Whole(1, 1_000_000)  # of a test of significance

@@ -17,11 +17,9 @@ from click.shell_completion import CompletionItem
 
 from phrase_rescore.errors import OptionError, shown
 from phrase_rescore.files.paths import Role, Use, check_paths
-from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Decimal, Range
+from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
 
 DEFAULT_MODEL, DEFAULT_LM = "phrase-rescore-model", "phrase-rescore-lm"
-
-SCORES = Decimal(1.2e-38, 3.4e38)  # between them 32-bit floats, as Moses has them, are normal numbers
 
 Derived = Callable[[str, Mapping[str, Any]], Iterable[Use]]
 
@@ -154,21 +152,6 @@ class ByteSize(NumberType):
         if size not in BYTES:
             raise OptionError(f"{shown(text)} is not a size; write 500K, 15M or 2G")
         return size
-
-
-class Scores(NumberType):
-    """Splits ``0.1,0.2`` into scores above 0, each kept as the bytes in which it is written."""
-
-    name = "scores"
-
-    def read(self, text: str) -> tuple[bytes, ...]:
-        scores = text.split(",")
-        for score in scores:
-            try:
-                SCORES.read(score)
-            except OptionError:
-                raise OptionError(f"{shown(score)} is not a score above 0; write 0.001, or 0.1,0.2,0.1,0.2") from None
-        return tuple(score.encode() for score in scores)
 
 
 class RowsOrFile(NumberType, PathName):

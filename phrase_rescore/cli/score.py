@@ -1,12 +1,13 @@
-"""Turn the options of ``phrase-rescore score`` into library calls."""
+"""Turn the options of ``phrase-rescore score`` into a call of the library."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import TEXT, device_option, digits_option, flush_option, lowercase_option, model_option
-from phrase_rescore.errors import OptionError
 
 
 @options.command(short_help="Score phrase pairs from standard input.")
@@ -23,9 +24,7 @@ from phrase_rescore.errors import OptionError
 @flush_option
 @digits_option
 @device_option("cpu")
-def command(
-    model_dir: str, per_word: bool, flush: bool, tokenize: tuple[str, str] | None, lowercase: bool, digits: int, device: str
-) -> None:
+def command(model_dir: str, **settings: Any) -> None:
     """Score phrase pairs from standard input, a pair a line: 'source ||| target', as in the rows of a phrase table, whose
     other fields are ignored; or source, tab, target.
 
@@ -38,28 +37,8 @@ def command(
 
     Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
     """
-    from phrase_rescore.cli.terminal import say, write_out
-    from phrase_rescore.files.blocks import read_rows
+    from phrase_rescore.api import score
+    from phrase_rescore.cli.terminal import warn, write_out
     from phrase_rescore.files.inputs import standard_input
-    from phrase_rescore.moses.text import Prepare, as_written
-    from phrase_rescore.queries.score import LineScorer, score_lines
-    from phrase_rescore.rnn.checkpoint import load
-    from phrase_rescore.rnn.scorer import BATCH, Scorer
-    from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
-    if lowercase and not tokenize:
-        raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
-    sides: tuple[Prepare, Prepare] = (as_written, as_written)
-    if tokenize:
-        from phrase_rescore.moses.text import TypedText
-
-        sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
-    prepare(usable_cores())
-    checkpoint = load(model_dir)
-    for side, share in zip(("source", "target"), checkpoint.unk_shares, strict=True):
-        if share == 0:
-            say(f"warning: no {side} word was unknown in training: scores of pairs with such a word mean nothing")
-    scorer = LineScorer(Scorer(checkpoint, resolve_device(device)), sides, per_word, digits)
-    lines_in = standard_input()
-    at_once = 1 if flush or lines_in.isatty() else BATCH
-    write_out(score_lines(read_rows(lines_in), scorer, "<stdin>", at_once))
+    write_out(score(standard_input(), model_dir, **settings, warn=warn))

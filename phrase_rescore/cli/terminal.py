@@ -21,6 +21,11 @@ def say(message: str) -> None:
         click.echo(f"phrase-rescore: {in_one_line(message)}", err=True)
 
 
+def warn(message: str) -> None:
+    """Write a warning on standard error."""
+    say(f"warning: {message}")
+
+
 def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
     """Write blocks of lines to standard output, each as soon as it is there."""
     for lines in blocks:

@@ -6,7 +6,7 @@ The text is a table that a model annotates, or the pairs that a given vocabulary
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from phrase_rescore.data.vocabulary import Vocabulary
@@ -93,6 +93,19 @@ def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) ->
     return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, _PREPARING)
 
 
+def untrained_unk(shares: Mapping[str, float], consequence: str) -> list[str]:
+    """Return a warning for each side, or '', that had no unknown word in training, by UNK's share of its words there."""
+    return [
+        f"no {side} word was unknown in training: {consequence}".replace("  ", " ")
+        for side, share in shares.items() if share == 0
+    ]  # fmt: skip
+
+
+def too_many_unknown(share: float, in_training: float) -> bool:
+    """Tell whether a share of unknown words exceeds 5 % and twice their share in training."""
+    return share > max(MOST_UNKNOWN, 2 * in_training)
+
+
 def fit_warnings(
     seen: tuple[Sequence[bytes], Sequence[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
 ) -> list[str]:
@@ -106,12 +119,9 @@ def fit_warnings(
         counts = Counter(b" ".join(seen[i]).split(b" ")) if seen[i] else Counter[bytes]()
         unknown = _unknown(counts, vocab)
         share = unknown.total() / max(counts.total(), 1)
-        if share <= max(MOST_UNKNOWN, 2 * unk_shares[i]):
-            continue
-        warnings.append(
-            f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training; "
-            + _described(unknown, vocab, counts, other, _ANNOTATING)
-        )
+        if too_many_unknown(share, unk_shares[i]):
+            found = f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training"
+            warnings.append(f"{found}; {_described(unknown, vocab, counts, other, _ANNOTATING)}")
     return warnings
 
 

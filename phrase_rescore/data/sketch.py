@@ -6,8 +6,9 @@ As long as there is room for all of them the answers are exact.
 
 from __future__ import annotations
 
+import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,33 @@ def hashes(phrases: Sequence[bytes]) -> Hashes:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # splitmix64
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+def _seeded(phrases: Sequence[bytes], seed: int) -> Hashes:
+    """Return hashes of phrases whose order is another one for every seed."""
+    salt = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8).digest()
+    mixed = (hashes(phrases) ^ np.uint64(int.from_bytes(salt, "little"))) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+def sample_phrases(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list[bytes]:
+    """Choose ``n`` distinct phrases, each as likely as any other however often it stands there; in the order of the input.
+
+    They are those of the smallest hashes, so that no more than some 2 n and a block are in memory.
+    """
+    kept: dict[bytes, int] = {}
+    largest = 2**64 - 1
+    for phrases in blocks:
+        found = _seeded(phrases, seed)
+        for i in np.flatnonzero(found <= np.uint64(largest)).tolist():
+            kept.setdefault(phrases[i], int(found[i]))
+        if len(kept) > 2 * n:
+            largest = sorted(kept.values())[n - 1]
+            kept = {phrase: hash for phrase, hash in kept.items() if hash <= largest}
+    taken = sorted(kept, key=lambda phrase: (kept[phrase], phrase))[:n]
+    chosen = set(taken)
+    return [phrase for phrase in kept if phrase in chosen]
 
 
 @dataclass(frozen=True)

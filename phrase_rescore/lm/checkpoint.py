@@ -13,13 +13,10 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
-import numpy as np
-
 from phrase_rescore._version import __version__
-from phrase_rescore.data.vocabulary import EOS, Vocabulary
-from phrase_rescore.lm.arpa import END, START, UNKNOWN
+from phrase_rescore.data.coverage import untrained_unk
+from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
-from phrase_rescore.lm.nplm import NULL, Nplm
 from phrase_rescore.nn.kinds import FEEDFORWARD_LM, NetworkKind
 from phrase_rescore.nn.storage import (
     CONFIG,
@@ -46,7 +43,6 @@ KIND = NetworkKind(
     entry_names=("activation",),
     known='"rectifier"',
 )
-_NEVER = -100.0  # the score of what is never predicted: Moses' floor of log-probabilities
 
 
 @dataclass(frozen=True)
@@ -62,9 +58,7 @@ class LanguageModel:
 
 def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
     """Return what the model did not learn: the unknown word, and, if ``lower_orders`` are asked of it, shorter contexts."""
-    found = []
-    if lm.unk_share == 0:
-        found.append("no word was unknown in training: scores of unknown words mean nothing")
+    found = untrained_unk({"": lm.unk_share}, "scores of unknown words mean nothing")
     if lower_orders and not lm.training.get("shorten"):
         found.append("no context was shortened in training (--shorten): scores after fewer words than it reads mean nothing")
     return found
@@ -106,23 +100,3 @@ def load(directory: str) -> LanguageModel:
         network = cast(FeedforwardLM, load_network(directory, config, KIND, sizes))
         loaded = LanguageModel(network, vocab, float(share), config.training())
         return replace(loaded, signature=_signature(loaded))
-
-
-def as_nplm(lm: LanguageModel) -> Nplm:
-    """Return the model in NPLM's terms, its words by our ids, then the start of a sentence and the missing word.
-
-    What stands before a sentence is EOS in our contexts. NPLM has one list of words for both sides: what is never predicted
-    has a score that nothing chooses.
-    """
-    weights = {name: weight.detach().float().cpu().numpy() for name, weight in lm.model.named_weights()}
-    embeddings, G = weights["embedding"], lm.model.G.detach().float().cpu().numpy()
-    return Nplm(
-        words=(END, UNKNOWN, *lm.vocab.words, START, NULL),
-        input_embeddings=np.concatenate((embeddings[:-1], embeddings[EOS : EOS + 1], embeddings[-1:])),
-        hidden_weights_1=weights["U"],
-        hidden_biases_1=weights["b_1"],
-        hidden_weights_2=weights["W"],
-        hidden_biases_2=weights["b_2"],
-        output_weights=np.concatenate((G, np.zeros((2, G.shape[1]), np.float32))),
-        output_biases=np.concatenate((weights["b_G"], np.full(2, _NEVER, np.float32))),
-    )

@@ -13,8 +13,9 @@ begins with ``<s>`` is whole. All sums are float64.
 
 from __future__ import annotations
 
+import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -22,14 +23,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import EOS, UNK
-from phrase_rescore.errors import InputError, shown
-from phrase_rescore.lm.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram
-from phrase_rescore.lm.checkpoint import LanguageModel
+from phrase_rescore.errors import InputError, OptionError, shown, silent
+from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.lm.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram, write_arpa
+from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
 from phrase_rescore.lm.ngrams import Ngrams
+from phrase_rescore.lm.nplm import NULL, Nplm, write_nplm
 from phrase_rescore.lm.scorer import NgramScorer
+from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
 _AT_ONCE = 1 << 16  # contexts
+_NEVER_CHOSEN = -100.0  # the score in NPLM of what is never predicted: Moses' floor of log-probabilities
 _LEAST = 10.0**NEVER
+
+
+def export_lm(
+    lm: str | os.PathLike[str], out: str | os.PathLike[str], arpa: str | None = None, *, device: str = "cpu",
+    warn: Callable[[str], object] = silent,
+) -> str:  # fmt: skip
+    """Write a language model for decoders as ``phrase-rescore export-lm`` does (``-``: to standard output).
+
+    The format is NPLM's, or ARPA with the n-grams of the file ``arpa``. Returns what was written, in words.
+    """
+    out = os.fspath(out)
+    if out.endswith((".gz", ".bz2", ".xz", ".zst")):
+        raise OptionError(f"cannot write {out}: NPLM and KenLM's build_binary read plain text")
+    model = load(os.fspath(lm))
+    for warning in warnings(model, lower_orders=True):
+        warn(warning)
+    if arpa is None:
+        with atomic_output(out) as output:
+            write_nplm(output, as_nplm(model))
+        return f"{out}: NeuralLM factor=0 name=CSLM0 order={model.model.config.order} path={out}"
+    prepare(usable_cores())
+    name = display_name(arpa)
+    with open_input(arpa) as stream, atomic_output(out) as output:
+        found = NetworkArpa(ArpaReader(read_rows(stream), name), model, name, resolve_device(device))
+        write_arpa(output, found.header.counts, found.ngrams())
+    if not found.has_unknown:
+        warn(f"{name} has no <unk>, what decoders give to other words is theirs; make it with lmplz")
+    return f"{out}: {sum(found.header.counts):,} n-grams"
+
+
+def as_nplm(lm: LanguageModel) -> Nplm:
+    """Return the model in NPLM's terms, its words by our ids, then the start of a sentence and the missing word.
+
+    What stands before a sentence is EOS in our contexts. NPLM has one list of words for both sides: what is never predicted
+    has a score that nothing chooses.
+    """
+    weights = {name: weight.detach().float().cpu().numpy() for name, weight in lm.model.named_weights()}
+    embeddings, G = weights["embedding"], lm.model.G.detach().float().cpu().numpy()
+    return Nplm(
+        words=(END, UNKNOWN, *lm.vocab.words, START, NULL),
+        input_embeddings=np.concatenate((embeddings[:-1], embeddings[EOS : EOS + 1], embeddings[-1:])),
+        hidden_weights_1=weights["U"],
+        hidden_biases_1=weights["b_1"],
+        hidden_weights_2=weights["W"],
+        hidden_biases_2=weights["b_2"],
+        output_weights=np.concatenate((G, np.zeros((2, G.shape[1]), np.float32))),
+        output_biases=np.concatenate((weights["b_G"], np.full(2, _NEVER_CHOSEN, np.float32))),
+    )
 
 
 @dataclass

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.lm.arpa import NEVER, UNKNOWN, ArpaReader, BackoffModel, unknown_shares
+from phrase_rescore.lm.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram
 from phrase_rescore.lm.scorer import NgramScorer
 
 _AT_ONCE = 1024  # sentences
@@ -96,3 +96,62 @@ def _weight(network: NDArray[np.float64], ngram: NDArray[np.float64]) -> float:
         if abs(weight - before) < _CLOSE:
             break
     return weight
+
+
+class BackoffModel:
+    """The part of an ARPA file that some sentences need: log10 p of their words, the file read once and never held.
+
+    ``unigrams`` has log10 p of all its words.
+    """
+
+    def __init__(self, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> None:
+        self.order = reader.header.order
+        self.unigrams: dict[bytes, float] = {}
+        self._ngrams: dict[tuple[bytes, ...], Ngram] = {}
+        wanted: set[tuple[bytes, ...]] | None = None
+        for ngram in reader.ngrams():
+            if len(ngram.words) == 1:
+                self.unigrams[ngram.words[0]] = ngram.log10_p
+                self._ngrams[ngram.words] = ngram
+                continue
+            if wanted is None:  # all unigrams are read: which words are unknown is known
+                wanted = set(self._of(sentences))
+            if ngram.words in wanted:
+                self._ngrams[ngram.words] = ngram
+
+    def known(self, sentence: Sequence[bytes]) -> list[bytes]:
+        """Return the words of a sentence, its start and its end, those that the file does not have as ``<unk>``."""
+        return [START, *(word if self.has(word) else UNKNOWN for word in sentence), END]
+
+    def has(self, word: bytes) -> bool:
+        """Tell whether the file knows a word of a text, where ``<s>`` and the like are no words."""
+        return word in self.unigrams and word not in (START, END, UNKNOWN)
+
+    def _of(self, sentences: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, ...]]:
+        for sentence in sentences:
+            words = self.known(sentence)
+            for end in range(2, len(words) + 1):
+                for n in range(2, min(self.order, end) + 1):
+                    yield tuple(words[end - n : end])
+
+    def log10_probs(self, sentence: Sequence[bytes]) -> list[float]:
+        """Return log10 p of every word of a sentence, and of its end."""
+        words = self.known(sentence)
+        return [self._log10_p(words[max(0, end - self.order) : end]) for end in range(2, len(words) + 1)]
+
+    def _log10_p(self, words: Sequence[bytes]) -> float:
+        backoff = 0.0
+        for start in range(len(words)):
+            if found := self._ngrams.get(tuple(words[start:])):
+                return found.log10_p + backoff
+            if context := self._ngrams.get(tuple(words[start:-1])):
+                backoff += context.log10_backoff
+        return NEVER + backoff  # a file without <unk>
+
+
+def unknown_shares(unigrams: Mapping[bytes, float], known: Mapping[bytes, int]) -> dict[bytes, float]:
+    """Return which share each word outside of ``known`` has, ``<unk>`` among them, of the mass of all of these; sums to 1."""
+    outside = {word: 10.0 ** max(p, NEVER) for word, p in unigrams.items() if word not in known and word not in (START, END)}
+    outside.setdefault(UNKNOWN, 10.0**NEVER)
+    total = sum(outside.values())
+    return {word: p / total for word, p in outside.items()}

@@ -1,51 +1,157 @@
-"""Lines with phrase pairs in, lines with their scores out: pairs that a person or another program writes."""
+"""Lines with phrase pairs or sentences in, lines with their scores out, one for one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+import io
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.moses.text import PairReader, Prepare, as_written, parsed_lines
+from phrase_rescore.errors import OptionError, silent
+from phrase_rescore.files.blocks import batches, read_rows
+from phrase_rescore.files.inputs import display_name, open_input, standard_input
+from phrase_rescore.lm import checkpoint as language_model
+from phrase_rescore.lm.arpa import ArpaReader
+from phrase_rescore.lm.mixture import fit_mixture
+from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
+from phrase_rescore.moses.table import words
+from phrase_rescore.moses.text import PairReader
+from phrase_rescore.queries.lines import line_batches, typed
+from phrase_rescore.rnn.checkpoint import SIDES, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
+from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
-END = b"</s>"
+_SENTENCES = 1024  # at a time
+_END = b"</s>"
 
 
-@dataclass(frozen=True)
-class LineScorer:
-    """Scores pairs, a line each: natural log p, tab, how many words of the predicted side the model does not know.
+def score(
+    lines: io.BufferedReader, model_dir: str | os.PathLike[str], *, per_word: bool = False,
+    tokenize: tuple[str, str] | None = None, lowercase: bool = False, flush: bool = False, digits: int = 7,
+    device: str = "cpu", warn: Callable[[str], object] = silent,
+) -> Iterator[list[bytes]]:  # fmt: skip
+    """Score phrase pairs, a line each, as ``phrase-rescore score`` does. Yield lines with their newlines, some at a time.
 
-    ``per_word`` adds a third column: every word predicted, and ``</s>`` for the end of the phrase, each followed by its log p.
+    A line out has natural log p, tab, the number of words of the predicted side that the model does not know; ``per_word`` adds
+    the words predicted, each followed by its log p. ``tokenize`` names the languages of typed text.
+
+    Raises InputError, with the line, for a bad one; the scores of the lines before it come first.
     """
+    if lowercase and not tokenize:
+        raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
+    src_language, tgt_language = tokenize or (None, None)
+    sides = typed(src_language, lowercase), typed(tgt_language, lowercase)
+    prepare(usable_cores())
+    checkpoint = load(os.fspath(model_dir))
+    shares = dict(zip(SIDES, checkpoint.unk_shares, strict=True))
+    for warning in untrained_unk(shares, "scores of pairs with such a word mean nothing"):
+        warn(warning)
+    scorer = Scorer(checkpoint, resolve_device(device))
 
-    scorer: Scorer
-    prepare: tuple[Prepare, Prepare] = (as_written, as_written)  # source, target
-    per_word: bool = False
-    digits: int = 7  # significant
+    def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
+        encoded = scorer.encode_phrases([src for src, _ in pairs], [tgt for _, tgt in pairs])
+        log_probs, offsets = scorer.word_log_probs(encoded)
+        unknown = checkpoint.for_model(encoded).tgt.counts_of(UNK)
+        predicted = [pair[0 if checkpoint.inverse else 1].split(b" ") for pair in pairs] if per_word else None
+        return _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
 
-    def __call__(self, pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
-        """Return a line for every pair, with its newline."""
-        encoded = self.scorer.encode_phrases([src for src, _ in pairs], [tgt for _, tgt in pairs])
-        flat, offsets = self.scorer.word_log_probs(encoded)
-        unknown = self.scorer.checkpoint.for_model(encoded).tgt.counts_of(UNK)
-        lines = []
-        for i, (log_p, n) in enumerate(zip(np.add.reduceat(flat, offsets[:-1]).tolist(), unknown.tolist(), strict=True)):
-            columns = [b"%.*g" % (self.digits, log_p), b"%d" % n]
-            if self.per_word:
-                predicted = pairs[i][0 if self.scorer.checkpoint.inverse else 1].split(b" ")
-                steps = zip((*predicted, END), flat[offsets[i] : offsets[i + 1]].tolist(), strict=True)
-                columns.append(b" ".join(b"%b %.*g" % (word, self.digits, step) for word, step in steps))
-            lines.append(b"\t".join(columns) + b"\n")
-        return lines
+    return map(answer, line_batches(lines, PairReader(checkpoint.factors, sides), BATCH, flush))
 
 
-def score_lines(lines: Iterable[bytes], scorer: LineScorer, name: str, at_once: int = BATCH) -> Iterator[list[bytes]]:
-    """Yield the scores of lines, ``at_once`` at a time and in their order.
+def _score_lines(
+    log_probs: NDArray[np.float64], starts: NDArray[np.int64], unknown: NDArray[np.int64],
+    predicted: Sequence[Sequence[bytes]] | None, digits: int,
+) -> list[bytes]:  # fmt: skip
+    """Write a line for each item, whose words and end have the ``log_probs`` from its start on."""
+    lines = [
+        b"%.*g\t%d" % (digits, log_p, n)
+        for log_p, n in zip(np.add.reduceat(log_probs, starts).tolist(), unknown.tolist(), strict=True)
+    ]
+    if predicted is not None:
+        by_word = np.split(log_probs, starts[1:])
+        for i, (item, of_item) in enumerate(zip(predicted, by_word, strict=True)):
+            steps = zip((*item, _END), of_item.tolist(), strict=True)
+            lines[i] += b"\t" + b" ".join(b"%b %.*g" % (word, digits, step) for word, step in steps)
+    return [line + b"\n" for line in lines]
 
-    Raises InputError, with the line, for a bad one (see ``PairReader``); the scores of the lines before it come first.
+
+@dataclass
+class TextTotals:
+    """Sums over a text. Tokens are words and the end of every sentence, as KenLM's ``query`` counts them."""
+
+    tokens: int = 0
+    unknown: int = 0  # words that the model does not know
+    log_prob: float = 0.0  # natural log, of all tokens
+    log_prob_known: float = 0.0  # of the tokens that the model knows
+
+    def add(self, scores: SentenceScores) -> None:
+        """Count some sentences."""
+        self.tokens += len(scores.log_probs)
+        self.unknown += int(scores.unknown.sum())
+        self.log_prob += float(scores.log_probs.sum())
+        self.log_prob_known += float(scores.log_probs[~scores.unknown].sum())
+
+    def lines(self) -> list[str]:
+        """Return the totals in the words of KenLM's ``query``."""
+        if not self.tokens:
+            return ["Tokens: 0"]
+        return [
+            f"Perplexity including OOVs: {_perplexity(self.log_prob, self.tokens):.6g}",
+            f"Perplexity excluding OOVs: {_perplexity(self.log_prob_known, self.tokens - self.unknown):.6g}",
+            f"OOVs: {self.unknown}",
+            f"Tokens: {self.tokens}",
+        ]
+
+
+def _perplexity(log_prob: float, tokens: int) -> float:
+    return math.exp(min(-log_prob / tokens, 700.0)) if tokens else math.nan
+
+
+def _words(row: bytes) -> list[bytes]:
+    return words(row.rstrip(b"\r\n"))
+
+
+def score_lm(
+    text: str | os.PathLike[str], lm: str | os.PathLike[str], *, per_word: bool = False, interpolate: str | None = None,
+    flush: bool = False, digits: int = 7, device: str = "cpu", tell: Callable[[str], object] = silent,
+    warn: Callable[[str], object] = silent,
+) -> Iterator[list[bytes]]:  # fmt: skip
+    """Score tokenized text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
+
+    Yields lines with their newlines, some at a time: natural log p, tab, the number of words that the model does not know;
+    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``interpolate`` names an ARPA file: the network and
+    its n-gram model are mixed as fits the text best. ``tell`` gets the perplexities, at the end.
     """
-    read = PairReader(scorer.scorer.checkpoint.factors, scorer.prepare)
-    return map(scorer, parsed_lines(lines, read, name, at_once))
+    text = os.fspath(text)
+    if interpolate and (flush or text == interpolate == "-"):
+        what = "--flush answers line by line" if flush else "standard input cannot be both"
+        raise OptionError(f"--interpolate reads TEXT and ARPA whole, and {what}; leave one out")
+    prepare(usable_cores())
+    model = language_model.load(os.fspath(lm))
+    for warning in language_model.warnings(model):
+        warn(warning)
+    scorer, totals, mixture = NgramScorer(model, resolve_device(device)), TextTotals(), None
+    with contextlib.ExitStack() as opened:
+        at_once = flush or (text == "-" and standard_input().isatty())  # what decompresses would wait for more
+        rows = read_rows(standard_input() if at_once and text == "-" else opened.enter_context(open_input(text)))
+        if interpolate:
+            arpa = ArpaReader(read_rows(opened.enter_context(open_input(interpolate))), display_name(interpolate))
+            whole = list(rows)
+            mixture, rows = fit_mixture(scorer, arpa, list(map(_words, whole))), iter(whole)
+        for some in batches(rows, 1 if at_once else _SENTENCES):
+            sentences = list(map(_words, some))
+            found = scorer.sentences(sentences)
+            totals.add(found)
+            unknown = np.add.reduceat(found.unknown.astype(np.int64), found.starts)
+            yield _score_lines(found.log_probs, found.starts, unknown, sentences if per_word else None, digits)
+    if mixture and not mixture.has_unk:
+        warn(f"{display_name(interpolate or '')} has no <unk>: perplexities including OOVs mean nothing; make it with lmplz")
+    for line in [*totals.lines(), *(mixture.lines() if mixture else [])]:
+        tell(line)

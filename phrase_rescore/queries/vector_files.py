@@ -1,4 +1,4 @@
-"""Files of named vectors: word2vec's text and binary formats, ``.npy`` with an index beside it, and TSV.
+"""Files of named vectors: word2vec's text format, ``.npy`` with an index beside it, and TSV.
 
 Each begins with the number of vectors, but for TSV. Where that is known only at the end, room is left for it and it is
 written then, so no more than a batch of vectors is ever in memory.
@@ -22,7 +22,7 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.files.outputs import atomic_output, check_writable
 from phrase_rescore.files.paths import is_stream
 
-ENDINGS = {".txt": "txt", ".vec": "txt", ".bin": "bin", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
+ENDINGS = {".txt": "txt", ".vec": "txt", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _DIGITS = 12  # of a count that is written at the end; zeros before it, which every reader of numbers takes
 _ESCAPED = re.compile(rb"[\\_]")
@@ -31,7 +31,7 @@ Vectors = NDArray[np.float32]
 
 
 def vector_name(phrase: bytes) -> bytes:
-    r"""Name a phrase as word2vec's formats need it: UTF-8 without blanks, and no two phrases are named alike.
+    r"""Name a phrase as word2vec's format needs it: UTF-8 without blanks, and no two phrases are named alike.
 
     Blanks become ``_``; a ``_`` or backslash of the phrase gets a backslash before it, a byte that is not UTF-8 becomes
     ``\xff``.
@@ -77,7 +77,7 @@ class VectorWriter:
 
     def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None, index: BinaryIO | None) -> None:
         self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
-        self._seen: set[bytes] | None = set() if count is None and form in ("txt", "bin") else None
+        self._seen: set[bytes] | None = set() if count is None and form == "txt" else None
         self.rows = self.repeated = 0
         stream.write(self._header(count or 0))
 
@@ -90,7 +90,7 @@ class VectorWriter:
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
         """Write phrases (n) with single blanks and their vectors (n, width).
 
-        In word2vec's formats a name stands once, as in gensim's KeyedVectors: where the number of phrases was not known,
+        In word2vec's format a name stands once, as in gensim's KeyedVectors: where the number of phrases was not known,
         repeated ones are left out and counted. To notice them takes some 80 bytes of memory a phrase.
         """
         if vectors.shape != (len(phrases), self._width):
@@ -106,15 +106,16 @@ class VectorWriter:
             self._index.writelines(phrase + b"\n" for phrase in phrases)
             return
         names: Iterable[bytes] = phrases if self._form == "tsv" else map(vector_name, phrases)
-        rows: Iterable[bytes]
-        if self._form == "bin":  # as word2vec.c writes it; readers skip the newline
-            rows = (b" %b\n" % row.tobytes() for row in numbers)
-        else:
-            template = (b"\t%.9g" if self._form == "tsv" else b" %.9g") * self._width + b"\n"
-            rows = (template % tuple(row) for row in numbers.tolist())
+        template = (b"\t%.9g" if self._form == "tsv" else b" %.9g") * self._width + b"\n"
+        rows = (template % tuple(row) for row in numbers.tolist())
         self._stream.writelines(name + row for name, row in zip(names, rows, strict=True))
         if self._form == "tsv":  # somebody may be waiting for it
             self._stream.flush()
+
+    def told(self) -> str:
+        """Return what was written, in words: ``3 vectors of 500 numbers``."""
+        repeated = f"; {self.repeated:,} repeated phrases left out" if self.repeated else ""
+        return f"{self.rows:,} vectors of {self._width} numbers{repeated}"
 
     @staticmethod
     def _new(phrases: Sequence[bytes], seen: set[bytes]) -> list[int]:
@@ -134,11 +135,9 @@ class VectorWriter:
 
 
 def check_output(out: str, form: str) -> None:
-    """Raise OptionError if no such file can be written: ``bin`` to a terminal, ``npy`` without a file for its index."""
+    """Raise OptionError if no such file can be written, as ``npy`` without a file for its index."""
     if form == "npy" and is_stream(out):
         raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
-    if form == "bin" and out == "-" and sys.stdout.isatty():
-        raise OptionError("--format bin is not for a terminal; name a file with -o FILE.bin")
     if out != "-":
         check_writable(out)
 

@@ -107,7 +107,7 @@ def test_pictures_and_vectors_that_need_a_file_are_refused(run: Run, here: Path,
     os.mkfifo(here / "fifo.npy")
     done = run("embed", "--words", "source", "-m", model_dir, "-o", here / "fifo.npy")
     assert (done.status, "--format npy has an index beside it" in done.err) == (2, True)
-    done = run("embed", "-m", model_dir, "--format", "bin", "-o", "/dev/stderr", stdin=b"the\n")
+    done = run("embed", "-m", model_dir, "--format", "txt", "-o", "/dev/stderr", stdin=b"the\n")
     assert (done.status, "which is known at the end" in done.err) == (2, True)
 
 

@@ -17,8 +17,9 @@ from small_models import language_model, small_lm
 
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError
-from phrase_rescore.lm.arpa import END, START, UNKNOWN, ArpaReader, BackoffModel, Ngram, write_arpa
+from phrase_rescore.lm.arpa import END, START, UNKNOWN, ArpaReader, Ngram, write_arpa
 from phrase_rescore.lm.export import NetworkArpa
+from phrase_rescore.lm.mixture import BackoffModel
 from phrase_rescore.lm.scorer import NgramScorer
 
 KNOWN = (b"a", b"b", b".", b"the")  # the network knows "house", too, which the file lacks

@@ -15,7 +15,6 @@ TABLE = b"".join(b"the ||| das ||| 0.%d 0.25 1 0.5 ||| 0-0 ||| 3 2 1 ||| |||\n" 
 READERS: dict[str, Callable[[Path, str], list[object]]] = {
     "moses-ini": lambda table, model: ["moses-ini", table.with_name("moses.ini"), "--table", table],
     "info": lambda table, model: ["info", table],
-    "generate": lambda table, model: ["generate", "-m", model, "--format", "moses", "--like", table, "--fill", "0.1"],
     "annotate": lambda table, model: ["annotate", table, "-m", model, "--replace", 2],
     "report": lambda table, model: ["report", table, "-m", model, "-o", table.with_name("report.html")],
 }

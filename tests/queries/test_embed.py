@@ -1,11 +1,10 @@
-"""``phrase-rescore embed``: words, lines and tables in; vectors and neighbours out."""
+"""``phrase-rescore embed``: words, lines and tables in; vectors out."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -91,11 +90,10 @@ def test_streams_give_the_same_numbers(run: Run, model_dir: str, phrases: list[b
     given = columns(run("embed", "-m", model_dir, stdin=lines_of(phrases)).out)
     assert [row[0] for row in given] == phrases
     np.testing.assert_array_equal(np.array([row[1:] for row in given], float).astype(np.float32), np.load(index))
-    for form, name in (("txt", "c.vec"), ("bin", "c.bin")):
-        done = run("embed", "-m", model_dir, "-o", tmp_path / name, stdin=lines_of(phrases[:9] * 2))
-        assert done.err == "phrase-rescore: 9 vectors of 7 numbers; 9 repeated phrases left out\n"
-        found = KeyedVectors.load_word2vec_format(str(tmp_path / name), binary=form == "bin")
-        np.testing.assert_allclose(found.vectors, np.load(index)[:9], atol=ROUNDING)
+    done = run("embed", "-m", model_dir, "-o", tmp_path / "c.vec", stdin=lines_of(phrases[:9] * 2))
+    assert done.err == "phrase-rescore: 9 vectors of 7 numbers; 9 repeated phrases left out\n"
+    found = KeyedVectors.load_word2vec_format(str(tmp_path / "c.vec"))
+    np.testing.assert_allclose(found.vectors, np.load(index)[:9], atol=ROUNDING)
 
 
 def test_an_inverse_and_factored_model_reads_that_factor_of_targets(run: Run, model_dir: str, tmp_path: Path) -> None:
@@ -114,8 +112,6 @@ def test_an_inverse_and_factored_model_reads_that_factor_of_targets(run: Run, mo
     lines = run("embed", "-m", tmp_path / "model", stdin=b"a|old\nb|the c|house\nhouse\n")
     assert lines.last_line.endswith("error: <stdin>:3: target word 'house' has no factor 1; " + FACTORS)
     assert [row[0] for row in columns(lines.out)] == [b"old", b"the house"]
-    near = run("embed", "-m", tmp_path / "model", "--nearest", 5, "--among", tmp_path / "t.npy", stdin=b"x|old\n")
-    assert [row[:2] for row in columns(near.out)] == [[b"old", b"the house"]]
 
 
 FACTORS = "factors are counted from 0 and stand between bars"
@@ -201,7 +197,6 @@ def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, t
     told = "phrase-rescore: warning: no source word was unknown in training: vectors of phrases with such a word mean nothing"
     model = make_model(unk_shares=(0.0, 0.1))
     assert run("embed", "-m", model, "-o", tmp_path / "c.npy", "-q", stdin=b"the\n").err == f"{told}\n"
-    assert run("embed", "-m", model, "--nearest", 1, "--among", tmp_path / "c.npy", stdin=b"the\n").err == f"{told}\n"
     assert run("embed", "-m", model, "--words", "source").err == ""
     assert run("embed", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the\n").err == ""
 
@@ -217,14 +212,13 @@ def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple
     done = run("embed", "-m", model_dir, "--words", side)
     assert [row[0] for row in columns(done.out)] == names, "words that are spelt UNK and </s> are words"
     np.testing.assert_array_equal(np.array([row[1:] for row in columns(done.out)], float).astype(np.float32), expected)
-    for name, form in (("w.txt", "txt"), ("w.bin", "bin"), ("w.npy", "npy")):
+    for name in ("w.txt", "w.npy"):
         assert run("embed", "-m", model_dir, "--words", side, "-o", tmp_path / name).status == 0
-        if form != "npy":
-            found = KeyedVectors.load_word2vec_format(str(tmp_path / name), binary=form == "bin")
-            assert found.index_to_key == list(map(as_named, names))
-            np.testing.assert_array_equal(found.vectors, expected)
-            piped = run("embed", "-m", model_dir, "--words", side, "--format", form)
-            assert piped.out == (tmp_path / name).read_bytes()
+    found = KeyedVectors.load_word2vec_format(str(tmp_path / "w.txt"))
+    assert found.index_to_key == list(map(as_named, names))
+    np.testing.assert_array_equal(found.vectors, expected)
+    piped = run("embed", "-m", model_dir, "--words", side, "--format", "txt")
+    assert piped.out == (tmp_path / "w.txt").read_bytes()
     np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), expected)
     assert (tmp_path / "w.index").read_bytes() == lines_of(names)
 
@@ -239,82 +233,6 @@ def test_words_of_an_inverse_model(run: Run, model_dir: str, tmp_path: Path) -> 
     assert run("embed", "-m", tmp_path, "--words", "target").out == run("embed", "-m", model_dir, "--words", "source").out
 
 
-# ---- neighbours
-
-
-def nearest_by_hand(query: np.ndarray, vectors: np.ndarray, names: list[bytes], own: bytes, n: int) -> list[list[bytes]]:
-    cosines = vectors.astype(float) @ query / np.linalg.norm(vectors.astype(float), axis=1) / np.linalg.norm(query)
-    ranked = [row for row in np.argsort(-cosines, kind="stable") if names[row] != own][:n]
-    return [[own, names[row], b"%.3f" % cosines[row]] for row in ranked]
-
-
-def rounded(out: bytes) -> list[list[bytes]]:
-    return [[query, name, b"%.3f" % float(cosine)] for query, name, cosine in columns(out)]
-
-
-def test_nearest_words(run: Run, model_dir: str) -> None:
-    names, vectors = [b"<end of phrase>", b"<unknown word>", *SOURCE_WORDS], load(model_dir).model.encoder.embedding.numpy()
-    done = run(
-        "embed", "-m", model_dir, "--nearest", 4, "--words", "source", stdin=b" old \r\nzzz\nUNK\n<unknown word>\nold is\n"
-    )
-    expected = [
-        row for word in (b"old", b"UNK", b"<unknown word>")
-        for row in nearest_by_hand(vectors[names.index(word)], vectors, names, word, 4)
-    ]  # fmt: skip
-    assert rounded(done.out) == expected
-    assert done.status == 0
-    assert done.err.splitlines() == [
-        "phrase-rescore: warning: <stdin>:2: 'zzz' is not one of the model's source words",
-        "phrase-rescore: warning: <stdin>:5: 'old is' is not one of the model's source words",
-    ]
-    everything = run("embed", "-m", model_dir, "--nearest", 99, "--words", "target", stdin=b"das\n")
-    assert len(columns(everything.out)) == len(TARGET_WORDS) + 1
-
-
-def test_nearest_phrases(run: Run, model_dir: str, phrases: list[bytes], index: Path) -> None:
-    queries = [phrases[5], b"the the the the the the the", phrases[-1], b"  " + phrases[7].replace(b" ", b"  ")]
-    done = run("embed", "-m", model_dir, "--nearest", 3, "--among", index, stdin=lines_of(queries))
-    assert done.err == ""
-    vectors = PhraseEncoder(load(model_dir)).vectors(queries)
-    own = [b" ".join(query.split()) for query in queries]
-    expected = [
-        row for query, vector in zip(own, vectors, strict=True)
-        for row in nearest_by_hand(vector, np.load(index), phrases, query, 3)
-    ]  # fmt: skip
-    assert rounded(done.out) == expected
-
-
-def test_repeated_phrases_are_no_neighbours_of_themselves(run: Run, model_dir: str, tmp_path: Path) -> None:
-    run("embed", "-m", model_dir, "-o", tmp_path / "c.npy", stdin=b"the\nold\nthe\nthe house\n")
-    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy", stdin=b"the\nthe old\n")
-    assert sorted(row[1] for row in columns(done.out) if row[0] == b"the") == [b"old", b"the house"]
-    assert run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy").out == b""
-
-
-def test_an_index_of_another_model(run: Run, model_dir: str, make_model: MakeModel, index: Path, tmp_path: Path) -> None:
-    hint = "name the model that made it with -m"
-    other = make_model(source=SOURCE_WORDS[::-1])
-    done = run("embed", "-m", other, "--nearest", 2, "--among", index, stdin=b"the\n")
-    assert (done.status, done.out) == (1, b"")
-    assert re.search(rf"error: {index}: row \d+ is not what this model makes of '.*'; {hint}$", done.last_line)
-    for suffix in (".npy", ".index"):
-        shutil.copy(index.with_suffix(suffix), tmp_path)
-    np.save(tmp_path / "c.npy", np.load(index)[:, :5])
-    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy", stdin=b"the\n")
-    assert done.last_line.endswith(f"c.npy: vectors of 5 numbers where the model's have 7; {hint}")
-    bad = np.load(index)
-    bad[9, 3] = np.nan
-    np.save(tmp_path / "c.npy", bad)
-    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", tmp_path / "c.npy", stdin=b"the\n")
-    assert done.last_line.endswith("c.npy: row 10 has a number that is NaN, infinite or too large; make the file again")
-
-
-def test_bad_queries_come_after_the_answers_before_them(run: Run, model_dir: str, index: Path) -> None:
-    done = run("embed", "-m", model_dir, "--nearest", 2, "--among", index, stdin=b"the\n\n")
-    assert (done.status, len(columns(done.out))) == (1, 2)
-    assert done.last_line.endswith("error: <stdin>:2: the line is empty; write one source phrase a line")
-
-
 # ---- the documentation
 
 
@@ -322,7 +240,7 @@ def test_python_of_the_documentation_runs(
     run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.bin"], ["-o", "c.npy"]):
+    for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.txt"], ["-o", "c.npy"]):
         assert run("embed", "-m", model_dir, *args, stdin=b"the house\nold\nis old\n").status == 0
     examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "embed.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     for example in examples:
@@ -340,16 +258,10 @@ def test_python_of_the_documentation_runs(
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--among", "c.npy"], "--among is for --nearest N"),
-        (["t", "--words", "source"], "--words takes no TABLE: it writes the words of the model"),
-        (["--nearest", "3"], "--nearest looks among --words source, --words target or --among FILE.npy; name one of them"),
-        (["--nearest", "3", "--words", "source", "--among", "c.npy"], "--nearest looks among --words source, --words "),
-        (["--nearest", "3", "--words", "source", "-o", "x.txt"], "--nearest reads from standard input and writes "),
-        (["t", "--nearest", "3", "--words", "source"], "--nearest reads from standard input and "),
-        (["-o", "c.dat"], "-o c.dat ends in none of .txt, .vec, .bin, .npy, .tsv; choose a --format"),
+        ([__file__, "--words", "source"], "--words takes no TABLE: it writes the words of the model"),
+        (["-o", "c.dat"], "-o c.dat ends in none of .txt, .vec, .npy, .tsv; choose a --format"),
         (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
         (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
-        (["--format", "bin"], "--format bin begins with the number of phrases, which is known at the end; name "),
         ([__file__, "-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
         (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
     ],

@@ -1,4 +1,4 @@
-"""``phrase-rescore generate``: phrases in, hypotheses out in three formats, with and without a table beside them."""
+"""``phrase-rescore generate``: phrases in, hypotheses out in two formats, with and without a table beside them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
-from moses_readers import ALL_READERS, field_count
+from conftest import ROOT, MakeModel, Run
 from small_models import phrases_of
 
 from phrase_rescore.data.ragged import Ragged
-from phrase_rescore.queries.generate import AT_ONCE
-from phrase_rescore.queries.tables import monotone, sample_of
+from phrase_rescore.data.sketch import sample_phrases
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.network import PackedPhrases
 
@@ -56,8 +54,8 @@ def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, pr
 
 
 def test_lines_are_read_a_few_at_a_time(run: Run, model_dir: str) -> None:
-    sources = sorted({src for src, _ in phrases_of(load(model_dir), 3 * AT_ONCE)})
-    assert len(sources) > AT_ONCE
+    sources = sorted({src for src, _ in phrases_of(load(model_dir), 800)})
+    assert len(sources) > 256, "more than are read at once"
     done = run("generate", "-m", model_dir, "-n", 1, stdin=b"".join(source + b"\r\n" for source in sources))
     assert [row[0] for row in columns(done.out)] == sources
 
@@ -132,7 +130,7 @@ def test_every_distinct_phrase_is_as_likely_to_be_taken() -> None:
     blocks = [phrases[:20] * 3, phrases[10:] + [b"0"] * 50, [b"29"]]
     counts = dict.fromkeys(phrases, 0)
     for seed in range(2000):
-        taken = sample_of(blocks, 6, seed)
+        taken = sample_phrases(blocks, 6, seed)
         assert len(set(taken)) == 6
         for phrase in taken:
             counts[phrase] += 1
@@ -205,115 +203,10 @@ def test_files_that_are_no_vectors(run: Run, model_dir: str, tmp_path: Path) -> 
     assert "No such file" in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "none").err
 
 
-# ---- rows of a phrase table
-
-
-@pytest.fixture
-def annotated(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> Path:
-    """A table with the columns of the model, which has a third of the hypotheses."""
-    plain, table = tmp_path / "plain", tmp_path / "table.rnn.gz"
-    plain.write_bytes(table_of([(row[0], row[1]) for row in proposed[::3]], scores=b"0.5 0.25 1 6.1e-05"))
-    assert run("annotate", plain, "-m", model_dir, "-o", table).status == 0
-    return table
-
-
-MOSES = ("-n", 6, "--format", "moses")
-
-
-def test_rows_can_be_sorted_into_the_table(run: Run, model_dir: str, annotated: Path, proposed: Rows, tmp_path: Path) -> None:
-    stdin = STDIN + STDIN[:10]  # a phrase twice
-    done = run("generate", "-m", model_dir, *MOSES, "--like", annotated, "--fill", "0.1,.2,0.01,2e-3", stdin=stdin)
-    assert done.status == 0, done.err
-    rows = done.out.splitlines(keepends=True)
-    new = [row for i, row in enumerate(proposed) if i % 3]
-    assert len(rows) == len(new)
-    src, tgt, scores, alignment, counts = (field.strip() for field in rows[0].split(b"|||")[:5])
-    assert (src, tgt, scores.split()[:4], counts) == (b"the house", new[0][1], [b"0.1", b".2", b"0.01", b"2e-3"], b"0 0 0")
-    assert alignment == monotone(2, len(tgt.split()))
-    assert rows[0].endswith(b" ||| 0 0 0 ||| |||\n")
-    again = run("annotate", "-", "-m", model_dir, "--replace", 2, stdin=done.out).out.splitlines(keepends=True)
-    for row, expected in zip(rows, again, strict=True):
-        (*start, score, count), (*same, p, n) = row.split(b"|||")[2].split(), expected.split(b"|||")[2].split()
-        assert row.replace(score, p) == expected, "the columns are those of annotate"
-        assert (start, count, float(score)) == (same, n, pytest.approx(float(p), rel=1e-4))
-
-    merged = tmp_path / "merged.gz"
-    merged.write_bytes(
-        gzip.compress(b"".join(sorted([*gzip.decompress(annotated.read_bytes()).splitlines(keepends=True), *rows])))
-    )
-    report = json.loads(run("info", merged, "--json").out)
-    assert report["rows"] == len(proposed)
-    assert not report["problems"], report["problems"]
-    for program, read in ALL_READERS.items():
-        for row, (source, target, log_p, unknown) in zip(rows, new, strict=True):
-            reading = read(row, 6, field_count(rows[0]))
-            assert (b" ".join(reading.source), b" ".join(reading.target)) == (source, target), program
-            assert reading.scores[4:] == pytest.approx([float(log_p), int(unknown)], abs=1e-4), program
-
-
-def test_the_sidecar_says_which_columns_are_ours(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
-    forward, other = make_model(), make_model(source=SOURCE_WORDS[:4])
-    (tmp_path / "plain").write_bytes(table_of([(b"x", b"y")]))
-    both = tmp_path / "both"
-    args = ("--unknown-side", "both", "-m", forward, "-m", other)
-    assert run("annotate", tmp_path / "plain", *args, "-o", both).status == 0
-    args = ("generate", "-m", forward, "-n", 1, "--format", "moses", "--like", both, "--fill")
-    done = run(*args, "0.1,0.2,0.3,0.4", stdin=b"zzz\n")
-    assert done.status == 0, done.err
-    scores = done.out.split(b"|||")[2].split()
-    assert (scores[:2], scores[3:]) == ([b"0.1", b"0.2"], [b"2.718282", b"0.3", b"0.4"]), "of the source, too"
-    few = run(*args, "0.1,0.2", stdin=b"zzz\n")
-    told = f"--fill has 2 values; {both} has 4 columns to fill: write one value, or so many"
-    assert (few.status, few.last_line) == (2, f"phrase-rescore: error: {told}")
-    stranger = make_model(target=TARGET_WORDS[:5])
-    done = run("generate", "-m", stranger, *MOSES, "--like", both, "--fill", 1, stdin=b"the\n")
-    assert f"{both}.columns.json: the columns are of another model, rnn-encoder" in done.last_line
-    assert done.last_line.endswith("; name that one with -m, or annotate the table with this one")
-
-
-@pytest.mark.parametrize(
-    ("tail", "ending"),
-    [
-        (b"", b""),
-        (b" ||| 0-0", b" ||| 0-0"),
-        (b" ||| 0-0 ||| 3 2 1", b" ||| 0-0 ||| 0 0 0"),
-        (b" ||| 0-0 ||| 3 2 1 |||", b" ||| 0-0 ||| 0 0 0 |||"),
-        (b" ||| 0-0 ||| 3 2 1 |||  ||| ", b" ||| 0-0 ||| 0 0 0 ||| |||"),
-    ],
-)
-def test_rows_have_as_many_fields_as_the_table_s(run: Run, model_dir: str, tmp_path: Path, tail: bytes, ending: bytes) -> None:
-    like = tmp_path / "plain"
-    like.write_bytes(table_of([(b"x", b"y")], tail))
-    args = ("generate", "-m", model_dir, "-n", 1, "--max-length", 1, "--format", "moses", "--like", like, "--fill", "0.5")
-    done = run(*args, stdin=b"the\n")
-    assert done.status == 0, done.err
-    scores = done.out.split(b" ||| ")[2]
-    assert scores.startswith(b"0.5 0.5 "), "a table without columns of ours gets them appended"
-    assert len(scores.split()) == 4
-    assert done.out.endswith(scores.rstrip(b"\n") + ending + b"\n")
-
-
-def test_scores_below_the_floor_are_clamped(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
-    model = make_model(logits={b"das": -200.0, b"haus": -200.0}, target=(b"das", b"haus"))
-    (tmp_path / "plain").write_bytes(table_of([(b"x", b"y")]))
-    done = run("generate", "-m", model, *MOSES, "--like", tmp_path / "plain", "--fill", 1, stdin=b"the\n")
-    assert done.out
-    assert {row.split(b"|||")[2].split()[2] for row in done.out.splitlines()} == {b"1.2e-38"}
-
-
-def test_tables_that_rows_cannot_be_like(run: Run, model_dir: str, tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(table_of([(b"x", b"y")], scores=b"-0.5"))
-    (tmp_path / "none").write_bytes(b"")
-    for name, told in (("log", "log:1: score '-0.5' is negative; "), ("none", "none: is empty; ")):
-        done = run("generate", "-m", model_dir, *MOSES, "--like", tmp_path / name, "--fill", 1, stdin=STDIN)
-        assert (done.status, done.out) == (1, b"")
-        assert told in done.last_line
-
-
 # ---- inverse models, factors, typed text
 
 
-def test_an_inverse_model_proposes_sources(run: Run, model_dir: str, proposed: Rows, annotated: Path, tmp_path: Path) -> None:
+def test_an_inverse_model_proposes_sources(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
     forward = load(model_dir)
     inverse = tmp_path / "inverse"
     inverse.mkdir()
@@ -327,9 +220,6 @@ def test_an_inverse_model_proposes_sources(run: Run, model_dir: str, proposed: R
     assert [float(row[0]) for row in columns(scored.out)] == pytest.approx([float(row[2]) for row in proposed], abs=1e-4)
     first = json.loads(run(*args, "--format", "jsonl", stdin=STDIN).out.splitlines()[0])
     assert (first["target"], first["proposals"][0]["source"].encode()) == ("the house", proposed[0][1])
-    rows = run(*args, "--format", "moses", "--like", table, "--fill", "0.5", stdin=STDIN).out.splitlines()
-    expected = [(row[1], row[0]) for i, row in enumerate(proposed) if i % 3]
-    assert [tuple(field.strip() for field in row.split(b"|||")[:2]) for row in rows] == expected
     taken = columns(run(*args, "--from-table", 2, table).out)
     assert {row[1] for row in taken} <= set(SOURCES)
 
@@ -348,9 +238,6 @@ def test_factors(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> No
     assert [(row[0], row[1], row[4]) for row in found] == [
         (b"A|old", row[1], b"0" if i else b"1") for i, row in enumerate(proposed[6:12])
     ]
-    moses = run(*args, "--format", "moses", "--like", table, "--fill", 1, stdin=b"A|old\n")
-    told = f"--format moses needs whole words; {tmp_path}/model proposes one factor of the target alone"
-    assert (moses.status, moses.last_line) == (2, f"phrase-rescore: error: {told}")
     plain = run(*args, "--from-table", 1, tmp_path / "table")
     assert columns(plain.out)[0][0] == b"B|old"
     table.write_bytes(table_of([(b"old", b"y")]))
@@ -411,21 +298,16 @@ CONTRADICTIONS = {
     "beam": (["--random", "--beam", 3], "--beam finds the most probable hypotheses, --random draws them; give one of the two"),
     "temperature": (["--temperature", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
     "top-k": (["--top-k", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
-    "like": (["--format", "moses", "--fill", 1], "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES"),
-    "fill": (
-        ["--format", "moses", "--like", "t"],
-        "--format moses needs --like TABLE, whose rows to be like, and --fill VALUES",
-    ),
-    "format": (["--like", "t"], "--like and --fill are for rows of a phrase table; add --format moses"),
-    "unk": (["--format", "moses", "--like", "t", "--fill", 1, "--unk"], "--unk with --format moses: Moses would take UNK"),
     "only-new": (["--only-new"], "--only-new needs --table TABLE, to see what is new"),
-    "two sources": (["--from-table", 3, "t", "--from-vectors", "c"], "--from-table and --from-vectors: give one of the two"),
-    "vectors": (["--from-vectors", "c", "--table", "t"], "--from-vectors has no phrases to look for in a table"),
-    "tokenize": (["--from-table", 3, "t", "--tokenize", "en"], "--tokenize and --flush are for lines of standard input"),
-    "flush": (["--flush", "--table", "t"], "--flush answers at once, but --table and --format moses need all phrases first"),
+    "two sources": (
+        ["--from-table", 3, __file__, "--from-vectors", __file__],
+        "--from-table and --from-vectors: give one of the two",
+    ),
+    "vectors": (["--from-vectors", __file__, "--table", __file__], "--from-vectors has no phrases to look for in a table"),
+    "tokenize": (["--from-table", 3, __file__, "--tokenize", "en"], "--tokenize and --flush are for lines of standard input"),
+    "flush": (["--flush", "--table", __file__], "--flush answers at once, but --table needs all phrases first"),
     "lowercase": (["--lowercase"], "--lowercase is for typed text; name the language with --tokenize LANG"),
     "stdin": (["--table", "-"], "--table -: phrases are read from standard input; name a file"),
-    "like stdin": (["--format", "moses", "--like", "-", "--fill", 1], "--like needs a table that can be read twice"),
 }
 
 
@@ -434,13 +316,6 @@ def test_options_that_contradict_each_other(run: Run, model_dir: str, args: list
     done = run("generate", "-m", model_dir, *args, stdin=STDIN)
     assert (done.status, done.out) == (2, b"")
     assert done.last_line.startswith(f"phrase-rescore: error: {told}")
-
-
-@pytest.mark.parametrize("fill", ["0", "-1", "nan", "1e39", "1e-39", "0.1,,0.2", "0x1", "", "0,5 "])
-def test_scores_that_moses_would_misread(run: Run, model_dir: str, fill: str) -> None:
-    done = run("generate", "-m", model_dir, "--format", "moses", "--like", "t", "--fill", fill)
-    assert done.status == 2
-    assert "is not a score above 0; write 0.001, or 0.1,0.2,0.1,0.2" in done.last_line
 
 
 def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.queries.vector_files import check_output, format_of, index_of, vector_name, vector_output
+from phrase_rescore.queries.vector_files import format_of, index_of, vector_name, vector_output
 
 # blanks, the characters that names escape, bytes that are no UTF-8, line ends of other alphabets, a BOM
 PHRASES = [
@@ -40,24 +39,22 @@ def write(path: Path, phrases: Sequence[bytes], vectors: np.ndarray, counted: bo
 
 
 @pytest.mark.parametrize("counted", [True, False])
-@pytest.mark.parametrize("form", ["txt", "bin"])
-def test_gensim_reads_what_was_written(tmp_path: Path, form: str, counted: bool) -> None:
+def test_gensim_reads_what_was_written(tmp_path: Path, counted: bool) -> None:
     path = tmp_path / "vectors"
-    write(path, PHRASES, VECTORS, counted, form)
-    found = KeyedVectors.load_word2vec_format(str(path), binary=form == "bin")
+    write(path, PHRASES, VECTORS, counted, "txt")
+    found = KeyedVectors.load_word2vec_format(str(path))
     assert found.index_to_key == NAMES
     np.testing.assert_array_equal(found.vectors, VECTORS)
     assert path.read_bytes().startswith(b"21 3\n" if counted else b"000000000021 3\n")
 
 
-@pytest.mark.parametrize("form", ["txt", "bin"])
-def test_word2vec_s_formats_have_a_phrase_once(tmp_path: Path, form: str) -> None:
+def test_word2vec_s_format_has_a_phrase_once(tmp_path: Path) -> None:
     path = tmp_path / "vectors"
-    with vector_output(str(path), form, 3) as writer:
+    with vector_output(str(path), "txt", 3) as writer:
         for phrases in ([b"a b", b"c", b"a b"], [b"a b", b"c d", b"a_b"]):
             writer.write(phrases, VECTORS[: len(phrases)])
     assert (writer.rows, writer.repeated) == (4, 2)
-    found = KeyedVectors.load_word2vec_format(str(path), binary=form == "bin")
+    found = KeyedVectors.load_word2vec_format(str(path))
     assert found.index_to_key == ["a_b", "c", "c_d", "a\\_b"]
     np.testing.assert_array_equal(found.vectors, VECTORS[[0, 1, 1, 2]])
 
@@ -85,17 +82,17 @@ def test_tsv_has_the_phrases_as_they_are(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array([row[1:] for row in rows], np.float64).astype(np.float32), VECTORS)
 
 
-@pytest.mark.parametrize("form", ["txt", "bin", "npy", "tsv"])
+@pytest.mark.parametrize("form", ["txt", "npy", "tsv"])
 def test_no_vectors_at_all(tmp_path: Path, form: str) -> None:
     path = tmp_path / "c.npy"
     write(path, [], np.empty((0, 3), np.float32), False, form)
     if form == "npy":
         assert np.load(path).shape == (0, 3)
     elif form != "tsv":
-        assert len(KeyedVectors.load_word2vec_format(str(path), binary=form == "bin")) == 0
+        assert len(KeyedVectors.load_word2vec_format(str(path))) == 0
 
 
-@pytest.mark.parametrize("form", ["txt", "bin", "npy", "tsv"])
+@pytest.mark.parametrize("form", ["txt", "npy", "tsv"])
 def test_nothing_is_left_of_a_failure(tmp_path: Path, form: str) -> None:
     path = tmp_path / "c.npy"
     with pytest.raises(KeyError), vector_output(str(path), form, 3) as writer:
@@ -123,15 +120,15 @@ def test_no_two_phrases_have_one_name(one: bytes, other: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("out", "asked", "form"),
-    [("a.txt", None, "txt"), ("d.d/a.vec", None, "txt"), ("a.bin", None, "bin"), ("a.npy", None, "npy"), ("-", None, "tsv"),
-     ("a.tsv", None, "tsv"), ("-", "txt", "txt"), ("a", "npy", "npy"), ("a.txt", "bin", "bin")],
+    [("a.txt", None, "txt"), ("d.d/a.vec", None, "txt"), ("a.npy", None, "npy"), ("-", None, "tsv"),
+     ("a.tsv", None, "tsv"), ("-", "txt", "txt"), ("a", "npy", "npy"), ("a.txt", "tsv", "tsv")],
 )  # fmt: skip
 def test_formats_by_name(out: str, asked: str | None, form: str) -> None:
     assert format_of(out, asked) == form
 
 
 def test_names_that_say_no_format() -> None:
-    with pytest.raises(OptionError, match=r"^-o c\.dat ends in none of \.txt, \.vec, \.bin, \.npy, \.tsv; choose a --format$"):
+    with pytest.raises(OptionError, match=r"^-o c\.dat ends in none of \.txt, \.vec, \.npy, \.tsv; choose a --format$"):
         format_of("c.dat", None)
     for asked in (None, "txt"):
         with pytest.raises(OptionError, match=r"^cannot write c\.txt\.gz: vectors are not compressed; "):
@@ -142,7 +139,7 @@ def test_a_pipe_takes_what_needs_no_going_back(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
-    for form, counted in (("tsv", False), ("bin", True)):
+    for form, counted in (("tsv", False), ("txt", True)):
         reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
         reader.start()
         write(pipe, PHRASES, VECTORS, counted, form)
@@ -156,14 +153,3 @@ def test_a_pipe_takes_what_needs_no_going_back(tmp_path: Path) -> None:
     reader.join()
     with pytest.raises(OptionError, match="--format npy has an index beside it"):
         write(pipe, PHRASES, VECTORS, True, "npy")
-
-
-def test_nothing_binary_goes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    parent, child = os.openpty()
-    with open(child, "w") as terminal:
-        monkeypatch.setattr(sys, "stdout", terminal)
-        with pytest.raises(OptionError, match=r"^--format bin is not for a terminal; name a file with -o FILE\.bin$"):
-            check_output("-", "bin")
-        check_output("-", "tsv")
-        monkeypatch.undo()
-    os.close(parent)

@@ -45,20 +45,15 @@ BASES: dict[str, Tokens] = {
     "export-lm": {"lm": ["lm"], "out": ["out"]},
     "rescore": {"nbest": ["nbest"], "models": ["lm"], "out": ["out"]},
 }
-NO_TABLE: Tokens = {"table": [], "out": []}
 BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and what it excludes: no tokens
     ("train", "patience"): {"held_out": ["2"]},
     ("annotate", "dropped"): {"table": ["spoilt"], "on_bad_row": ["drop"]},
     ("annotate", "replace"): {"table": ["annotated"]},
     ("why", "out"): {"out": ["out.html"]},
     ("embed", "side"): {"table": []},
-    ("embed", "nearest"): {**NO_TABLE, "side": ["source"]},
-    ("embed", "among"): {**NO_TABLE, "nearest": ["2"]},
     ("generate", "from_vectors"): {},
     ("generate", "temperature"): {"random": []},
     ("generate", "top_k"): {"random": []},
-    ("generate", "like"): {"form": ["moses"], "fill": ["0.1"]},
-    ("generate", "fill"): {"form": ["moses"], "like": ["table"]},
     ("score", "tokenize"): {},
     ("train", "group"): {"batch_size": ["6"]},
     ("train-lm", "patience"): {"held_out_share": ["0.3"]},
@@ -69,9 +64,9 @@ BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and
 GOOD: dict[tuple[str, str], str] = {  # what an option reads, where it is not a table
     ("moses-ini", "ini"): "moses.ini", ("moses-ini", "table"): "annotated", ("moses-ini", "path"): "annotated",
     ("moses-ini", "lm"): "lm.nplm", ("score-lm", "interpolate"): "arpa", ("export-lm", "arpa"): "arpa",
-    ("evaluate", "sets"): "ref", ("embed", "among"): "vectors.npy", ("generate", "from_vectors"): "vectors.npy",
+    ("evaluate", "sets"): "ref", ("generate", "from_vectors"): "vectors.npy",
     ("train", "source_vocab"): "words", ("train", "target_vocab"): "words", ("train", "vocab_corpus"): "corpus",
-    ("report", "table"): "annotated", ("curves", "runs"): "log", ("generate", "like"): "annotated",
+    ("report", "table"): "annotated", ("curves", "runs"): "log",
     ("why", "systems"): "seg", ("why", "source"): "ref", ("why", "reference"): "ref", ("why", "table"): "annotated",
     ("score-lm", "text"): "ref", ("score-lm", "lm"): "lm", ("export-lm", "lm"): "lm", ("rescore", "models"): "lm",
     ("rescore", "nbest"): "nbest", ("rescore", "source"): "ref", ("rescore", "weights"): "weights",
@@ -191,7 +186,7 @@ def _serve() -> None:
         importlib.import_module(f"phrase_rescore.cli.{module}")
     for module in ("api", "queries.embed", "evaluation.run", "evaluation.why.text", "evaluation.why.page",
                    "queries.generate", "info.table", "report.run", "report.curves",
-                   "queries.score", "queries.score_lm", "lm.mixture", "rescoring.run", "annotation.strip",
+                   "queries.score", "lm.mixture", "rescoring.run", "annotation.strip",
                    "cli.terminal"):  # fmt: skip
         importlib.import_module(f"phrase_rescore.{module}")
     importlib.import_module("sacremoses")
