@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.rnn.vectors import PhraseEncoder
 from phrase_rescore.runtime import check_precision, prepare, resolve_device, resolve_devices, usable_cores
 from phrase_rescore.training.config import PRESETS, Observer
+
+if TYPE_CHECKING:
+    from phrase_rescore.rescoring.run import RescoreSummary
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
@@ -307,3 +310,23 @@ def moses_ini(
 
     paths = os.fspath(ini), os.fspath(out), _path(table), _path(lm)
     return rewrite_ini(*paths, feature, _path(path), weights, read_order)
+
+
+def rescore(
+    nbest: Path, out: Path, models: Path | Sequence[Path] = (), *, labels: Sequence[str] = (), source: Path | None = None,
+    weights: Path | None = None, replace: bool = False, sort: bool = False, best: bool = False, device: str = "cpu",
+    on_read: Callable[[int], object] | None = None,
+) -> RescoreSummary:  # fmt: skip
+    """Add the scores of models to every entry of an n-best list of Moses, as ``phrase-rescore rescore`` does.
+
+    ``on_read`` is told bytes read from the list's file. Torch's number of threads and its treatment of denormal numbers are
+    set for the whole process. Raises as ``rescoring.run.rescore``.
+    """
+    from phrase_rescore.rescoring.run import RescoreOptions
+    from phrase_rescore.rescoring.run import rescore as rescore_list
+
+    prepare(usable_cores())
+    options = RescoreOptions(
+        os.fspath(nbest), os.fspath(out), _paths(models), tuple(labels), _path(source), _path(weights), replace, sort, best
+    )
+    return rescore_list(options, resolve_device(device), on_read)

@@ -51,17 +51,17 @@ def command(
     INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that mert
     finds on a list of the tuning set.
     """
+    from phrase_rescore.api import rescore
     from phrase_rescore.cli.terminal import byte_bar, say
-    from phrase_rescore.rescoring.run import Options, rescore
-    from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
-    prepare(usable_cores())
-    asked = Options(nbest, out, models, labels, source, weights, replace, sort, best, resolve_device(device))
     with byte_bar((nbest,), quiet, os.path.basename(nbest)) as bar:
-        summary = rescore(asked, bar.update)
+        summary = rescore(
+            nbest, out, models, labels=labels, source=source, weights=weights, replace=replace, sort=sort, best=best,
+            device=device, on_read=bar.update,
+        )  # fmt: skip
     for warning in summary.warnings:
         say(f"warning: {warning}")
     if not quiet:
         say(f"{summary.entries:,} entries of {summary.segments:,} segments")
-        for label, told in summary.features.items():
-            say(f"{label}: {told}")
+        for label, line in summary.features.items():
+            say(f"{label}: {line}")

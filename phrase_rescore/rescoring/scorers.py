@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ def beyond(segment: int, sources: int) -> RowError:
 
 
 @dataclass
-class Tally:
+class ScorerTally:
     """What a scorer counts."""
 
     usual: float  # share of the words that were unknown in training
@@ -38,35 +37,30 @@ class Tally:
     words: int = 0
     unknown: int = 0  # words that the model does not know
 
+    @property
+    def share(self) -> float:
+        """The share of words that are unknown to the model."""
+        return self.unknown / max(1, self.words)
+
     def line(self) -> str:
         """Return what is to be said."""
-        share, shared = self.unknown / max(1, self.words), self.asked / max(1, self.computed)
-        return f"{share:.1%} of the words are unknown to the model; each score was computed once and used {shared:.1f} times"
+        unknown, used = f"{self.share:.1%} of the words are unknown to the model", self.asked / max(1, self.computed)
+        return f"{unknown}; each score was computed once and used {used:.1f} times"
 
     def misfit(self) -> str:
         """Return a warning of unknown words, empty if they are not many."""
-        share = self.unknown / max(1, self.words)
-        if share <= max(MOST_UNKNOWN, 2 * self.usual):
+        if self.share <= max(MOST_UNKNOWN, 2 * self.usual):
             return ""
-        return f"{share:.1%} of the words are unknown to the model, {self.usual:.1%} in its training: is it of this language?"
-
-
-class EntryScorer(Protocol):
-    """Scores the entries of a list."""
-
-    label: bytes
-    tally: Tally
-
-    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
-        """Return the values of entries of the list ``name``: (entries, values). Raises InputError for a bad one."""
+        unknown = f"{self.share:.1%} of the words are unknown to the model, {self.usual:.1%} in its training"
+        return f"{unknown}: is it of this language?"
 
 
 class TextFeature:
     """log p of the hypothesis by a language model."""
 
-    def __init__(self, label: bytes, scorer: NgramScorer) -> None:
-        self.label, self._scorer = label, scorer
-        self.tally = Tally(scorer.lm.unk_share)
+    def __init__(self, scorer: NgramScorer) -> None:
+        self._scorer = scorer
+        self.tally = ScorerTally(scorer.lm.unk_share)
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
         """Return log p of the hypotheses: (entries, 1)."""
@@ -84,9 +78,9 @@ class PairFeature:
     As in an annotated table log p of a pair is at least -87.3. A word that the decoder passed through is a pair with itself.
     """
 
-    def __init__(self, label: bytes, scorer: Scorer, sources: Sequence[Sequence[bytes]]) -> None:
-        self.label, self._scorer, self._sources = label, scorer, sources
-        self.tally = Tally(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
+    def __init__(self, scorer: Scorer, sources: Sequence[Sequence[bytes]]) -> None:
+        self._scorer, self._sources = scorer, sources
+        self.tally = ScorerTally(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
 
     def _pairs(self, entry: Entry) -> list[Pair]:
         """Return the phrase pairs of the hypothesis, those without a target left out."""
@@ -115,3 +109,6 @@ class PairFeature:
         self.tally.asked += sum(map(len, which))
         self.tally.computed += len(places)
         return np.stack([of_pair[pairs].sum(0) for pairs in which])
+
+
+EntryScorer = TextFeature | PairFeature
