@@ -20,14 +20,14 @@ SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
 ENDS = {"|", "||", "&&", ";", "do", "then", ">", "<"}  # of a command; the first word behind one of them begins another
 
 
-def bash_blocks() -> list[str]:
-    found = re.findall(r"^( *)```bash\n(.*?)^ *```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
-
-
 def texts() -> list[object]:
-    blocks = [pytest.param(block, id=f"{PAGE.name}-{i}") for i, block in enumerate(bash_blocks())]
-    return blocks + [pytest.param(path.read_text(encoding="utf-8"), id=path.name) for path in SCRIPTS]
+    found = re.findall(r"^( *)```bash\n(.*?)^ *```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+    assert blocks
+    return [
+        *(pytest.param(block, id=f"{PAGE.name}-{i}") for i, block in enumerate(blocks)),
+        *(pytest.param(path.read_text(encoding="utf-8"), id=path.name) for path in SCRIPTS),
+    ]
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -76,13 +76,6 @@ def test_options_are_those_of_moses(text: str) -> None:
     assert unknown_options(text) == []
 
 
-def test_every_program_of_moses_is_looked_at() -> None:
-    used = [name for block in bash_blocks() for name, _ in commands(block)]
-    assert set(used) >= set(OPTIONS) | {"CreateOnDiskPt in -Binarizer", "CreateProbingPT in -Binarizer"}
-    run = (ROOT / "examples" / "moses" / "run.sh").read_text(encoding="utf-8")
-    assert {name for name, _ in commands(run)} >= {"moses", "mert-moses.pl", "filter-model-given-input.pl"}
-
-
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
@@ -97,22 +90,6 @@ def test_every_program_of_moses_is_looked_at() -> None:
 )
 def test_other_options_are_noticed(text: str, wrong: list[str]) -> None:
     assert unknown_options(text) == wrong
-
-
-def long_options_in_scripts() -> set[str]:
-    """Of the scripts under examples/ that run Moses, comments left out: those in arrays and behind variables as well."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in SCRIPTS if path.parent.name in ("moses", "ems"))
-    return set(re.findall(r"(?<![\w-])--([A-Za-z][\w-]*)", re.sub(r"(^|\s)#.*", "", text)))
-
-
-def test_long_options_in_the_scripts_are_ours_or_of_moses() -> None:
-    from test_docs import commands_of
-
-    from phrase_rescore.cli.main import cli
-
-    ours = {option.lstrip("-") for command in commands_of(cli).values() for p in command.params for option in p.opts}
-    assert long_options_in_scripts() - ours <= set().union(*OPTIONS.values())
-    assert "batch-mira" in long_options_in_scripts()
 
 
 # ---- the traps

@@ -1,4 +1,4 @@
-"""Rows and blocks of phrase tables, factors, columns on and off, surveys, the readers of phrase pairs: any bytes at all.
+"""Rows and blocks of phrase tables, factors, columns on and off, the readers of phrase pairs: any bytes at all.
 
 An input's first byte chooses numbers of scores and factors; the rest are rows.
 """
@@ -13,13 +13,11 @@ from collections.abc import Callable
 from unittest import mock
 
 import atheris
-import numpy as np
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.annotation.strip import Stripper
     from phrase_rescore.errors import InputError, RowError
     from phrase_rescore.files.blocks import Block
-    from phrase_rescore.info.survey import Surveyor
     from phrase_rescore.moses import table as moses_table
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks
@@ -106,20 +104,6 @@ def check_block(data: bytes, n_scores: int, factors: Factors, fix_blanks: bool) 
         assert list(selected) == plain
 
 
-def check_survey(data: bytes, n_scores: int) -> None:
-    """Plain rows are surveyed as if they were examined one by one."""
-    surveyor = Surveyor(n_scores, 7)
-    found = surveyor(3, 41, data)
-    with mock.patch.object(moses_table, "plain_row", none_plain):
-        expected = surveyor(3, 41, data)
-    for name in ("rows", "pairs", "sources", "faults", "unsorted_pairs", "repeated_pairs", "first", "last"):
-        assert getattr(found, name) == getattr(expected, name), name
-    for side, other in ((found.src, expected.src), (found.tgt, expected.tgt)):
-        assert (side.words, side.lengths) == (other.words, other.lengths)
-    for name in ("rows", "least", "greatest", "above_zero", "zeros"):
-        assert np.array_equal(getattr(found.scores, name), getattr(expected.scores, name)), name
-
-
 def check_factors(phrase: bytes) -> None:
     """A factor is missing exactly where splitting at bars finds none."""
     for factor in (0, 1, 2):
@@ -157,7 +141,6 @@ def check(data: bytes) -> None:
         check_row(row, n_scores)
         check_factors(b" ".join(row.split()) or b"x")
     check_block(rows, n_scores, FACTORS[factors], bool(fix_blanks))
-    check_survey(rows, n_scores)
     for counts in (False, True):
         check_readers(rows, FORMS[form], counts, FACTORS[factors])
 
