@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
-from phrase_rescore.rnn.cells.registry import cells_of
+from phrase_rescore.rnn.cells import cells_of
 from phrase_rescore.rnn.network import ENCODERS, POOL, ModelConfig
 
 
@@ -25,7 +25,7 @@ def shared(config: ModelConfig, pairs: EncodedPairs) -> int:
     first, source_of = distinct_phrases(pairs.src)
     sources = pairs.src.take(first)
     encoder = sum(
-        _tree(config, sources.backwards() if backwards else sources) for backwards in ENCODERS[config.encoder].values()
+        _tree(config, sources.reversed() if backwards else sources) for backwards in ENCODERS[config.encoder].values()
     )
     targets = prefix_levels(pairs.tgt, source_of)
     states = len(first) + sum(len(level.words) for level in targets)

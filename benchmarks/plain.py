@@ -65,7 +65,7 @@ class PlainScorer:
     def encode(self, phrases: Ragged) -> Tensor:
         outputs = []
         for name, backwards in self.backwards.items():
-            ids, mask = padded(phrases.backwards() if backwards else phrases)
+            ids, mask = padded(phrases.reversed() if backwards else phrases)
             at = f"encoder.layer0.{name}"
             words = self.w["encoder.embedding"][ids] @ self.gates[f"{at}.W"].T + self.gates[f"{at}.b"]
             h = m = words.new_zeros(len(ids), self.w["encoder.V"].shape[0])

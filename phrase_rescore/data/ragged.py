@@ -35,7 +35,7 @@ class Ragged:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         return Ragged(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets)
 
-    def followed_by(self, other: Ragged) -> Ragged:
+    def concatenated(self, other: Ragged) -> Ragged:
         """Return these sequences and, after them, the other ones."""
         offsets = np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1]))
         return Ragged(np.concatenate((self.ids, other.ids)), offsets)
@@ -48,7 +48,7 @@ class Ragged:
         ids[places] = self.ids
         return Ragged(ids, offsets)
 
-    def backwards(self) -> Ragged:
+    def reversed(self) -> Ragged:
         """Return the sequences with the words of each from the last one to the first."""
         ends = np.repeat(self.offsets[:-1] + self.offsets[1:] - 1, self.lengths)
         return Ragged(self.ids[ends - np.arange(len(self.ids))], self.offsets)
@@ -99,9 +99,9 @@ class EncodedPairs:
         return EncodedPairs(self.src.take(rows), self.tgt.take(rows))
 
     @property
-    def turned_round(self) -> EncodedPairs:
+    def swapped(self) -> EncodedPairs:
         """The pairs with targets as sources and sources as targets: what an inverse model reads and predicts."""
         return EncodedPairs(self.tgt, self.src)
 
-    def followed_by(self, other: EncodedPairs) -> EncodedPairs:
-        return EncodedPairs(self.src.followed_by(other.src), self.tgt.followed_by(other.tgt))
+    def concatenated(self, other: EncodedPairs) -> EncodedPairs:
+        return EncodedPairs(self.src.concatenated(other.src), self.tgt.concatenated(other.tgt))

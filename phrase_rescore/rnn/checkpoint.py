@@ -34,7 +34,7 @@ from phrase_rescore.nn.storage import (
     unchanged,
 )
 from phrase_rescore.ranges import LAYERS
-from phrase_rescore.rnn.cells.registry import CELLS
+from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.network import ENCODERS, ModelConfig, RNNEncoderDecoder
 
 SIDES = ("source", "target")
@@ -78,7 +78,7 @@ class Checkpoint:
 
     def for_model(self, pairs: EncodedPairs) -> EncodedPairs:
         """Return pairs as the network takes them, the side that it reads first."""
-        return pairs.turned_round if self.inverse else pairs
+        return pairs.swapped if self.inverse else pairs
 
 
 def _entries(cell: str, layers: int, encoder: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from phrase_rescore.data.prefix_trees import Indices
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.nn.softmax import LogNormaliser
-from phrase_rescore.rnn.cells.cell import Rows, State, rows_of
+from phrase_rescore.rnn.cells import Rows, State, rows_of
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import for_scoring
 from phrase_rescore.runtime import check_precision, set_tf32

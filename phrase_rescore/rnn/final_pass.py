@@ -29,7 +29,7 @@ _SECONDS_BETWEEN = 20.0  # two reports
 _LOW = (1 << 32) - 1
 
 
-def of_like_lengths(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
+def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
     """Draw for each wanted pair one of ``pairs`` whose source and target are as long, or else the nearest to that."""
     choice = Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), _CHOICE * len(wanted))))
     sample = pairs.take(choice)
@@ -54,7 +54,7 @@ class FinalPassTask(PhrasePairTask):
         half, pairs, held_out = max(1, batch_size // 2), task.pairs, task.held_out
         super().__init__(task.module, pairs, held_out, half, task.seed, task.device)
         self._learnt = PhrasePairTask(task.module, held_out, held_out, half, task.seed, task.device)
-        self._like = of_like_lengths(pairs, held_out, task.seed)
+        self._like = matched_by_length(pairs, held_out, task.seed)
         self._steps = math.ceil(len(held_out) / half)  # of a pass over the held-out pairs
 
     def recipe(self, recipe: Recipe) -> Recipe:
@@ -68,7 +68,7 @@ class FinalPassTask(PhrasePairTask):
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
         """Yield minibatches without end, from number ``first``."""
         for held_out, others in zip(self._learnt.batches(first), super().batches(first), strict=False):  # neither ends
-            yield held_out.followed_by(others)
+            yield held_out.concatenated(others)
 
     def evaluate(self) -> dict[str, float]:
         """Return the losses ``held_out`` and ``training`` in nats a pair, and as ``loss`` how far they lie apart."""

@@ -26,9 +26,7 @@ from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.linear import gathered_gradients, times
 from phrase_rescore.nn.softmax import cross_entropy, sampled_cross_entropy
-from phrase_rescore.rnn.cells.cell import Rows, rows_of, tanh
-from phrase_rescore.rnn.cells.registry import cells_of
-from phrase_rescore.rnn.cells.stack import Stack
+from phrase_rescore.rnn.cells import Rows, Stack, cells_of, rows_of, tanh
 
 POOL = 2  # numbers that a maxout unit takes the largest of
 # The encoders that ``--encoder`` names: of each stack, as its tensors are called, whether it reads the words from the last one
@@ -90,7 +88,7 @@ class PackedPhrases:
         order_t, place_t, ids_t = (torch.from_numpy(array).to(device) for array in arrays)
         return cls(order_t, place_t, ids_t, counts)
 
-    def backwards(self) -> PackedPhrases:
+    def reversed(self) -> PackedPhrases:
         """Return the phrases with the words of each from the last one to the first, then EOS."""
         step = np.repeat(np.arange(len(self.counts)), self.counts)  # of each word
         row = np.concatenate([np.arange(n) for n in self.counts])
@@ -115,16 +113,16 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         H, E = config.hidden, config.embedding
-        self._backwards = ENCODERS[config.encoder]
+        self._reversed = ENCODERS[config.encoder]
         self.embedding = nn.Parameter(torch.empty(config.src_vocabulary, E))
         cell = cells_of(config.cell).encoder
-        self.stacks = nn.ModuleList(Stack(cell, config.layers, E, H) for _ in self._backwards)
+        self.stacks = nn.ModuleList(Stack(cell, config.layers, E, H) for _ in self._reversed)
         self.V = nn.Parameter(torch.empty(H, len(self.stacks) * H))
         self.b_V = nn.Parameter(torch.empty(H))
 
     def named_stacks(self) -> dict[str, Stack]:
         """Return the stack of each direction, under its name in the tensors' names."""
-        return dict(zip(self._backwards, self.stacks, strict=True))  # type: ignore[arg-type]
+        return dict(zip(self._reversed, self.stacks, strict=True))  # type: ignore[arg-type]
 
     def summary(self, *h: Tensor) -> Tensor:
         """Return c = tanh(V [h; …] + b_V), h being the output of each stack after EOS: (n, H) each -> (n, H)."""
@@ -133,7 +131,7 @@ class Encoder(nn.Module):
     def forward(self, phrases: PackedPhrases) -> Tensor:
         """Return c of every phrase, in the caller's order: (m, H)."""
         h = [
-            self._read(stack, phrases.backwards() if self._backwards[name] else phrases)
+            self._read(stack, phrases.reversed() if self._reversed[name] else phrases)
             for name, stack in self.named_stacks().items()
         ]
         return self.summary(*h).index_select(0, phrases.place)
@@ -162,7 +160,7 @@ class Encoder(nn.Module):
         """
         return self.summary(
             *(
-                _read_distinct(stack, (sources.backwards() if self._backwards[name] else sources).with_eos(), rows)
+                _read_distinct(stack, (sources.reversed() if self._reversed[name] else sources).with_eos(), rows)
                 for (name, stack), rows in zip(self.named_stacks().items(), word_rows, strict=True)
             )
         )

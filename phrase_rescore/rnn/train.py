@@ -22,7 +22,7 @@ from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialis
 from phrase_rescore.rnn.prepare import check_inputs, find, fingerprint, prepare
 from phrase_rescore.rnn.store import Numbers, PairStore
 from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.rnn.warm_start import check_part, freeze, in_table_terms, initialise_from
+from phrase_rescore.rnn.warm_start import check_part, freeze, initialise_from, table_side
 from phrase_rescore.training.config import Network, Observer, Recipe, Start, TrainingConfig
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import Trainer, make_optimizer
@@ -73,7 +73,7 @@ class PhrasePairs:
             raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
         with torch.device("meta"):
             trial = RNNEncoderDecoder(ModelConfig(3, 3, **asdict(self.config.network)))
-        freeze(trial, [in_table_terms(part, self.config.data.inverse) for part in start.freeze])
+        freeze(trial, [table_side(part, self.config.data.inverse) for part in start.freeze])
         make_optimizer(self.config.recipe, trial)
         self.config.recipe.check_held_out(self.config.data.held_out)
 
@@ -198,7 +198,7 @@ def build(
     model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), **asdict(network)))
     unigram = unigram_log_probs(_as_learnt(store.train, inverse), len(predicted))
     initialise(model, seed, paper=start.paper_initialisation, unigram=unigram)
-    frozen = [in_table_terms(part, inverse) for part in start.freeze]
+    frozen = [table_side(part, inverse) for part in start.freeze]
     if start.init_from:
         report = initialise_from(model, read, predicted, load(start.init_from), start.init)
         for line in report.lines(frozen):
@@ -219,4 +219,4 @@ def unigram_log_probs(pairs: EncodedPairs, size: int) -> list[float]:
 
 def _as_learnt(pairs: EncodedPairs, inverse: bool) -> EncodedPairs:
     """Turn pairs from the table's terms to the network's, or back."""
-    return pairs.turned_round if inverse else pairs
+    return pairs.swapped if inverse else pairs

@@ -2,7 +2,7 @@
 
 Encoder and decoder can be taken one by one: all that passes between them is the summary c, of the size ``hidden`` on both
 sides. Vocabularies may differ: the rows of a word go to the word of the same spelling. Source and target are here what the
-network reads and predicts; ``in_table_terms`` exchanges them for an inverse model.
+network reads and predicts; ``table_side`` exchanges them for an inverse model.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _WORDS_IN = {  # group: the side whose words have rows in it
 }  # fmt: skip
 
 
-def in_table_terms(name: str, inverse: bool) -> str:
+def table_side(name: str, inverse: bool) -> str:
     """Name a side, or a part that is named by one, as the phrase table does: in an inverse model they are exchanged.
 
-    >>> in_table_terms("source-embedding", True), in_table_terms("output", True), in_table_terms("source", False)
+    >>> table_side("source-embedding", True), table_side("output", True), table_side("source", False)
     ('target-embedding', 'output', 'source')
     """
     side, dash, rest = name.partition("-")
@@ -52,7 +52,7 @@ def in_table_terms(name: str, inverse: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Report:
+class WarmStart:
     """For each side that was taken over, how many of its words the donor knows, and how many it has."""
 
     words: dict[str, tuple[int, int]]
@@ -62,18 +62,18 @@ class Report:
         """Return lines for people. Those that begin with ``warning`` name words without a start, or random and frozen."""
         lines = []
         for part, (known, total) in self.words.items():
-            side = in_table_terms(part, self.inverse)
+            side = table_side(part, self.inverse)
             text = f"{side}: {known:,} of {total:,} words start from the other model"
             lines.append(text if known == total else f"{text}, {total - known:,} afresh")
             if total and not known:
                 lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
         for group in frozen:
-            part, name = _WORDS_IN[group], in_table_terms(group, self.inverse)
+            part, name = _WORDS_IN[group], table_side(group, self.inverse)
             known, total = self.words.get(part, (0, 0))
             if part not in self.words:
                 lines.append(f"warning: --freeze {name} keeps random weights: --init does not take them from the other model")
             elif known < total:
-                side = in_table_terms(part, self.inverse)
+                side = table_side(part, self.inverse)
                 lines.append(f"warning: --freeze {name} keeps random weights of {total - known:,} new {side} words")
         return lines
 
@@ -100,7 +100,7 @@ def _shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[
 @torch.no_grad()
 def initialise_from(
     model: RNNEncoderDecoder, src_vocab: Vocabulary, tgt_vocab: Vocabulary, donor: Checkpoint, part: str = "all"
-) -> Report:
+) -> WarmStart:
     """Copy a part of the donor's weights (a key of PARTS) into a model that is initialised already.
 
     The decoder is all that is not the encoder: its embedding, its cell, the output layer. Rows of words that the donor does
@@ -125,7 +125,7 @@ def initialise_from(
         else:
             weight.copy_(theirs[name])
     totals = {"source": len(src_vocab.words), "target": len(tgt_vocab.words)}
-    return Report({side: (len(rows[side][0]) - FIRST_WORD, totals[side]) for side in sides}, donor.inverse)
+    return WarmStart({side: (len(rows[side][0]) - FIRST_WORD, totals[side]) for side in sides}, donor.inverse)
 
 
 def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:

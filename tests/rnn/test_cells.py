@@ -12,11 +12,7 @@ from structures import every_structure
 from phrase_rescore.cli.train import command
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.rnn.cells.gru import ResetAfter
-from phrase_rescore.rnn.cells.lstm import LSTM
-from phrase_rescore.rnn.cells.registry import CELLS
-from phrase_rescore.rnn.cells.rnn import RNN
-from phrase_rescore.rnn.cells.stack import Stack
+from phrase_rescore.rnn.cells import CELLS, LSTM, RNN, ResetAfter, Stack
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.network import (
     ENCODERS,
@@ -177,11 +173,11 @@ def test_parameters_files_and_initial_weights(chosen: dict, tmp_path) -> None:
 
 def test_words_backwards() -> None:
     phrases = Ragged.of([[2, 3, 4], [5], [], [6, 7], [8, 9, 10, 11]])
-    turned = phrases.backwards()
+    turned = phrases.reversed()
     assert [turned.ids[a:b].tolist() for a, b in zip(turned.offsets, turned.offsets[1:], strict=False)] == [
         [4, 3, 2], [5], [], [7, 6], [11, 10, 9, 8],
     ]  # fmt: skip
-    there = PackedPhrases.of(phrases.with_eos()).backwards()
+    there = PackedPhrases.of(phrases.with_eos()).reversed()
     expected = PackedPhrases.of(turned.with_eos())
     assert there.ids.tolist() == expected.ids.tolist()
     assert there.counts == expected.counts

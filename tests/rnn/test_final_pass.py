@@ -14,7 +14,7 @@ from small_trainings import Stopped, Training, files
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.rnn.final_pass import FinalPassTask, of_like_lengths
+from phrase_rescore.rnn.final_pass import FinalPassTask, matched_by_length
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.store import HeldOut
 from phrase_rescore.rnn.task import Part, PhrasePairTask
@@ -86,10 +86,10 @@ def test_they_are_compared_with_pairs_of_their_lengths() -> None:
         return sorted(zip(found.src.lengths.tolist(), found.tgt.lengths.tolist(), strict=True))
 
     training = pairs(*[(1, 1)] * 50, *[(2, 3)] * 2, (3, 2), (4, 4))
-    found = of_like_lengths(training, pairs((2, 3), (1, 1), (2, 3), (2, 3), (9, 9), (3, 2)), seed=1)
+    found = matched_by_length(training, pairs((2, 3), (1, 1), (2, 3), (2, 3), (9, 9), (3, 2)), seed=1)
     assert lengths(found) == [(1, 1), (2, 3), (2, 3), (2, 3), (3, 2), (4, 4)], "few come again, for (9, 9) the nearest"
-    assert lengths(of_like_lengths(training, pairs((9, 9), (1, 9)), seed=1)) == [(2, 3), (4, 4)], "none is as long"
-    sources = of_like_lengths(numbered(50, 100), numbered(10, 30), seed=1).src.ids
+    assert lengths(matched_by_length(training, pairs((9, 9), (1, 9)), seed=1)) == [(2, 3), (4, 4)], "none is as long"
+    sources = matched_by_length(numbered(50, 100), numbered(10, 30), seed=1).src.ids
     assert len(set(sources.tolist())) == 30, "no pair stands for two while there are others"
 
 

@@ -19,7 +19,7 @@ from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.training.config import Observer
 
 
-def turned_round(forward: Checkpoint) -> Checkpoint:
+def swapped(forward: Checkpoint) -> Checkpoint:
     """The same network as an inverse model of tables whose source is its output side."""
     return replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, unk_shares=(0.2, 0.1))
 
@@ -28,7 +28,7 @@ def test_an_inverse_model_scores_what_a_forward_one_scores_of_the_turned_pair() 
     forward = small_checkpoint()
     pairs = phrases_of(forward, 50)
     expected = Scorer(forward)
-    scorer = Scorer(turned_round(forward))
+    scorer = Scorer(swapped(forward))
     turned = [(tgt, src) for src, tgt in pairs]
     np.testing.assert_array_equal(scorer.score(turned), expected.score(pairs))
     flat, offsets = scorer.word_log_probs(scorer.encode(turned))
@@ -37,7 +37,7 @@ def test_an_inverse_model_scores_what_a_forward_one_scores_of_the_turned_pair() 
 
 
 def test_direction_and_factors_are_kept(tmp_path: Path) -> None:
-    model = replace(turned_round(small_checkpoint()), factors=(None, 2))
+    model = replace(swapped(small_checkpoint()), factors=(None, 2))
     save(model, str(tmp_path))
     found = load(str(tmp_path))
     assert (found.inverse, found.factors, found.unk_shares) == (True, (None, 2), (0.2, 0.1))
@@ -46,7 +46,7 @@ def test_direction_and_factors_are_kept(tmp_path: Path) -> None:
     assert found.vocabs == (found.tgt_vocab, found.src_vocab)
     pairs = [(b"t1 t2", b"s3"), (b"t4", b"s1 s1")]
     np.testing.assert_array_equal(
-        Scorer(replace(found, factors=(None, None))).score(pairs), Scorer(turned_round(small_checkpoint())).score(pairs)
+        Scorer(replace(found, factors=(None, None))).score(pairs), Scorer(swapped(small_checkpoint())).score(pairs)
     )
 
 
@@ -109,7 +109,7 @@ TABLE = b"the house ||| das haus ||| 0.5 1 ||| 0-0 1-1 ||| 1 1 1 ||| |||\nthe zz
 @pytest.fixture(scope="module")
 def inverse_dir(make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory) -> str:
     directory = str(tmp_path_factory.mktemp("inverse"))
-    save(turned_round(load(make_model(source=[b"das", b"haus"], target=[b"the", b"house"]))), directory)
+    save(swapped(load(make_model(source=[b"das", b"haus"], target=[b"the", b"house"]))), directory)
     return directory
 
 

@@ -8,7 +8,7 @@ from small_models import encoded, random_pairs, small_checkpoint, weights
 
 from phrase_rescore.nn import softmax
 from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
-from phrase_rescore.rnn.cells.cell import tanh
+from phrase_rescore.rnn.cells import tanh
 from phrase_rescore.rnn.network import (
     PAPER_PARAMETERS,
     ModelConfig,

@@ -14,7 +14,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.info import model as model_report
 from phrase_rescore.info.model import ModelDirectory
-from phrase_rescore.rnn.cells.registry import CELLS
+from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.network import packed
 from phrase_rescore.rnn.scorer import Scorer

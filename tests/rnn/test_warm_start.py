@@ -9,7 +9,7 @@ from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise, packed
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.rnn.warm_start import FREEZABLE, WORD_ROWS, Report, freeze, initialise_from
+from phrase_rescore.rnn.warm_start import FREEZABLE, WORD_ROWS, WarmStart, freeze, initialise_from
 from phrase_rescore.training.config import Recipe
 from phrase_rescore.training.loop import Trainer
 
@@ -63,7 +63,7 @@ def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
     model = fresh(src, tgt)
     before = copied(model)
     report = initialise_from(model, src, tgt, donor)
-    assert report == Report({"source": (6, 8), "target": (11, 13)})
+    assert report == WarmStart({"source": (6, 8), "target": (11, 13)})
     assert report.lines() == [
         "source: 6 of 8 words start from the other model, 2 afresh",
         "target: 11 of 13 words start from the other model, 2 afresh",
@@ -131,16 +131,16 @@ def test_unknown_parts_are_refused():
 
 
 def test_the_report_warns_of_words_that_chance_placed():
-    assert Report({"source": (0, 3)}).lines() == [
+    assert WarmStart({"source": (0, 3)}).lines() == [
         "source: 0 of 3 words start from the other model, 3 afresh",
         "warning: the other model knows no source word of this one; was it for another language?",
     ]
-    report = Report({"source": (2, 3)})
+    report = WarmStart({"source": (2, 3)})
     assert report.lines(["encoder"])[1:] == ["warning: --freeze encoder keeps random weights of 1 new source words"]
     assert report.lines(["output"])[1:] == [
         "warning: --freeze output keeps random weights: --init does not take them from the other model"
     ]
-    assert len(Report({"source": (3, 3), "target": (2, 2)}).lines(["decoder", "source-embedding"])) == 2
+    assert len(WarmStart({"source": (3, 3), "target": (2, 2)}).lines(["decoder", "source-embedding"])) == 2
 
 
 CHOICES = [[group] for group in FREEZABLE] + [["encoder", "output"], ["source-embedding", "target-embedding"]]

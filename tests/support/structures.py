@@ -25,7 +25,7 @@ from phrase_rescore import annotate
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import words
-from phrase_rescore.rnn.cells.registry import CELLS
+from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.network import ENCODERS
 from phrase_rescore.rnn.train import train_model
