@@ -47,10 +47,14 @@ from phrase_rescore.training.config import PRESETS, Observer
 
 if TYPE_CHECKING:
     from phrase_rescore.rescoring.run import RescoreSummary
+    from phrase_rescore.evaluation.corpora import SetFiles
+    from phrase_rescore.evaluation.run import Evaluation
+    from phrase_rescore.evaluation.why import Comparison
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "TextModel", "annotate", "embed", "export_lm", "generate", "load", "load_lm", "score", "score_lm", "train", "train_lm",
+    "TextModel", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "score", "score_lm", "train",
+    "train_lm", "why",
 ]  # fmt: skip
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
@@ -330,3 +334,52 @@ def rescore(
         os.fspath(nbest), os.fspath(out), _paths(models), tuple(labels), _path(source), _path(weights), replace, sort, best
     )
     return rescore_list(options, resolve_device(device), on_read)
+
+
+def evaluate(
+    sets: Sequence[SetFiles],
+    *,
+    metrics: tuple[str, ...] = ("bleu", "chrf", "ter"),
+    tokenize: str | None = None,
+    detokenize: str | None = None,
+    lowercase: bool = False,
+    baseline: str | None = None,
+    samples: int | None = None,
+    seed: int = 12345,
+    statistics: Path | None = None,
+    on_output: Callable[[], object] = lambda: None,
+) -> Evaluation:
+    """Score every system on every set and compare it with the baseline, as ``phrase-rescore evaluate`` does.
+
+    ``samples`` None: 1,000 of the bootstrap, 10,000 of the randomization. ``statistics`` names a file to write the counts of
+    the only output to. ``on_output`` is called for each output that has been scored. Raises as ``evaluation.run.evaluate``.
+    """
+    from phrase_rescore.evaluation.metrics import EvaluationSettings
+    from phrase_rescore.evaluation.run import evaluate
+
+    settings = EvaluationSettings(
+        metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed
+    )  # fmt: skip
+    return evaluate(sets, settings, on_output, _path(statistics))
+
+
+def why(
+    systems: Sequence[tuple[str, Path]],
+    *,
+    source: Path,
+    reference: Path,
+    table: Path,
+    segments: int = 10,
+    score_column: int | None = None,
+    phi_column: int | None = None,
+    on_read: Callable[[int], object] | None = None,
+) -> Comparison:
+    """Compare the outputs of two systems (name, output) phrase by phrase, as ``phrase-rescore why`` does.
+
+    ``on_read`` hears of the bytes of the table. Raises as ``evaluation.why.compare``.
+    """
+    from phrase_rescore.evaluation.why import WhyOptions, compare
+
+    outputs = [(name, os.fspath(path)) for name, path in systems]
+    paths = os.fspath(source), os.fspath(reference), os.fspath(table)
+    return compare(WhyOptions(*paths, outputs, segments, score_column, phi_column), on_read)

@@ -1,8 +1,8 @@
-"""Turn the options of ``phrase-rescore evaluate`` into library calls."""
+"""Declare the options of ``phrase-rescore evaluate``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, cast
 
 import click
@@ -15,40 +15,22 @@ from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS
 
-_END = "\0"  # between the words of a set: no argument can have it
 
+class SetOption(click.Option):
+    """An option whose value is all words up to the next option; click's own options take a fixed number."""
 
-def joined_sets(args: Sequence[str]) -> list[str]:
-    """Join the words that follow each ``--set``, up to the next option, into its one value.
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        option = parser._long_opt["--set"]
+        process = option.process
 
-    >>> joined_sets(["-q", "--set", "dev", "dev.fr", "a=-", "--seed", "3"])
-    ['-q', '--set', 'dev\\x00dev.fr\\x00a=-', '--seed', '3']
-    """
-    joined: list[str] = []
-    in_set = False
-    for arg in args:
-        if arg.startswith("-") and arg != "-":
-            option, equals, word = arg.partition("=")
-            in_set = option == "--set"
-            joined += ["--set", word] if in_set and equals else ["--set", ""] if in_set else [arg]
-        elif in_set:
-            joined[-1] += _END * bool(joined[-1]) + arg
-        else:
-            joined.append(arg)
-    return joined
+        def process_all(word: str, state: Any) -> None:
+            words = [word]
+            while state.rargs and (state.rargs[0] == "-" or not state.rargs[0].startswith("-")):
+                words.append(state.rargs.pop(0))
+            process(tuple(words), state)
 
-
-class EvaluateCommand(options.Command):
-    """A command whose ``--set`` takes all words before the next option."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, joined_sets(args))
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "--set NAME REF SYSTEM=OUT... [--set ...]"]
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+        option.process = process_all
 
 
 class SetType(PathName):
@@ -63,14 +45,24 @@ class SetType(PathName):
         if isinstance(value, SetFiles):
             return value
         try:
-            return SetFiles.parse(value.split(_END) if value else [])
+            return SetFiles.parse(value)
         except OptionError as error:
             self.fail(str(error), param, ctx)
 
 
-@options.command(cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.")
+class EvaluateCommand(options.Command):
+    """A command whose words, all of which belong to ``--set``, the shell completes as names of files."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+@options.command(
+    cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.",
+    options_metavar="[OPTIONS] --set NAME REF SYSTEM=OUT... [--set ...]",
+)  # fmt: skip
 @click.option(
-    "--set", "sets", type=SetType(Role.READ), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
+    "--set", "sets", cls=SetOption, type=SetType(Role.READ), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
     help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
 )  # fmt: skip
 @click.option(
@@ -81,11 +73,9 @@ class SetType(PathName):
     metavar="bleu,chrf,ter", help="The metrics, in this order.",
 )  # fmt: skip
 @click.option(
-    "--detokenize",
-    type=TEXT,
-    metavar="LANG",
+    "--detokenize", type=TEXT, metavar="LANG",
     help="Detokenize all text as Moses does for this language, and undo Moses' escapes.",
-)
+)  # fmt: skip
 @click.option(
     "--tokenize", type=click.Choice(["none", "13a", "intl", "char", "zh"]),
     help="How BLEU tokenizes.  [default: none, the text's own tokens; with --detokenize 13a, zh: zh, ja: char]",
@@ -105,10 +95,7 @@ class SetType(PathName):
     help="Write the counts of every segment of the only output to FILE, gzip, for OUT of a later evaluation.",
 )  # fmt: skip
 @quiet_option
-def command(
-    sets: tuple[SetFiles, ...], baseline: str | None, metrics: tuple[str, ...], detokenize: str | None, tokenize: str | None,
-    lowercase: bool, samples: int | None, seed: int, form: str, statistics: str | None, quiet: bool,
-) -> None:  # fmt: skip
+def command(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quiet: bool, **settings: Any) -> None:
     """Score the outputs of systems by sacrebleu. Write a table, systems down and sets across, with the metrics' signatures.
     Every system is compared with a baseline: the difference, and the probability p of one as large by chance.
 
@@ -133,17 +120,13 @@ def command(
     ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it is about these two outputs,
     not about another tuning. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
     """
+    from phrase_rescore.api import evaluate
     from phrase_rescore.cli.terminal import count_bar, say
-    from phrase_rescore.evaluation.metrics import Settings
-    from phrase_rescore.evaluation.run import evaluate
-    from phrase_rescore.evaluation.tables import report
+    from phrase_rescore.evaluation.tables import layout
 
-    if statistics == "-":
-        raise OptionError("--statistics - is standard output, where the table goes; name a file")
-    settings = Settings(metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed)
     outputs = sum(len(runs) for files in sets for runs in files.systems.values())
     with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
-        result = evaluate(sets, settings, bar.update, statistics)
+        result = evaluate(sets, statistics=statistics, on_output=bar.update, **settings)
     for warning in result.warnings:
         say(f"warning: {warning}")
-    click.echo(report(result, form), nl=False)
+    click.echo(layout(result, form), nl=False)

@@ -1,9 +1,8 @@
-"""Turn the options of ``phrase-rescore why`` into library calls."""
+"""Declare the options of ``phrase-rescore why``."""
 
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +11,7 @@ import click
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import PathName, number_option, path_option, quiet_option, sidecar_of
 from phrase_rescore.errors import printable
-from phrase_rescore.files.paths import Role, is_stream
+from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS
 
 
@@ -59,12 +58,8 @@ class SystemType(PathName):
     "--phi-column", range=COLUMNS, metavar="N",
     help="The score column of φ.  [default: 3, φ(target|source); where the model is an inverse one 1]",
 )  # fmt: skip
-@path_option("-o", "--out", role=Role.WRITE, metavar="FILE", help="Write the same as a page, with pictures, too.")
 @quiet_option
-def command(
-    systems: tuple[tuple[str, str], ...], source: str, reference: str, table: str, segments: int, score_column: int | None,
-    phi_column: int | None, out: str | None, quiet: bool,
-) -> None:  # fmt: skip
+def command(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: Any) -> None:
     """Compare the outputs of two systems on one text, phrase by phrase, to tell why a new score helped or did not. The first
     system is the one to compare with.
 
@@ -80,25 +75,12 @@ def command(
     frequency, and how many of their words the reference has; how often the score and φ like different targets best, and which
     of the two is in the reference; and the segments that gained and lost most, with the columns of the phrases that differ.
     """
+    from phrase_rescore.api import why
     from phrase_rescore.cli.terminal import byte_bar, say
-    from phrase_rescore.evaluation.why.run import Options, compare
-    from phrase_rescore.evaluation.why.text import report
+    from phrase_rescore.evaluation.why_text import lines
 
-    line = ["phrase-rescore", "why", "--source", source, "--reference", reference, "--table", table]
-    line += ["--segments", str(segments)] if segments != 10 else []
-    line += ["--score-column", str(score_column)] if score_column else []
-    line += ["--phi-column", str(phi_column)] if phi_column else []
-    line += [*(["-o", out] if out else []), *map("=".join, systems)]
-    asked = Options(source, reference, table, systems, segments, score_column, phi_column, out, shlex.join(line))
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        found = compare(asked, bar.update)
+        found = why(systems=systems, table=table, on_read=bar.update, **asked)
     for warning in found.warnings:
         say(f"warning: {warning}")
-    if out is None or not is_stream(out):
-        click.echo("\n".join(report(found)))
-    if out is not None:
-        from phrase_rescore.evaluation.why.page import write_page
-
-        size = write_page(found)
-        if not quiet:
-            say(f"{out}: {size / 1e6:.1f} MB")
+    click.echo("\n".join(lines(found)))

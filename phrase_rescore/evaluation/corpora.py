@@ -35,8 +35,6 @@ class SetFiles:
         >>> SetFiles.parse(["dev", "dev.fr", "baseline=dev.out", "rnn=run1,run2"]).systems
         {'baseline': ('dev.out',), 'rnn': ('run1', 'run2')}
         """
-        if not words:
-            raise OptionError(f"a set without a name; {USAGE}")
         if len(words) == 1:
             raise OptionError(f"set {_quoted(words[0])} has no reference; {USAGE}")
         name, *outputs = words
@@ -103,13 +101,3 @@ def segments_of(name: str, rows: Sequence[bytes]) -> Segments:
             around = row[max(0, error.start - 20) : error.start + 20].removesuffix(b"\n")
             raise InputError(name, f"{shown(around)} is not UTF-8", "convert the file with iconv -t UTF-8", line) from None
     return tuple(segments)
-
-
-def check_length(path: str, length: int, reference: str, expected: int) -> None:
-    """Raise InputError if a file has not as many lines as the reference of its set, or as its first output."""
-    if length != expected:
-        raise InputError(
-            display_name(path),
-            f"{length:,} lines where {display_name(reference)} has {expected:,}",
-            "outputs and references have a line for every segment, in the same order",
-        )

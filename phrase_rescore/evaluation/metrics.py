@@ -20,7 +20,7 @@ _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class EvaluationSettings(Checked):
     """How texts are scored and compared. ``tokenize`` None: as fits the text."""
 
     metrics: tuple[str, ...] = tuple(METRICS)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from phrase_rescore.errors import InputError, OptionError, printable
-from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_length, read_lines, segments_of
-from phrase_rescore.evaluation.metrics import METRICS, Settings
+from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, read_lines, segments_of
+from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
 from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, is_statistics, parse_statistics
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.moses.text import Look, look, mismatch
@@ -36,12 +36,11 @@ def _detokenizer(language: str) -> Callable[[Segments], Segments]:
 
 
 def _read_output(path: str) -> Output:
-    rows = read_lines(path)
-    name = display_name(path)
+    rows, name = read_lines(path), display_name(path)
     return parse_statistics(name, rows) if is_statistics(rows) else segments_of(name, rows)
 
 
-def read_set(files: SetFiles, settings: Settings) -> SetOutputs:
+def read_set(files: SetFiles, settings: EvaluationSettings) -> SetOutputs:
     """Read and check the files of a set.
 
     Raises OptionError for statistics in place of a reference, and for text without one; InputError as the readers do, and
@@ -51,9 +50,12 @@ def read_set(files: SetFiles, settings: Settings) -> SetOutputs:
     texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
     statistics = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
     _check_references(files, texts)
-    first, *_ = read  # a reference, if there is one
+    first = next(iter(read))  # a reference, if there is one
     for path, output in read.items():
-        check_length(path, len(output), first, len(read[first]))
+        if len(output) != len(read[first]):
+            found = f"{len(output):,} lines where {display_name(first)} has {len(read[first]):,}"
+            hint = "outputs and references have a line for every segment, in the same order"
+            raise InputError(display_name(path), found, hint)
     warnings = list[tuple[str, str]]()
     if settings.detokenize:
         detokenize = _detokenizer(settings.detokenize)
@@ -85,7 +87,7 @@ def _check_references(files: SetFiles, texts: Mapping[str, Segments]) -> None:
         raise OptionError(f"{found}; {USAGE}")
 
 
-def _check_scoring(basis: Basis, name: str, settings: Settings) -> None:
+def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> None:
     """Raise InputError for statistics of text that was scored in another way than this evaluation scores it."""
     if basis.detokenize != settings.detokenize:
         if basis.detokenize is None:
@@ -105,7 +107,7 @@ def _without_version(signature: str) -> str:
     return signature.rpartition("|version:")[0]
 
 
-def _other_versions(basis: Basis, settings: Settings) -> Iterator[str]:
+def _other_versions(basis: Basis, settings: EvaluationSettings) -> Iterator[str]:
     """Yield which programs counted in other versions than those that are installed: allowed, and said."""
     installed = {"sacrebleu": version("sacrebleu"), "sacremoses": settings.sacremoses}
     for program, ours in installed.items():
@@ -114,7 +116,7 @@ def _other_versions(basis: Basis, settings: Settings) -> Iterator[str]:
             yield f"made with {program} {printable(theirs)}, and {ours} is installed; figures may differ"
 
 
-def _warnings(reference: str, looks: Mapping[str, Look], settings: Settings) -> Iterator[tuple[str, str]]:
+def _warnings(reference: str, looks: Mapping[str, Look], settings: EvaluationSettings) -> Iterator[tuple[str, str]]:
     """Yield what makes scores of texts as they are other than they seem: (file, what about it)."""
     its, tokenization = looks[reference], settings.tokenization
     for path, of_path in looks.items():

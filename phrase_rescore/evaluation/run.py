@@ -19,7 +19,7 @@ from sacrebleu.metrics.base import Metric
 
 from phrase_rescore.errors import OptionError, shown
 from phrase_rescore.evaluation.corpora import SetFiles, check_sets
-from phrase_rescore.evaluation.metrics import Settings
+from phrase_rescore.evaluation.metrics import EvaluationSettings
 from phrase_rescore.evaluation.noise import Noise, pooled
 from phrase_rescore.evaluation.outputs import SetOutputs, by_message, read_set
 from phrase_rescore.evaluation.significance import Scorer, bootstrap_p_values, randomization_p_values
@@ -28,7 +28,7 @@ from phrase_rescore.moses.text import check_language
 
 
 @dataclass(frozen=True)
-class Cell:
+class SystemScore:
     """A system on a set under a metric: the score of every run; against the baseline, difference of means and p values."""
 
     runs: tuple[float, ...]
@@ -48,17 +48,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class SetScores:
-    """The scores on a set, ``cells[system][metric]``; a system without output on this set is not among them."""
+    """The scores on a set, ``systems[name][metric]``; a system without output on this set is not among them."""
 
     files: SetFiles
     basis: Basis
     signatures: dict[str, str]
-    cells: dict[str, dict[str, Cell]]
-    outputs: dict[str, list[OutputStatistics]]
+    systems: dict[str, dict[str, SystemScore]]
 
     def noise(self) -> dict[str, Noise]:
         """Return the noise of tuning by metric; nothing if every system has one run."""
-        found = {metric: pooled(of[metric].runs for of in self.cells.values()) for metric in self.signatures}
+        found = {metric: pooled(of[metric].runs for of in self.systems.values()) for metric in self.signatures}
         return {metric: noise for metric, noise in found.items() if noise}
 
     def comparisons(self, baseline: str) -> list[tuple[int, int]]:
@@ -75,7 +74,7 @@ class SetScores:
 class Evaluation:
     """The scores of all systems on all sets."""
 
-    settings: Settings
+    settings: EvaluationSettings
     baseline: str
     systems: tuple[str, ...]  # in the order in which they were named
     metrics: tuple[str, ...]  # the names of sacrebleu's scores
@@ -87,53 +86,53 @@ def _scorer(metric: Metric) -> Scorer:
     return lambda sums: float(metric._compute_score_from_stats(sums).score)
 
 
-def _compare(
-    cells: dict[str, dict[str, Cell]],
-    outputs: Mapping[str, Sequence[OutputStatistics]],
-    metrics: Mapping[str, Metric],
-    baseline: str,
-    settings: Settings,
-) -> dict[str, dict[str, Cell]]:
-    """Add to the cells what there is to say against the baseline, which has outputs on this set."""
-    single = {system: runs[0] for system, runs in outputs.items() if len(runs) == 1}
-    pairs = {baseline: single[baseline], **single} if baseline in single else {}
-    by_bootstrap = bootstrap_p_values(pairs, metrics, settings.resamples, settings.seed)
-    by_system = {
-        system: [np.array([run.counts[name] for run in runs], np.float64) for name in metrics]  # (runs, segments, width)
-        for system, runs in outputs.items()
-    }
+def _compared(
+    scores: dict[str, SystemScore], base: dict[str, SystemScore], outputs: tuple[Sequence[OutputStatistics], ...],
+    metrics: Mapping[str, Metric], settings: EvaluationSettings,
+) -> dict[str, SystemScore]:  # fmt: skip
+    """Add to a system's scores what there is to say against the baseline; ``outputs``: those of the baseline and its own."""
+    by_bootstrap: Mapping[str, float] = {}
+    if [len(runs) for runs in outputs] == [1, 1]:
+        (ours,), (its,) = outputs
+        by_bootstrap = bootstrap_p_values(ours.counts, its.counts, metrics, settings.resamples, settings.seed)
+    a, b = ([np.array([run.counts[name] for run in runs]) for name in metrics] for runs in outputs)
     scorers = [_scorer(metric) for metric in metrics.values()]
-
-    def compared(system: str) -> dict[str, Cell]:
-        p_values = randomization_p_values(by_system[baseline], by_system[system], scorers, settings.shuffles, settings.seed)
-        found = {}
-        for (name, cell), p_randomization in zip(cells[system].items(), p_values, strict=True):
-            difference = cell.mean - cells[baseline][name].mean
-            p_bootstrap = by_bootstrap.get(system, {}).get(name)
-            found[name] = replace(cell, difference=difference, p_bootstrap=p_bootstrap, p_randomization=p_randomization)
-        return found
-
-    return {system: by_metric if system == baseline else compared(system) for system, by_metric in cells.items()}
+    by_randomization = randomization_p_values(a, b, scorers, settings.shuffles, settings.seed)
+    return {
+        name: replace(score, difference=score.mean - base[name].mean, p_bootstrap=by_bootstrap.get(name), p_randomization=p)
+        for (name, score), p in zip(scores.items(), by_randomization, strict=True)
+    }
 
 
-def _measure(of_set: SetOutputs, baseline: str, settings: Settings, on_output: Callable[[], object]) -> SetScores:
-    """Score every output of a set, and compare the systems with the baseline."""
+def _measure(
+    of_set: SetOutputs,
+    baseline: str,
+    settings: EvaluationSettings,
+    on_output: Callable[[], object],
+    statistics_path: str | None,
+) -> SetScores:
+    """Score every output of a set, and compare the systems with the baseline; write the statistics of the only output."""
     metrics = settings.make_metrics(of_set.basis.references, of_set.references)
     count_once = functools.cache(lambda text: count(text, metrics, of_set.basis))  # TER takes seconds
     outputs: dict[str, list[OutputStatistics]] = {}
-    cells: dict[str, dict[str, Cell]] = {}
+    systems: dict[str, dict[str, SystemScore]] = {}
     for system, runs in of_set.outputs.items():
         outputs[system], scores = [], {name: list[float]() for name in metrics}
         for run in runs:
             counted = run if isinstance(run, OutputStatistics) else count_once(run)
             outputs[system].append(counted)
             for name, metric in metrics.items():
-                scores[name].append(metric._aggregate_and_compute(counted.counts[name]).score)
+                scores[name].append(metric._aggregate_and_compute(counted.counts[name].tolist()).score)
             on_output()
-        cells[system] = {name: Cell(tuple(of_runs)) for name, of_runs in scores.items()}
-    if baseline in cells:
-        cells = _compare(cells, outputs, metrics, baseline, settings)
-    return SetScores(of_set.files, of_set.basis, settings.signatures(of_set.basis.references), cells, outputs)
+        systems[system] = {name: SystemScore(tuple(of_runs)) for name, of_runs in scores.items()}
+    if statistics_path is not None:
+        write_statistics(statistics_path, next(iter(outputs.values()))[0])
+    if baseline in systems:
+        base = systems[baseline]
+        for system in systems.keys() - {baseline}:
+            both = outputs[baseline], outputs[system]
+            systems[system] = _compared(systems[system], base, both, metrics, settings)
+    return SetScores(of_set.files, of_set.basis, settings.signatures(of_set.basis.references), systems)
 
 
 def _check_single(sets: Sequence[SetFiles]) -> None:
@@ -144,7 +143,7 @@ def _check_single(sets: Sequence[SetFiles]) -> None:
 
 def evaluate(
     sets: Sequence[SetFiles],
-    settings: Settings,
+    settings: EvaluationSettings,
     on_output: Callable[[], object] = lambda: None,
     statistics_path: str | None = None,
 ) -> Evaluation:
@@ -156,6 +155,8 @@ def evaluate(
     their reference, or statistics that are damaged or cannot be compared. All files are read before anything is scored.
     """
     check_sets(sets)
+    if statistics_path == "-":
+        raise OptionError("--statistics - is standard output, where the table goes; name a file")
     if statistics_path is not None:
         _check_single(sets)
     if settings.detokenize is not None:
@@ -165,8 +166,6 @@ def evaluate(
     if baseline not in systems:
         raise OptionError(f"no system is called {shown(baseline)}; --baseline is one of: {', '.join(systems)}")
     outputs = [read_set(files, settings) for files in sets]
-    scores = tuple(_measure(of_set, baseline, settings, on_output) for of_set in outputs)
-    if statistics_path is not None:
-        write_statistics(statistics_path, scores[0].outputs[systems[0]][0])
+    scores = tuple(_measure(of_set, baseline, settings, on_output, statistics_path) for of_set in outputs)
     warnings = by_message(chain.from_iterable(of_set.warnings for of_set in outputs))
     return Evaluation(settings, baseline, systems, tuple(scores[0].signatures), scores, warnings)

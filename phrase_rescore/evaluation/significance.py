@@ -12,17 +12,11 @@ to be the probability of a difference at least as large.
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
-
-from phrase_rescore.evaluation.statistics_files import OutputStatistics
 
 Statistics = NDArray[np.float64]
 Scorer = Callable[[list[float]], float]
@@ -67,49 +61,22 @@ def randomization_p_values(
     return [(int(count) + 1) / (samples + 1) for count in reached]
 
 
-class _Counted:
-    """A metric whose outputs are counted already."""
-
-    def __init__(self, metric: Metric, name: str) -> None:
-        self._metric, self._name = metric, name
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(self._metric, attribute)
-
-    def _extract_corpus_statistics(self, output: OutputStatistics, references: None) -> Any:
-        return output.counts[self._name]
-
-
-@contextlib.contextmanager
-def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Give PairedTest its seed, which it takes from the environment."""
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = before
-
-
 def bootstrap_p_values(
-    systems: Mapping[str, OutputStatistics], metrics: Mapping[str, Metric], samples: int, seed: int
-) -> dict[str, dict[str, float]]:
-    """Return p[system][metric] of one output against the first system's, as ``sacrebleu --paired-bs`` does.
+    a: Mapping[str, Statistics], b: Mapping[str, Statistics], metrics: Mapping[str, Metric], samples: int, seed: int
+) -> dict[str, float]:
+    """Return p by metric of one output against another, as ``sacrebleu --paired-bs`` computes it: in 32-bit floats.
 
-    A difference of 0 has p 1: PairedTest counts only what is larger, and gives a system its smallest p against itself.
+    ``a`` and ``b``: (segments, width) by metric. A difference of 0 has p 1: sacrebleu counts only what is larger, and gives
+    a system its smallest p against itself.
     """
-    if len(systems) < 2:
-        return {}
-    counted: dict[str, Any] = {name: _Counted(metric, name) for name, metric in metrics.items()}
-    outputs: list[Any] = list(systems.items())
-    with _sacrebleu_seed(seed):
-        _, results = PairedTest(outputs, counted, None, "bs", samples)()
-    by_metric: dict[str, Any] = {name: results[name] for name in metrics}
-    found: dict[str, dict[str, float]] = {}
-    for number, system in list(enumerate(systems))[1:]:
-        scores = {name: (result[0], result[number]) for name, result in by_metric.items()}
-        found[system] = {name: 1.0 if of.score == base.score else of.p_value for name, (base, of) in scores.items()}
+    segments = len(next(iter(a.values())))
+    resamples = np.random.default_rng(seed).choice(segments, size=(samples, segments), replace=True)
+    found = {}
+    for name, metric in metrics.items():
+        pair = [counts[name].astype(np.float32) for counts in (a, b)]
+        scores = [[metric._compute_score_from_stats(counts[some].sum(0)).score for some in resamples] for counts in pair]
+        differences = np.abs(np.array(scores[1]) - np.array(scores[0]))
+        whole = [metric._aggregate_and_compute(counts[name].tolist()).score for counts in (a, b)]
+        larger = int((differences - differences.mean() > abs(whole[0] - whole[1])).sum())
+        found[name] = (larger + 1) / (samples + 1) if whole[0] != whole[1] else 1.0
     return found

@@ -1,8 +1,8 @@
 """Files of sufficient statistics: sacrebleu's counts of every segment of an output, from which all figures follow, no text.
 
 A file is text in gzip. The first line is a JSON object that says what the counts rest on, the second has the names of the
-columns, and each other line has the counts of a segment, whole numbers between tabs. What follows from other columns is left
-out. ``docs/format.md`` describes it to its readers.
+columns, and each other line has the counts of a segment, between tabs. ``docs/format.md`` describes it to its readers. Files of
+version 1 lack the columns that follow from others; they are read, too.
 """
 
 from __future__ import annotations
@@ -15,26 +15,33 @@ from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.evaluation.corpora import Segments
-from phrase_rescore.evaluation.metrics import METRICS, TOKENIZATIONS, Settings
+from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.ranges import Whole
 
-Counts = list[list[float]]  # of every segment, as sacrebleu lays them out
+Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
 
-FORMAT, VERSION = "phrase-rescore segment statistics", 1
+FORMAT, VERSION = "phrase-rescore segment statistics", 2
 _BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","
-_COLUMNS = {
-    "BLEU": ("bleu.sys_len", "bleu.ref_len", *(f"bleu.correct_{n}" for n in range(1, 5))),
-    "chrF2": ("chrf.sys_len", "chrf.ref_len", *(f"chrf.match_{n}" for n in range(1, 7))),
-    "TER": ("ter.edits", "ter.ref_lengths"),
+COLUMNS = {
+    "BLEU": ["bleu.sys_len", "bleu.ref_len", *(f"bleu.{what}_{n}" for what in ("correct", "total") for n in range(1, 5))],
+    "chrF2": [f"chrf.{what}_{n}" for n in range(1, 7) for what in ("sys", "ref", "match")],
+    "TER": ["ter.edits", "ter.ref_length"],
 }
-_ROW = re.compile(rb"[0-9]{1,9}(?:\t[0-9]{1,9})*\n")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_SEGMENTS, _REFERENCES = Whole(1, 10**9), Whole(1, 10**6)
+_COLUMNS_OF_1 = {
+    "BLEU": COLUMNS["BLEU"][:6],
+    "chrF2": ["chrf.sys_len", "chrf.ref_len", *(f"chrf.match_{n}" for n in range(1, 7))],
+    "TER": ["ter.edits", "ter.ref_lengths"],
+}
+_MOST = {"BLEU": [(2, 6), (3, 7), (4, 8), (5, 9)], "chrF2": [(3 * n + 2, 3 * n + side) for n in range(6) for side in (0, 1)]}
+_NUMBER = rb"[0-9]{1,9}(?:\.[0-9]{1,17})?"
+_ROW = re.compile(rb"%b(?:\t%b)*\n" % (_NUMBER, _NUMBER))
 _AGAIN = "copy the file again, or write it again with evaluate --statistics"
 
 
@@ -53,7 +60,7 @@ class Basis:
     sacremoses: str | None  # its version, None if nothing was detokenized
 
     @classmethod
-    def of(cls, references: Sequence[Segments], settings: Settings) -> Basis:
+    def of(cls, references: Sequence[Segments], settings: EvaluationSettings) -> Basis:
         """Say what counts against these references rest on, under these settings."""
         signatures = settings.signatures(len(references))
         return cls(
@@ -62,9 +69,9 @@ class Basis:
             version("sacrebleu"), settings.sacremoses,
         )  # fmt: skip
 
-    def columns(self) -> list[str]:
+    def names(self, columns: Mapping[str, Sequence[str]] = COLUMNS) -> list[str]:
         """Return the names of the columns of a file."""
-        return [column for name in self.signatures for column in _COLUMNS[name]]
+        return [name for metric in self.signatures for name in columns[metric]]
 
 
 @dataclass(frozen=True)
@@ -89,52 +96,17 @@ def digest(references: Sequence[Segments]) -> str:
 
 def count(output: Segments, metrics: Mapping[str, Metric], basis: Basis) -> OutputStatistics:
     """Let metrics that have their references count."""
-    return OutputStatistics(basis, {name: metric._extract_corpus_statistics(output, None) for name, metric in metrics.items()})
-
-
-def _packed(name: str, counts: Sequence[float], references: int) -> Sequence[float]:
-    """Return the columns of a segment's counts."""
-    if name == "BLEU":
-        return counts[:6]
-    if name == "chrF2":
-        return [*counts[:2], *counts[2::3]]
-    edits, mean_length = counts
-    return [edits, round(mean_length * references)]
-
-
-def _unpacked(name: str, columns: Sequence[int], references: int) -> list[float]:
-    """Return the counts of a segment, as sacrebleu makes them. Raises RowError for columns that cannot be."""
-    if name == "TER":
-        edits, lengths = columns
-        return [edits, lengths / references]
-    of_system, of_reference, *matches = columns
-    wholes = [max(0, of_system - n) for n in range(len(matches))]  # n-grams of the output
-    if name == "BLEU":
-        possible, counts = wholes, [of_system, of_reference, *matches, *wholes]
-    else:
-        theirs = [max(0, of_reference - n) for n in range(len(matches))]
-        wholes = [whole if their else 0 for whole, their in zip(wholes, theirs, strict=True)]  # as sacrebleu counts them
-        possible = [min(pair) for pair in zip(wholes, theirs, strict=True)]
-        counts = [count for triple in zip(wholes, theirs, matches, strict=True) for count in triple]
-    for n, (match, most) in enumerate(zip(matches, possible, strict=True), 1):
-        if match > most:
-            column = _COLUMNS[name][n + 1]
-            raise RowError(f"{column} is {match:,} where only {most:,} {n}-grams can match", _AGAIN)
-    return list(counts)
+    counts = {name: np.array(metric._extract_corpus_statistics(output, None), float) for name, metric in metrics.items()}
+    return OutputStatistics(basis, counts)
 
 
 def write_statistics(path: str, statistics: OutputStatistics) -> None:
     """Write a file, the same bytes for the same counts. Raises what ``atomic_output`` raises."""
     basis = statistics.basis
     head = {"format": FORMAT, "version": VERSION, **asdict(basis)}
-    lines = [json.dumps(head, ensure_ascii=False), "\t".join(basis.columns())]
-    for of_metrics in zip(*(statistics.counts[name] for name in basis.signatures), strict=True):
-        columns = [
-            column
-            for name, counts in zip(basis.signatures, of_metrics, strict=True)
-            for column in _packed(name, counts, basis.references)
-        ]
-        lines.append("\t".join(map(str, columns)))
+    lines = [json.dumps(head, ensure_ascii=False), "\t".join(basis.names())]
+    for row in np.concatenate([statistics.counts[name] for name in basis.signatures], axis=1).tolist():
+        lines.append("\t".join(f"{number:.17g}" for number in row))
     with atomic_output(path) as stream:
         stream.write(gzip_member("".join(f"{line}\n" for line in lines).encode(), "9"))
 
@@ -144,33 +116,33 @@ def is_statistics(rows: Sequence[bytes]) -> bool:
     return rows[0].startswith(_BEGINNING)
 
 
-def _basis(row: bytes) -> Basis:
-    """Read the first line. Raises RowError."""
+def _parse_head(row: bytes) -> tuple[Basis, int]:
+    """Read the first line and the version of the format. Raises RowError."""
     try:
         head = json.loads(row)
     except (ValueError, RecursionError):
         raise RowError("the first line of statistics is not JSON", _AGAIN) from None
-    if head.get("version") != VERSION:
-        found = f"statistics in version {shown(str(head.get('version')))} of their format where {VERSION} is read"
+    number = head.pop("version", None)
+    if number not in (1, VERSION):
+        found = f"statistics in version {shown(str(number))} of their format where 1 and {VERSION} are read"
         raise RowError(found, "write them again with this version's evaluate --statistics")
     names = [field.name for field in fields(Basis)]
-    if sorted(head) != sorted(["format", "version", *names]):
+    if sorted(head) != sorted(["format", *names]):
         raise RowError(f"the first line of statistics has not exactly the entries {', '.join(names)}", _AGAIN)
-    wanted = {
-        "segments": head["segments"] in _SEGMENTS,
-        "references": head["references"] in _REFERENCES,
-        "references_sha256": _is_text(head["references_sha256"]) and _SHA256.fullmatch(head["references_sha256"]),
-        "tokenize": head["tokenize"] in TOKENIZATIONS,
-        "detokenize": head["detokenize"] is None or _is_text(head["detokenize"]),
+    optional = head["detokenize"] is None
+    right = {
+        "segments": head["segments"] in Whole(1, 10**9),
+        "references": head["references"] in Whole(1, 10**6),
+        "detokenize": optional or _is_text(head["detokenize"]),
         "lowercase": isinstance(head["lowercase"], bool),
         "signatures": _are_signatures(head["signatures"]),
-        "sacrebleu": _is_text(head["sacrebleu"]),
-        "sacremoses": _is_text(head["sacremoses"]) if head["detokenize"] else head["sacremoses"] is None,
+        "sacremoses": head["sacremoses"] is None if optional else _is_text(head["sacremoses"]),
+        **{name: _is_text(head[name]) for name in ("references_sha256", "tokenize", "sacrebleu")},
     }
-    for name, is_right in wanted.items():
-        if not is_right:
+    for name in names:
+        if not right[name]:
             raise RowError(f"{name} of statistics is {shown(json.dumps(head[name]))}", _AGAIN)
-    return Basis(**{name: head[name] for name in names})
+    return Basis(**{name: head[name] for name in names}), number
 
 
 def _is_text(value: Any) -> bool:
@@ -188,31 +160,42 @@ def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
     """Make statistics of a file's rows. Raises InputError, with the line, for a damaged file or another version's."""
     line = 1
     try:
-        basis = _basis(rows[0])
-        columns, line = basis.columns(), 2
-        if rows[1:2] != ["\t".join(columns).encode() + b"\n"]:
-            raise RowError(f"{shown(b''.join(rows[1:2]))} does not name the columns {' '.join(columns)}", _AGAIN)
-        counts: dict[str, Counts] = {name: [] for name in basis.signatures}
+        basis, number = _parse_head(rows[0])
+        columns = _COLUMNS_OF_1 if number == 1 else COLUMNS
+        names, line = basis.names(columns), 2
+        if rows[1:2] != ["\t".join(names).encode() + b"\n"]:
+            raise RowError(f"{shown(b''.join(rows[1:2]))} does not name the columns {' '.join(names)}", _AGAIN)
         for line, row in enumerate(rows[2:], 3):
             if line > basis.segments + 2:
                 raise RowError(f"a line after the {counted(basis.segments, 'segment')} that the first line names", _AGAIN)
-            for name, of_segment in _parse_row(row, basis).items():
-                counts[name].append(of_segment)
+            if not _ROW.fullmatch(row) or row.count(b"\t") != len(names) - 1:
+                raise RowError(f"{shown(row)} is not {len(names)} numbers between tabs", _AGAIN)
     except RowError as error:
         raise error.at(path, line) from None
     if line < basis.segments + 2:
         raise InputError(path, f"{line - 2:,} of {counted(basis.segments, 'segment')}; the file is cut off", _AGAIN, line)
+    numbers = np.array([row.split(b"\t") for row in rows[2:]]).astype(float)
+    ends = np.cumsum([len(columns[metric]) for metric in basis.signatures])[:-1]
+    counts = dict(zip(basis.signatures, np.split(numbers, ends, axis=1), strict=True))
+    if number == 1:
+        counts = {metric: _completed(metric, of_metric, basis.references) for metric, of_metric in counts.items()}
+    for metric, pairs in _MOST.items():
+        for match, possible in pairs if metric in counts else ():
+            over = counts[metric][:, match] > counts[metric][:, possible]
+            if over.any():
+                found = f"{COLUMNS[metric][match]} is more than {COLUMNS[metric][possible]}, and cannot be"
+                raise InputError(path, found, _AGAIN, int(over.argmax()) + 3)
     return OutputStatistics(basis, counts)
 
 
-def _parse_row(row: bytes, basis: Basis) -> dict[str, list[float]]:
-    """Return the counts of a segment by metric. Raises RowError."""
-    width = len(basis.columns())
-    if not _ROW.fullmatch(row) or row.count(b"\t") != width - 1:
-        raise RowError(f"{shown(row)} is not {width} whole numbers between tabs", _AGAIN)
-    numbers = list(map(int, row.split(b"\t")))
-    found = {}
-    for name in basis.signatures:
-        columns, numbers = numbers[: len(_COLUMNS[name])], numbers[len(_COLUMNS[name]) :]
-        found[name] = _unpacked(name, columns, basis.references)
-    return found
+def _completed(metric: str, columns: Counts, references: int) -> Counts:
+    """Make sacrebleu's counts of the columns of version 1."""
+    if metric == "TER":
+        return columns / [1, references]
+    of_system, of_reference, matches = columns[:, :1], columns[:, 1:2], columns[:, 2:]
+    orders = np.arange(matches.shape[1])
+    ours, theirs = np.maximum(of_system - orders, 0), np.maximum(of_reference - orders, 0)
+    if metric == "BLEU":
+        return np.concatenate([columns, ours], axis=1)
+    ours = np.where(theirs > 0, ours, 0)  # as sacrebleu counts them
+    return np.stack([ours, theirs, matches], axis=-1).reshape(len(columns), -1)

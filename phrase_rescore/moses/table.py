@@ -12,6 +12,7 @@ wrong with one.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -250,6 +251,17 @@ class TableBlock:
         """Cut the counts, ``n_target n_source n_joint``, out of every row; empty where a row has none."""
         fields = [split_fields(tail.removesuffix(b"\n"), 3) for tail in self.tails]
         return [found[2] if len(found) > 2 else b"" for found in fields]
+
+    def occurrences(self) -> NDArray[np.float64]:
+        """Read how often the source and the pair of every row were seen, nan where a row does not say it: (rows, 2)."""
+        import numpy as np
+
+        seen = np.full((len(self.tails), 2), np.nan)
+        for i, counts in enumerate(self.counts()):
+            with contextlib.suppress(ValueError):
+                _, source, joint = map(float, counts.split())
+                seen[i] = source, joint
+        return seen
 
     def values(self, n_scores: int) -> NDArray[np.float64]:
         """Read the scores as numbers (rows, n_scores)."""

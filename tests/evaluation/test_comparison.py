@@ -11,10 +11,10 @@ from conftest import Run
 from moses_harness import found_decoder, run_program
 from sacrebleu.metrics.bleu import BLEU
 
-from phrase_rescore.evaluation.why.regions import Kind, differing_regions
-from phrase_rescore.evaluation.why.run import Comparison, Options, compare
-from phrase_rescore.evaluation.why.tables import headline, most
-from phrase_rescore.evaluation.why.totals import COPIED, MISSING, Change, Tally
+from phrase_rescore.evaluation.regions import CUTS, differing_regions
+from phrase_rescore.evaluation.why import Comparison, WhyOptions, compare
+from phrase_rescore.evaluation.why_text import lines, most
+from phrase_rescore.evaluation.why_totals import COPIED, MISSING
 from phrase_rescore.moses.segmentation import UsedPhrase
 
 SOURCE = "a b c\nd e\na q\na d\n"
@@ -71,7 +71,7 @@ def longer(folder: Path) -> Path:
 
 def compared(folder: Path, **settings: int) -> Comparison:
     systems = (("base", str(folder / "base")), ("rnn", str(folder / "rnn")))
-    return compare(Options(str(folder / "src"), str(folder / "ref"), str(folder / "table"), systems, **settings))
+    return compare(WhyOptions(str(folder / "src"), str(folder / "ref"), str(folder / "table"), systems, **settings))
 
 
 def plain(text: str) -> list[str]:
@@ -85,38 +85,38 @@ def test_minimal_regions() -> None:
     cases = [
         ("00a 12b 33c", "00a 12b 33c", []),
         ("12b 00a 33c", "00a 33c 12b", []),  # another order alone
-        ("00a 12b 33c", "00x 12b 33y", [(0, 0, Kind.TARGETS), (3, 3, Kind.TARGETS)]),
-        ("00a 12b 33c", "01x 22y 33c", [(0, 2, Kind.CUT)]),
-        ("00a 11b 22c", "01x 22c", [(0, 1, Kind.LONGER)]),
-        ("03a", "22x 00y 11z 33w", [(0, 3, Kind.SHORTER)]),
-        ("01a 23b", "00x 12y 33z", [(0, 3, Kind.SHORTER)]),
+        ("00a 12b 33c", "00x 12b 33y", [(0, 0, CUTS[0]), (3, 3, CUTS[0])]),
+        ("00a 12b 33c", "01x 22y 33c", [(0, 2, CUTS[3])]),
+        ("00a 11b 22c", "01x 22c", [(0, 1, CUTS[1])]),
+        ("03a", "22x 00y 11z 33w", [(0, 3, CUTS[2])]),
+        ("01a 23b", "00x 12y 33z", [(0, 3, CUTS[2])]),
         ("", "", []),
     ]
     for one, other, expected in cases:
         found = differing_regions(used(one), used(other))
-        assert [(region.first, region.last, region.kind) for region in found] == expected
+        assert [(region.first, region.last, region.cut) for region in found] == expected
         assert all(phrase in used(one) for region in found for phrase in region.phrases[0])
 
 
 def test_totals_by_length_and_frequency(folder: Path) -> None:
     base, rnn = compared(folder).usage
-    assert base.all == Tally(phrases=8, differing=3, words=4, right=3, whole=2)  # w is wrong, z and u v are right
-    assert rnn.all == Tally(phrases=8, differing=3, words=4, right=4, whole=3)
-    assert base.by_length == {"1": Tally(7, 2, 2, 1, 1), "2": Tally(1, 1, 2, 2, 1)}
-    assert rnn.by_length == {"1": Tally(7, 2, 2, 2, 2), "2": Tally(1, 1, 2, 2, 1)}
-    assert base.by_source == {
-        "3–9": Tally(4, 1, 1, 0, 0), "2": Tally(1, 1, 1, 1, 1), "10–99": Tally(2, 1, 2, 2, 1), COPIED: Tally(1),
+    assert base.bins["all"]["all"] == [8, 3, 4, 3, 2]  # w is wrong, z and u v are right
+    assert rnn.bins["all"]["all"] == [8, 3, 4, 4, 3]
+    assert base.bins["source words"] == {"1": [7, 2, 2, 1, 1], "2": [1, 1, 2, 2, 1]}
+    assert rnn.bins["source words"] == {"1": [7, 2, 2, 2, 2], "2": [1, 1, 2, 2, 1]}
+    assert base.bins["source seen"] == {
+        "3–9": [4, 1, 1, 0, 0], "2": [1, 1, 1, 1, 1], "10–99": [2, 1, 2, 2, 1], COPIED: [1, 0, 0, 0, 0],
     }  # fmt: skip
-    assert base.by_pair == {
-        "3–9": Tally(4, 1, 1, 0, 0), "2": Tally(1, 1, 1, 1, 1), "10–99": Tally(2, 1, 2, 2, 1), COPIED: Tally(1),
+    assert base.bins["pair seen"] == {
+        "3–9": [4, 1, 1, 0, 0], "2": [1, 1, 1, 1, 1], "10–99": [2, 1, 2, 2, 1], COPIED: [1, 0, 0, 0, 0],
     }  # fmt: skip
-    assert rnn.by_pair == {
-        "3–9": Tally(3), "1, its source 1 too": Tally(1, 1, 2, 2, 1), "1,000 or more": Tally(1, 1, 1, 1, 1),
-        "10–99": Tally(2, 1, 1, 1, 1), COPIED: Tally(1),
+    assert rnn.bins["pair seen"] == {
+        "3–9": [3, 0, 0, 0, 0], "1, its source 1 too": [1, 1, 2, 2, 1], "1,000 or more": [1, 1, 1, 1, 1],
+        "10–99": [2, 1, 1, 1, 1], COPIED: [1, 0, 0, 0, 0],
     }  # fmt: skip
     assert (base.copied, base.target_words, base.in_table) == (1, 9, 8)
-    assert (round(base.unknown), round(rnn.unknown)) == (1, 1)
-    assert base.logs[4] == pytest.approx(3 * math.log(0.5) + math.log(0.125 * 0.5 * 0.01 * 0.25))
+    assert [round(usage.sums["logs"][5]) for usage in (base, rnn)] == [1, 1]
+    assert base.sums["logs"][4] == pytest.approx(3 * math.log(0.5) + math.log(0.125 * 0.5 * 0.01 * 0.25))
     assert not base.missing
     assert not rnn.missing
 
@@ -126,18 +126,19 @@ def test_right_words_are_those_of_bleu(folder: Path) -> None:
     (folder / "ref").write_text("x y z\nu v\nq q\nx x\n")
     (folder / "base").write_text("x |0-0| w |1-1| x |2-2|\nv v |0-1|\nx |0-0| q |1-1|\nx |0-0| x |1-1|\n")
     found = compared(folder)
-    assert [list(segment.right[0].values()) for segment in found.segments] == [[1, 0, 0], [1], [0, 1], [1, 1]]
+    right = [[[choice.right for choice in of.values()] for of in segment.choices] for segment in found.segments]
+    assert [of for of, _ in right] == [[1, 0, 0], [1], [0, 1], [1, 1]]
     for system in (0, 1):
-        assert found.bleu[system].counts[0] == sum(sum(segment.right[system].values()) for segment in found.segments)
+        assert found.bleu[system].counts[0] == sum(sum(both[system]) for both in right)
 
 
 def test_changes(folder: Path) -> None:
     found = compared(folder)
-    one, other = Change(1, [2, 2], [1, 2]), Change(1, [2, 2], [2, 2])
+    one, other = [1, 2, 1, 2, 2], [1, 2, 2, 2, 2]
     assert found.changes == {
-        Kind.LONGER.value: one, Kind.SHORTER.value: other, "a target of the same length": Change(2, [4, 4], [3, 4]),
-        "its rarest pair seen less often": Change(2, [4, 4], [3, 4]),  # 1 for 2, 10 for 12
-        "as many words unknown to the network": Change(2, [4, 4], [3, 4]), "all": Change(2, [4, 4], [3, 4]),
+        CUTS[1]: one, CUTS[2]: other, "a target of the same length": [2, 4, 3, 4, 4],
+        "its rarest pair seen less often": [2, 4, 3, 4, 4],  # 1 for 2, 10 for 12
+        "as many words unknown to the network": [2, 4, 3, 4, 4], "all": [2, 4, 3, 4, 4],
     }  # fmt: skip
     assert found.order_only == 1
     assert len(found.differing) == 3
@@ -147,8 +148,8 @@ def test_the_same_words_from_other_phrases_change_nothing(folder: Path) -> None:
     (folder / "rnn").write_text(RNN.replace("x |0-0| y z |1-2|", "x w |0-1| z |2-2|"))
     found = compared(folder)
     assert (found.recut, found.segments[0].recut, found.segments[0].regions) == (1, 1, [])
-    assert found.changes["all"] == Change(1, [2, 2], [2, 2])
-    assert found.usage[0].by_length["1"] == Tally(7)
+    assert found.changes["all"] == [1, 2, 2, 2, 2]
+    assert found.usage[0].bins["source words"]["1"] == [7, 0, 0, 0, 0]
     assert [segment.number for segment in found.differing] == [2, 4]
 
 
@@ -169,7 +170,7 @@ def test_a_penalty_for_short_outputs_is_told_apart(longer: Path) -> None:
     assert found.bleu[1].bp == pytest.approx(math.exp(1 - 25 / 24))
     one, other = found.bleu[0].score, found.bleu[1].score / found.bleu[1].bp
     said = f"Without its penalty for short outputs BLEU would be {one:.2f} → {other:.2f}: {other - one:+.2f}."
-    assert headline(found)[2] == said
+    assert said in lines(found)
 
 
 def test_who_knows_the_right_target(folder: Path) -> None:
@@ -200,7 +201,7 @@ def test_words_that_other_phrases_have_taken_are_not_found_again(folder: Path) -
     found = compared(folder)
     assert found.best.verdicts == {"neither": 1}
     assert found.segments[0].left == {b"z": 1, b"y": 0}
-    assert found.usage[1].by_length["2"] == Tally(1, 1, 2, 1, 0)  # y z stands there, and its y is taken
+    assert found.usage[1].bins["source words"]["2"] == [1, 1, 2, 1, 0]  # y z stands there, and its y is taken
 
 
 def test_bleu_is_sacrebleu_s(longer: Path) -> None:
@@ -208,9 +209,9 @@ def test_bleu_is_sacrebleu_s(longer: Path) -> None:
     metric, sentence = BLEU(tokenize="none", force=True), BLEU(tokenize="none", force=True, effective_order=True)
     reference = (longer / "ref").read_text().splitlines()
     outputs = [plain((longer / name).read_text()) for name in ("base", "rnn")]
-    for system, lines in enumerate(outputs):
-        assert found.bleu[system].score == pytest.approx(metric.corpus_score(lines, [reference]).score)
-        for segment, line, its in zip(found.segments, lines, reference, strict=True):
+    for system, texts in enumerate(outputs):
+        assert found.bleu[system].score == pytest.approx(metric.corpus_score(texts, [reference]).score)
+        for segment, line, its in zip(found.segments, texts, reference, strict=True):
             assert segment.bleu[system] == pytest.approx(sentence.sentence_score(line, [its]).score)
     exchanged = [outputs[1][0], *outputs[0][1:]]
     effect = metric.corpus_score(exchanged, [reference]).score - found.bleu[0].score
@@ -229,19 +230,19 @@ def test_most_gained_and_lost(longer: Path) -> None:
 
 
 def numbers(found: Comparison) -> tuple[int, int | None, int | None]:
-    columns = found.lookup.columns
+    columns = found.table
     return columns.phi.number, *(column.number if column else None for column in (columns.score, columns.unknown))
 
 
 def test_the_columns_are_found(folder: Path) -> None:
     found = compared(folder)
-    names = [column.name for column in found.lookup.columns.all.columns]
+    names = [column.name for column in found.table.columns.columns]
     assert names == ["φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)", "p(t|s)", "unknown"]
     assert numbers(found) == (3, 5, 6)
     inverse = (5, "log_prob", "probability: exp of the natural log p(source | target), EOS included")
     (folder / "table.columns.json").write_text(sidecar(inverse, N))
     found = compared(folder)
-    assert (*numbers(found)[:2], found.lookup.columns.score.name) == (1, 5, "p(s|t)")
+    assert (*numbers(found)[:2], found.table.score.name) == (1, 5, "p(s|t)")
     assert numbers(compared(folder, score_column=4, phi_column=3)) == (3, 4, 6)
     (folder / "table.columns.json").unlink()
     found = compared(folder)
@@ -256,8 +257,8 @@ def test_logarithms_in_a_table_are_taken_as_they_are(folder: Path) -> None:
     rows = [row if row[:2] != ("b", "y") else ("b", "y", 0.4, -0.5, 0, "9 5 2") for row in ROWS]
     (folder / "table").write_text(table_text([(*row[:3], -abs(row[3]), *row[4:]) for row in rows]))
     found = compared(folder)
-    assert found.lookup.pairs[b"b", b"w"].logs[4] == -0.125
-    assert found.lookup.sources[b"b"].by_score == b"w"
+    assert found.table.pairs[b"b", b"w"].logs[4] == -0.125
+    assert found.table.sources[b"b"].by_score == b"w"
 
 
 def test_a_table_without_a_score(folder: Path, run: Run) -> None:
@@ -274,7 +275,7 @@ def test_another_table_is_noticed(folder: Path) -> None:
     (folder / "table").write_text(table_text([row for row in ROWS if row[:2] not in (("b", "w"), ("d", "u"))]))
     found = compared(folder)
     assert found.usage[0].missing == {(b"b", b"w"): 1, (b"d", b"u"): 1}
-    assert found.usage[0].by_pair[MISSING] == Tally(2, 1, 1, 0, 0)
+    assert found.usage[0].bins["pair seen"][MISSING] == [2, 1, 1, 0, 0]
     assert found.usage[1].missing == {(b"d", b"u"): 2}
     assert found.warnings == [
         f"{folder}/table lacks 4 of the 16 phrases, 'd ||| u' 3 times: "
@@ -286,7 +287,7 @@ def test_counts_may_be_missing(folder: Path) -> None:
     text = "".join(" ||| ".join(line.split(" ||| ")[:4]) + "\n" for line in table_text(ROWS).splitlines())
     (folder / "table").write_text(text)
     found = compared(folder)
-    assert found.usage[0].by_pair == {"the table does not say": Tally(7, 3, 4, 3, 2), COPIED: Tally(1)}
+    assert found.usage[0].bins["pair seen"] == {"the table does not say": [7, 3, 4, 3, 2], COPIED: [1, 0, 0, 0, 0]}
     assert not any(name.startswith("its rarest") for name in found.changes)
 
 
@@ -398,14 +399,14 @@ def test_the_real_decoder(shared_data: Path, tmp_path: Path, run: Run) -> None:
         outputs[name] = tmp_path / f"{name}.out"
         outputs[name].write_bytes(run_program([*command, "-t", "-print-alignment-info"], tmp_path))
     systems = tuple((name, str(path)) for name, path in outputs.items())
-    found = compare(Options(str(tmp_path / "en"), str(tmp_path / "fr"), str(table), systems, phi_column=3, score_column=1))
+    found = compare(WhyOptions(str(tmp_path / "en"), str(tmp_path / "fr"), str(table), systems, phi_column=3, score_column=1))
     assert len(found.differing) > 10
     for usage in found.usage:
-        assert usage.all.phrases > 400
+        assert usage.phrases > 400
         assert not usage.missing
     lists = tuple((name, str(tmp_path / f"{name}.nbest")) for name in outputs)
-    again = compare(Options(str(tmp_path / "en"), str(tmp_path / "fr"), str(table), lists, phi_column=3, score_column=1))
-    assert [segment.outputs for segment in again.segments] == [segment.outputs for segment in found.segments]
+    again = compare(WhyOptions(str(tmp_path / "en"), str(tmp_path / "fr"), str(table), lists, phi_column=3, score_column=1))
+    assert [segment.choices for segment in again.segments] == [segment.choices for segment in found.segments]
     done = run("why", "--source", tmp_path / "en", "--reference", tmp_path / "fr", "--table", table, "--score-column", 1,
                *("=".join(system) for system in systems))  # fmt: skip
     assert (done.status, done.err) == (0, "")

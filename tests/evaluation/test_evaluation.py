@@ -20,8 +20,8 @@ from sacrebleu.significance import PairedTest
 
 from phrase_rescore.cli.evaluate import command as evaluate_command
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.evaluation.metrics import METRICS, TOKENIZATIONS, Settings
-from phrase_rescore.evaluation.run import Cell, evaluate
+from phrase_rescore.evaluation.metrics import METRICS, TOKENIZATIONS, EvaluationSettings
+from phrase_rescore.evaluation.run import SystemScore, evaluate
 from phrase_rescore.evaluation.tables import FORMATS
 from phrase_rescore.moses.table import split_fields
 
@@ -124,7 +124,7 @@ def test_p_of_the_randomization_is_near_sacrebleu_s(run: Run, files: dict[str, s
 
 
 def test_default_samples_are_sacrebleu_s() -> None:
-    assert {"bs": Settings().resamples, "ar": Settings().shuffles} == PairedTest._DEFAULT_SAMPLES
+    assert {"bs": EvaluationSettings().resamples, "ar": EvaluationSettings().shuffles} == PairedTest._DEFAULT_SAMPLES
 
 
 def test_the_command_offers_what_the_library_has() -> None:
@@ -202,15 +202,15 @@ def test_detokenized_text_is_sacremoses_own(run: Run, files: dict[str, str], tmp
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (Settings(), "none"),
-        (Settings(detokenize="fr"), "13a"),
-        (Settings(detokenize="zh"), "zh"),
-        (Settings(detokenize="ja"), "char"),
-        (Settings(detokenize="zh", tokenize="char"), "char"),
-        (Settings(tokenize="13a"), "13a"),
+        (EvaluationSettings(), "none"),
+        (EvaluationSettings(detokenize="fr"), "13a"),
+        (EvaluationSettings(detokenize="zh"), "zh"),
+        (EvaluationSettings(detokenize="ja"), "char"),
+        (EvaluationSettings(detokenize="zh", tokenize="char"), "char"),
+        (EvaluationSettings(tokenize="13a"), "13a"),
     ],
 )
-def test_tokenization_fits_the_text(settings: Settings, expected: str) -> None:
+def test_tokenization_fits_the_text(settings: EvaluationSettings, expected: str) -> None:
     assert settings.tokenization == expected
 
 
@@ -224,14 +224,14 @@ def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest
 
     monkeypatch.setattr(BLEU, "_extract_corpus_statistics", counted)
     systems = {"a": (files["base"],), "b": (files["better"],), "c": (files["run1"], files["run2"])}
-    settings = Settings(metrics=("bleu",), resamples=20, shuffles=20)
+    settings = EvaluationSettings(metrics=("bleu",), resamples=20, shuffles=20)
     evaluate([SetFiles("dev", (files["ref"],), systems)], settings, lambda: done.append(1))
     assert (len(calls), len(done)) == (4, 4)
 
 
 def test_cells() -> None:
-    assert Cell((1.0,)).deviation is None
-    cell = Cell((1.0, 2.0, 6.0))
+    assert SystemScore((1.0,)).deviation is None
+    cell = SystemScore((1.0, 2.0, 6.0))
     assert (cell.mean, cell.deviation) == (3.0, pytest.approx(7**0.5))
 
 
@@ -252,17 +252,17 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 SETS = ["--set", "dev", "ref", "base=half", "a|b=all", "--set", "test", "ref,all", "a|b=all,half", "other=none"]
 
 TEXT = """\
-               dev                     test
-system      TER    BLEU              TER           BLEU
+            dev                 test
+system      TER    BLEU          TER           BLEU
 base      10.00   83.76
-a|b        0.00  100.00      5.00 ± 7.07  91.88 ± 11.48
-other                      100.00          0.00
+a|b        0.00  100.00  5.00 ± 7.07  91.88 ± 11.48
+other                         100.00           0.00
 
-                                      dev
+                                    dev
 against base                        TER    BLEU
-a|b           difference         -10.00  +16.24
-              p bootstrap         0.050   0.050
-              p randomization     0.517   0.517
+a|b             difference       -10.00  +16.24
+                p bootstrap       0.050   0.050
+                p randomization   0.517   0.517
 
 dev               4 segments, 1 reference
 test              4 segments, 2 references
@@ -279,16 +279,16 @@ p randomization   approximate randomization (Clark et al. 2011), 200 shuffles, s
 """
 
 MARKDOWN = """\
-| system | test BLEU |
-| :----- | --------: |
-| a\\|b   |     83.76 |
-| other  |      0.00 |
+| system   |   test BLEU |
+|:---------|------------:|
+| a\\|b     |       83.76 |
+| other    |        0.00 |
 
-| against other |                 | test BLEU |
-| :------------ | :-------------- | --------: |
-| a\\|b          | difference      |    +83.76 |
-|               | p bootstrap     |     0.005 |
-|               | p randomization |     0.149 |
+| against other   |                 |   test BLEU |
+|:----------------|:----------------|------------:|
+| a\\|b            | difference      |      +83.76 |
+|                 | p bootstrap     |       0.005 |
+|                 | p randomization |       0.149 |
 
 - test: 4 segments, 1 reference
 - BLEU: `nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:V`
@@ -322,9 +322,9 @@ def test_markdown_to_the_letter(run: Run) -> None:
 def test_one_system_alone_is_compared_with_nothing(run: Run) -> None:
     result = run("evaluate", "--set", "a long name", "ref", "a=half", "--metrics", "bleu")
     assert result.out.decode().splitlines()[:4] == [
-        "          a long name",
-        "system           BLEU",
-        "a               83.76",
+        "            a long name",
+        "system             BLEU",
+        "a                 83.76",
         "",
     ]
     assert b"against" not in result.out
@@ -347,7 +347,7 @@ USAGE = {
         "Error: Invalid value for '--set': set 'dev' has no",
     ),
     "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
-    "an empty set": (["--set"], "Error: Invalid value for '--set': a set without a name; a set is NAME REF SYSTEM=OUT"),
+    "an empty set": (["--set"], "Error: Option '--set' requires an argument."),
     "no system": (["--set", "dev", "ref", "all"], "Error: Invalid value for '--set': 'all' in set 'dev' is not SYSTEM=OUT"),
     "metric": (["--set", "dev", "ref", "a=all", "--metrics", "bleu,meteor"], "'meteor' is not one of bleu, chrf, ter"),
     "seed 0": (["--set", "dev", "ref", "a=all", "--seed", "0"], "'0' is not a whole number from 1 to"),

@@ -22,7 +22,6 @@ def test_a_set() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], f"a set without a name; {USAGE}"),
         (["dev"], f"set 'dev' has no reference; {USAGE}"),
         (["dev", "ref"], f"set 'dev' has no outputs; {USAGE}"),
         (["dev", "", "a=out"], "'' in set 'dev' names an empty file name"),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase
 
-
-class Kind(enum.Enum):
-    """How the second system's choice for a region differs from the first one's."""
-
-    TARGETS = "the same source phrases, other targets"
-    LONGER = "fewer, longer source phrases"
-    SHORTER = "more, shorter source phrases"
-    CUT = "as many source phrases, cut elsewhere"
+CUTS = (
+    "the same source phrases, other targets", "fewer, longer source phrases", "more, shorter source phrases",
+    "as many source phrases, cut elsewhere",
+)  # fmt: skip
 
 
 class Region(NamedTuple):
@@ -35,11 +30,10 @@ class Region(NamedTuple):
         return one == other
 
     @property
-    def kind(self) -> Kind:
+    def cut(self) -> str:
+        """How the second system cuts the region, one of CUTS."""
         one, other = ({(phrase.first, phrase.last) for phrase in phrases} for phrases in self.phrases)
-        if one == other:
-            return Kind.TARGETS
-        return Kind.LONGER if len(other) < len(one) else Kind.SHORTER if len(other) > len(one) else Kind.CUT
+        return CUTS[0 if one == other else 1 if len(other) < len(one) else 2 if len(other) > len(one) else 3]
 
 
 def differing_regions(one: Derivation, other: Derivation) -> list[Region]:
@@ -47,8 +41,8 @@ def differing_regions(one: Derivation, other: Derivation) -> list[Region]:
 
     >>> def used(*phrases): return tuple(UsedPhrase(*phrase) for phrase in phrases)
     >>> both = used((0, 0, b"a"), (1, 2, b"b c")), used((0, 0, b"a"), (2, 2, b"c"), (1, 1, b"b"))
-    >>> [(region.first, region.last, region.kind.name) for region in differing_regions(*both)]
-    [(1, 2, 'SHORTER')]
+    >>> [(region.first, region.last, region.cut) for region in differing_regions(*both)]
+    [(1, 2, 'more, shorter source phrases')]
     """
     ends = sorted({phrase.last for phrase in one} & {phrase.last for phrase in other})
     regions = list[Region]()

@@ -1,0 +1,283 @@
+"""A comparison of two systems laid out for the terminal."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from tabulate import tabulate
+
+from phrase_rescore.errors import counted, printable
+from phrase_rescore.evaluation.regions import Region
+from phrase_rescore.evaluation.why import Comparison
+from phrase_rescore.evaluation.why_segments import Choice, ComparedSegment
+from phrase_rescore.evaluation.why_totals import BINS, CHANGES, VERDICTS
+from phrase_rescore.moses.text import readable
+
+_WIDTH = 110
+
+_BLEU_NOTE = (
+    "BLEU of the tokens as they are. 1-grams to 4-grams: % of the output's that the reference has. length: words of the "
+    "output for each of the reference; brevity: what a shorter output costs, a factor of BLEU. words of each: source words "
+    "of a phrase."
+)
+_CHANGES_NOTE = (
+    "A region is the smallest stretch of the source at whose ends both systems cut it into phrases. words: of its target; "
+    "right: of these words in the reference, none more often than there; won: right words that {} has more."
+)
+_BINS_NOTE = (
+    "used: phrases of the output; differing: of these in differing regions; words: target words of the differing ones; "
+    "right: of these words in the reference; whole: differing phrases of right words that stand in the reference as they "
+    "do here. The systems' phrases in a row are not those of the same places: who uses fewer long ones may keep surer ones."
+)
+_COLUMNS_NOTE = "Sums over the phrases used, divided by their target words; natural logarithms."
+_BEST_NOTE = (
+    "In the reference: the whole phrase stands in it, of words that the phrases outside of the regions have left over. A "
+    "system that cut the source elsewhere chose nothing. φ's best and the score's have {} words on average: shorter phrases "
+    "are found more easily."
+)
+_REGIONS_NOTE = (
+    "|first-last|: source words of a differing region, from 0, as moses -t writes it. Scores are natural logarithms; unknown: "
+    "target words unknown to the network; pair, source: how often they were seen in training; right: words of the phrase in "
+    "the reference."
+)
+_TITLES = {
+    "source words": "By the length of the source phrase", "source seen": "By how often the source was seen in training",
+    "pair seen": "By how often the phrase pair was seen",
+}  # fmt: skip
+
+
+def _count(x: float) -> str:
+    return f"{x:,.0f}"
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
+
+
+def _percent(part: float, whole: float) -> str:
+    """Write a share, or a dash if there is none."""
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def _signed(x: float, form: str = ".2f") -> str:
+    """Write a difference with its sign; what rounds to zero has none.
+
+    >>> _signed(0.5), _signed(-0.001), _signed(3, ",.0f")
+    ('+0.50', '0.00', '+3')
+    """
+    text = f"{x:+{form}}"
+    return text if any(digit in text for digit in "123456789") else f"{0:{form}}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
+
+
+def _layout(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = "") -> list[str]:
+    """Lay out a table: its first ``left`` columns to the left, all others to the right."""
+    align = ["left"] * left + ["right"] * (len(heads) - left)
+    text = tabulate(rows, heads, "plain", disable_numparse=True, colalign=align if rows else None)
+    return [f"{indent}{line}".rstrip() for line in text.splitlines()]
+
+
+def _grouped(label: str, groups: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Write heads of two lines: the name of a group of columns above the first of them."""
+    return [f"\n{label}", *(f"{'' if i else name}\n{column}" for name, columns in groups for i, column in enumerate(columns))]
+
+
+def _headline(found: Comparison) -> Iterator[str]:
+    """Say how much is won and lost, and in how many segments."""
+    differing, n = found.differing, len(found.segments)
+    (one, other), name = found.bleu, found.names[1]
+    gains = [segment.bleu[1] - segment.bleu[0] for segment in differing]
+    won, lost = [gain for gain in gains if gain > 0], [gain for gain in gains if gain < 0]
+    order = f", {found.order_only:,} of them only in the order of the same phrases" if found.order_only else ""
+    yield f"{len(differing):,} of {n:,} outputs differ ({_percent(len(differing), n)}){order}."
+    yield f"BLEU {one.score:.2f} → {other.score:.2f}: {_signed(other.score - one.score)}."
+    if min(one.bp, other.bp) < 1:
+        first, second = (_share(bleu.score, bleu.bp) for bleu in found.bleu)
+        yield f"Without its penalty for short outputs BLEU would be {first:.2f} → {second:.2f}: {_signed(second - first)}."
+    yield (
+        f"Sentence BLEU: {name} wins {sum(won):,.0f} points in {counted(len(won), 'segment')} and loses {-sum(lost):,.0f} "
+        f"points in {counted(len(lost), 'segment')}."
+    )
+    for system, usage in zip(found.names, found.usage, strict=True):
+        if times := usage.missing.total():
+            yield f"{system}: {times:,} of {usage.phrases:,} phrases are not in the table."
+
+
+def _systems(found: Comparison) -> list[str]:
+    """BLEU and what it is made of."""
+    heads = ["system", "BLEU", "1-grams", "2-grams", "3-grams", "4-grams", "length", "brevity", "phrases", "words of each"]
+    source_words = sum(len(segment.source) for segment in found.segments)
+    rows = [
+        [
+            name, f"{bleu.score:.2f}", *(f"{precision:.1f}" for precision in bleu.precisions),
+            f"{_share(bleu.sys_len, bleu.ref_len):.3f}", f"{bleu.bp:.3f}", _count(usage.phrases),
+            f"{_share(source_words, usage.phrases):.2f}",
+        ]
+        for name, bleu, usage in zip(found.names, found.bleu, found.usage, strict=True)
+    ]  # fmt: skip
+    return [*_layout(heads, rows), "", *_wrapped(_BLEU_NOTE)]
+
+
+def _changes(found: Comparison) -> list[str]:
+    """How the second system's choices differ, and what each kind of change earns in right words."""
+    rows = list[list[str]]()
+    for names in (*CHANGES.values(), ("all",)):
+        of_kind = [name for name in names if name in found.changes]
+        rows += [[""] * 7] if rows and of_kind else []
+        for name in of_kind:
+            regions, words, right, others, others_right = found.changes[name]
+            shares = [_count(words), _percent(right, words), _count(others), _percent(others_right, others)]
+            rows.append([name, _count(regions), *shares, _signed(others_right - right, ",.0f")])
+    if not rows:
+        return []
+    note = _CHANGES_NOTE.format(found.names[1])
+    if found.recut:
+        note += f" In {counted(found.recut, 'more region')} the same words come from other phrases: they are left out here."
+    heads = _grouped("", [("", ["regions"]), *((name, ["words", "right"]) for name in found.names), ("", ["won"])])
+    return ["", "", f"Differing regions: what {found.names[1]} chooses", "", *_layout(heads, rows), "", *_wrapped(note)]
+
+
+def _bins(found: Comparison) -> Iterator[str]:
+    """The phrases used, in bins."""
+
+    def cells(figures: Sequence[float]) -> list[str]:
+        phrases, differing, words, right, whole = figures
+        return [*map(_count, (phrases, differing, words)), _percent(right, words), _percent(whole, differing)]
+
+    for number, (label, title) in enumerate(_TITLES.items()):
+        sums = [usage.bins[label] | usage.bins["all"] for usage in found.usage]
+        names = [name for name in (*BINS[label], "all") if any(name in of for of in sums)]
+        rows = [[name, *(cell for of in sums for cell in cells(of.get(name, [0] * 5)))] for name in names]
+        heads = _grouped(label, [(name, ["used", "differing", "words", "right", "whole"]) for name in found.names])
+        yield from ["", "", title, "", *_layout(heads, rows), *([] if number else ["", *_wrapped(_BINS_NOTE)])]
+
+
+def _columns(found: Comparison) -> list[str]:
+    """What the phrases used are worth by every column, and words that somebody does not know."""
+    rows, usages = list[list[str]](), found.usage
+    logs = [usage.sums.get("logs", [math.nan] * len(found.table.columns)) for usage in usages]
+    for column in found.table.columns.columns:
+        if column.feature != "unknown_words":
+            means = [_share(column.of(of), usage.in_table) for of, usage in zip(logs, usages, strict=True)]
+            cells = [f"{mean:.3f}" if math.isfinite(mean) else "-" for mean in means]
+            difference = means[1] - means[0]
+            rows.append([f"log {column.name}", *cells, _signed(difference, ".3f") if math.isfinite(difference) else "-"])
+    if (unknown := found.table.unknown) is not None:
+        shares = [_percent(unknown.of(of), usage.in_table) for of, usage in zip(logs, usages, strict=True)]
+        rows.append(["unknown to the network", *shares, ""])
+    rows.append(["copied, unknown to the table", *(_percent(usage.copied, usage.target_words) for usage in usages), ""])
+    table = _layout(["column", *found.names, "difference"], rows)
+    return ["", "", "Columns of the table, for each target word", "", *table, "", *_wrapped(_COLUMNS_NOTE)]
+
+
+def _best(found: Comparison) -> list[str]:
+    """Where φ and the score like different targets best: whose is in the reference, and what the systems chose."""
+    best, table = found.best, found.table
+    if table.score is None or not found.changes:
+        return []
+    told, n = best.agree + best.disagree, best.alone + best.agree + best.disagree + best.tied
+    lines = ["", "", "The score and φ: who knows the right target", ""]
+    lines += _wrapped(
+        f"Of {n:,} source phrases used in differing regions {best.alone:,} have one target in the table. φ is column "
+        f"{table.phi.name}, the score column {table.score.name}."
+    )
+    if best.tied:
+        lines += _wrapped(
+            f"In {best.tied:,} several targets share the best φ: the score's best is in the reference {best.tied_right:,} "
+            f"times; one of φ's best at random would be {best.tied_chance:,.1f} times."
+        )
+    lines += _wrapped(
+        f"In the other {told:,} they agree on the best target {best.agree:,} times ({_percent(best.agree, told)}) and "
+        f"disagree {best.disagree:,} times:"
+    )
+    if best.disagree:
+        whose = ("phi", "score", "other")
+        rows = [[best.verdicts[verdict], *(of[who] for of in best.chosen[verdict] for who in whose)] for verdict in VERDICTS]
+        rows.append([best.disagree, *(sum(column) for column in list(zip(*rows, strict=True))[1:])])
+        labels = (*VERDICTS, "all")
+        groups = [("", ["sources"]), *((f"{name} chose", ["φ's", "the score's", "another"]) for name in found.names)]
+        heads = _grouped("in the reference", groups)
+        means = " and ".join(f"{words / best.disagree:.2f}" for words in best.words)
+        cells = [[label, *map(_count, row)] for label, row in zip(labels, rows, strict=True)]
+        lines += ["", *_layout(heads, cells), "", *_wrapped(_BEST_NOTE.format(means))]
+    return lines
+
+
+def most(found: Comparison) -> tuple[list[ComparedSegment], list[ComparedSegment]]:
+    """Return the segments that gained most and those that lost most, in this order, by their effect on BLEU."""
+    ranked = sorted(found.differing, key=lambda segment: (-segment.effect, segment.number))
+    gained = [segment for segment in ranked if segment.effect > 0][: found.options.segments]
+    lost = [segment for segment in reversed(ranked) if segment.effect < 0][: found.options.segments]
+    return gained, lost
+
+
+def _segment(found: Comparison, segment: ComparedSegment) -> Iterator[str]:
+    one, other = segment.bleu
+    alone = _signed(segment.effect, ".3f")
+    yield f"segment {segment.number}: sentence BLEU {one:.1f} → {other:.1f}; alone it changes BLEU by {alone}"
+    texts = [("source", b" ".join(segment.source)), ("reference", segment.reference)]
+    texts += [(name, segment.text(system)) for system, name in enumerate(found.names)]
+    width = max(11, max(map(len, found.names)) + 2)
+    for name, text in texts:
+        first, rest = f"  {name:{width}}", " " * (width + 2)
+        wrapped = textwrap.wrap(
+            readable(text), _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+        )  # fmt: skip
+        yield from wrapped or [f"  {name}"]
+    if not segment.regions:
+        yield "  the same phrases in another order"
+        return
+    parts = [list(_region(found, segment, region)) for region in segment.regions]
+    heads = ["", "phrase pair", "right", *(column.name for column in found.table.columns.columns), "pair", "source"]
+    head, *rows = _layout(heads, [row for part in parts for row in part], 2, "    ")
+    yield head
+    for region, part in zip(segment.regions, parts, strict=True):
+        yield f"  |{region.first}-{region.last}| {readable(b' '.join(segment.source[region.first : region.last + 1]))}"
+        yield from rows[: len(part)]
+        del rows[: len(part)]
+
+
+def _region(found: Comparison, segment: ComparedSegment, region: Region) -> Iterator[list[str]]:
+    """Yield the phrases of both choices for a region, with their columns, and the sums of each choice."""
+    columns = found.table.columns.columns
+
+    def values(logs: Sequence[float]) -> list[str]:
+        is_count = [column.feature == "unknown_words" for column in columns]
+        return [f"{x:.0f}" if count else _signed(x).lstrip("+") for x, count in zip(logs, is_count, strict=True)]
+
+    def row(choice: Choice) -> list[str]:
+        src, pair = choice.src, choice.pair
+        cells = [f"{readable(src)} → {readable(choice.tgt)}", f"{choice.right}/{choice.words}"]
+        if pair is None:
+            what = "not in the table" if src in found.table.sources or b" " in src else "copied"
+            return [*cells, *[""] * len(columns), what, ""]
+        return [*cells, *values(pair.logs), *(_count(x) if math.isfinite(x) else "-" for x in (pair.joint, pair.source))]
+
+    for system, name in enumerate(found.names):
+        choices = segment.chosen(region, system)
+        for i, choice in enumerate(choices):
+            yield [name if i == 0 else "", *row(choice)]
+        if len(choices) > 1:
+            logs = [choice.pair.logs for choice in choices if choice.pair]
+            sums = values([sum(column) for column in zip(*logs, strict=True)]) if logs else [""] * len(columns)
+            yield ["", "together", "", *sums, "", ""]
+
+
+def lines(found: Comparison) -> Iterator[str]:
+    """Report a comparison line by line."""
+    (one, other), source = found.names, printable(found.options.source, 1000)
+    yield f"{other} against {one}: {len(found.segments):,} segments of {source}"
+    yield from ["", *_headline(found), "", *_systems(found)]
+    yield from [*_changes(found), *_bins(found), *_columns(found), *_best(found)]
+    gained, lost = most(found)
+    for name, listed in (("Most gained", gained), ("Most lost", lost)):
+        if listed:
+            yield from ["", "", f"{name}: {counted(len(listed), 'segment')}, by what each alone does to BLEU"]
+            yield from ["", *_wrapped(_REGIONS_NOTE)] if name == "Most gained" or not gained else []
+        for segment in listed:
+            yield from ["", *_segment(found, segment)]
