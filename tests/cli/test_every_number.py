@@ -131,7 +131,7 @@ def test_every_number(server: Server, folder: Path, tmp_path: Path, parameter: P
 
 
 def checked_dataclasses() -> list[type]:
-    for module in ("api", "evaluation.why.run", "evaluation.run", "queries.generate"):
+    for module in ("api", "evaluation.why", "evaluation.run", "queries.generate"):
         importlib.import_module(f"phrase_rescore.{module}")
     direct = Checked.__subclasses__()
     return sorted({*direct, *(kind for of in direct for kind in of.__subclasses__())}, key=lambda kind: kind.__name__)
@@ -140,8 +140,8 @@ def checked_dataclasses() -> list[type]:
 def test_every_number_of_the_settings_has_a_range() -> None:
     kinds = checked_dataclasses()
     assert {kind.__name__ for kind in kinds} == {
-        "ColumnFormat", "Data", "LanguageModelNetwork", "Machine", "Network", "Options", "Output", "PairRecipe", "Recipe",
-        "Regularization", "Search", "Settings", "Text",
+        "ColumnFormat", "Data", "EvaluationSettings", "LanguageModelNetwork", "Machine", "Network", "Output", "PairRecipe",
+        "Recipe", "Regularization", "Search", "Text", "WhyOptions",
     }  # fmt: skip
     for kind in kinds:
         for field in dataclasses.fields(kind):

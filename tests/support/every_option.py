@@ -49,7 +49,6 @@ BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and
     ("train", "patience"): {"held_out": ["2"]},
     ("annotate", "dropped"): {"table": ["spoilt"], "on_bad_row": ["drop"]},
     ("annotate", "replace"): {"table": ["annotated"]},
-    ("why", "out"): {"out": ["out.html"]},
     ("embed", "side"): {"table": []},
     ("generate", "from_vectors"): {},
     ("generate", "temperature"): {"random": []},
@@ -184,7 +183,7 @@ def _serve() -> None:
 
     for module in COMMANDS.values():
         importlib.import_module(f"phrase_rescore.cli.{module}")
-    for module in ("api", "queries.embed", "evaluation.run", "evaluation.why.text", "evaluation.why.page",
+    for module in ("api", "queries.embed", "evaluation.run", "evaluation.tables", "evaluation.why_text",
                    "queries.generate", "info.table", "report.run", "report.curves",
                    "queries.score", "lm.mixture", "rescoring.run", "annotation.strip",
                    "cli.terminal"):  # fmt: skip
