@@ -46,10 +46,10 @@ from phrase_rescore.runtime import check_precision, prepare, resolve_device, res
 from phrase_rescore.training.config import PRESETS, Observer
 
 if TYPE_CHECKING:
-    from phrase_rescore.rescoring.run import RescoreSummary
     from phrase_rescore.evaluation.corpora import SetFiles
     from phrase_rescore.evaluation.run import Evaluation
     from phrase_rescore.evaluation.why import Comparison
+    from phrase_rescore.rescoring.run import RescoreSummary
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
