@@ -29,11 +29,9 @@ from phrase_rescore.data.coverage import fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
 from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
-from phrase_rescore.files.row_output import RowWriter, row_output
-from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.moses.columns import (
     JUDGED_ROWS,
     ColumnFormat,
@@ -174,7 +172,7 @@ class _Run:
         self.changes = list[str]()
         self.checkpoints = checkpoints
         self.statistics, self.warnings = Statistics(), list[str]()
-        self.dropped = SideFile(files.dropped_path, annotator.format.drop_bad_rows)
+        self.dropped = DroppedRows(files.dropped_path, annotator.format.drop_bad_rows)
         self._misfits: list[str] | None = None  # words that do not fit; None: not looked at yet
         self._done, self._crc = 0, 0  # blocks, and the CRC-32 of their rows as they were read
         # Of each block that is not back yet: the CRC-32 up to it, whether it ends with a newline, and because of its bytes
@@ -211,7 +209,7 @@ class _Run:
         for found in self._misfits or ():
             self._judge(found)
 
-    def rest(self, blocks: Iterator[Block], out: ResumableOutput | RowWriter) -> Iterator[Block]:
+    def rest(self, blocks: Iterator[Block], out: ResumableOutput | RowOutput) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
         crc = 0
         for block in islice(blocks, self._done):
@@ -220,11 +218,11 @@ class _Run:
                 self.annotator.look_at(block, self.statistics)
         if crc != self._crc:
             found = f"its first {self.statistics.rows + self.statistics.dropped:,} rows are not those of the interrupted run"
-            raise InputError(self.annotator.table, found, f"pass that table, or {out.begin_anew}")
+            raise InputError(self.annotator.table, found, f"pass that table, or {out.restart_hint}")
         for block in blocks:
             if out.complete:
                 found = f"has more than the {self.statistics.rows + self.statistics.dropped:,} rows of the complete run"
-                raise InputError(self.annotator.table, found, f"pass that table, or {out.begin_anew}")
+                raise InputError(self.annotator.table, found, f"pass that table, or {out.restart_hint}")
             crc = zlib.crc32(block.data, crc)
             self._in_work.append((crc, block.data.endswith(b"\n"), len(block.data) >= BLOCK_BYTES))
             yield block
@@ -280,7 +278,7 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | RowWriter]:
+def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | RowOutput]:
     """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
     files = run.files
     if is_stream(files.out):

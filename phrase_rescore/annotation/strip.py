@@ -11,9 +11,8 @@ from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_ord
 from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.outputs import gzip_member
+from phrase_rescore.files.outputs import gzip_member, row_output
 from phrase_rescore.files.paths import check_outputs
-from phrase_rescore.files.row_output import row_output
 from phrase_rescore.moses.table import parse_row, with_scores
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.outputs import check_replaceable
+from phrase_rescore.files.directories import check_replaceable
 
 Fingerprint = dict[str, Any]
 Store = TypeVar("Store")

@@ -1,8 +1,8 @@
 """Locks between processes that say who holds them.
 
-PATH.lock is locked (flock) while somebody writes PATH, and a line of JSON in it says who: pid, host, since. It goes when the
-lock is let go. One that is left over is a killed process's: the kernel let go of its lock, and the next one takes it over.
-Where the file system has no flock, what the file says is believed, if it was written on another host or its process lives.
+PATH.lock is locked (flock) while somebody writes PATH, and a line of JSON in it says who: pid, host, since. It is removed on
+release; one left by a killed process is stale and is taken over. Where the file system has no flock, what the file says is
+believed if it was written on another host or its process lives.
 """
 
 from __future__ import annotations
@@ -59,7 +59,25 @@ class Holder:
         return self.pid > 0
 
 
-def _locked_file(name: str) -> tuple[int, Holder | None]:
+def lock_file(handle: int) -> bool:
+    """Lock an open file. Return False where the file system has no locks. Raises BlockingIOError if another process has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
+
+
+def has_name(handle: int, name: str) -> bool:
+    """Tell whether an open file still has this name: its last holder may have removed or renamed it before it was locked."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), os.lstat(name))
+    return False
+
+
+def _open_locked(name: str) -> tuple[int, Holder | None]:
     """Open and lock a file, made if need be. Return its handle, and who had it and was killed, or None.
 
     Raises BlockingIOError if another process has it, with the Holder as its only argument; OSError if it cannot be made.
@@ -67,21 +85,15 @@ def _locked_file(name: str) -> tuple[int, Holder | None]:
     while True:
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
-            believed = False
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_locked = lock_file(handle)
             except BlockingIOError:
                 raise BlockingIOError(Holder.read(handle)) from None
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
-                believed = True
             earlier = Holder.read(handle)
-            if believed and earlier and earlier.may_live():
+            if not is_locked and earlier and earlier.may_live():
                 raise BlockingIOError(earlier)
-            with contextlib.suppress(FileNotFoundError):  # else its last holder has taken it away since we opened it
-                if os.path.samestat(os.fstat(handle), os.lstat(name)):
-                    return handle, earlier
+            if has_name(handle, name):
+                return handle, earlier
         except BaseException:
             os.close(handle)
             raise
@@ -101,7 +113,7 @@ def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: 
     """
     name = lock_name(path)
     try:
-        handle, earlier = _locked_file(name)
+        handle, earlier = _open_locked(name)
     except BlockingIOError as error:
         holder = error.args[0] or "another process"
         raise OptionError(f"{path} is in use by {holder} ({name}); {remedy}") from None

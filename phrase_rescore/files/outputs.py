@@ -1,32 +1,27 @@
-"""Files that appear complete or not at all, streams that are written to as they are, gzip members."""
+"""Files that appear complete or not at all, streams that are written to as they are, rows that are counted, gzip members."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import io
 import os
 import re
-import shutil
-import time
+import sys
 import zlib
-from collections.abc import Iterator
-from itertools import count
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
 
-from phrase_rescore.errors import InputError, OptionError, RescoreError, cannot_write
-from phrase_rescore.files.inputs import CHUNK, open_plain
-from phrase_rescore.files.locks import Holder
-from phrase_rescore.files.paths import is_stream, names_around, older_directory, partial_of
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, cannot_write, counted
+from phrase_rescore.files.inputs import CHUNK
+from phrase_rescore.files.locks import has_name, lock_file
+from phrase_rescore.files.paths import followed, is_stream, partial_of
 
 GZIP_LEVELS = ("fast", *"123456789")
 _FAST = 2  # 1 is faster by a third, and files are a third larger
-_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # of file systems that have none
-_MOST_LINKS = 40  # as the kernel follows
+_NAMED = 10  # rows that were left out whose place is told
 
 
 def gzip_member(data: bytes, level: str) -> bytes:
@@ -48,11 +43,32 @@ def sync(path: str) -> None:
         os.close(handle)
 
 
-def give_usual_rights(file: str | int, most: int = 0o666) -> None:
+def apply_umask(file: str | int, most: int = 0o666) -> None:
     """Give a file (path or handle) that its owner alone could read the rights of any new one: ``most``, less the umask."""
     umask = os.umask(0)
     os.umask(umask)
     os.chmod(file, most & ~umask)
+
+
+def write_durably(path: str, data: bytes) -> None:
+    """Replace a file by one of these bytes that its owner alone can read; a kill or power cut leaves the older one or this.
+
+    One process at a time may do so: the caller holds a lock. Raises OSError if it cannot be written.
+    """
+    new = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)  # a killed run's, or anybody's link
+    try:
+        with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(new, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise
+    sync(os.path.dirname(path))
 
 
 class Writable(Protocol):
@@ -61,44 +77,16 @@ class Writable(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-def _owner(handle: int) -> str:
-    """Say which process has a file locked, as far as the kernel of this machine knows."""
-    found = os.fstat(handle)
-    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    with contextlib.suppress(OSError, ValueError):
-        for _, kind, _, _, pid, locked, *_ in map(str.split, Path("/proc/locks").read_text().splitlines()):
-            if (kind, locked) == ("FLOCK", file):
-                ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-                began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
-                since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began))
-                return str(Holder(int(pid), os.uname().nodename, since))
-    return "another process, perhaps on another machine"
-
-
-def has_bytes(path: str, length: int, crc: int) -> bool:
-    """Tell whether a file has this length and its bytes this CRC-32."""
-    found = total = 0
-    try:
-        with open_plain(path) as stream:
-            while data := stream.read(CHUNK):
-                total, found = total + len(data), zlib.crc32(data, found)
-    except InputError:
-        return False
-    return (total, found) == (length, crc)
-
-
 class PartialFile:
     """Bytes that take a file's name when they are complete. A link stays, and what it leads to is replaced.
 
-    Until then they stand beside that file, as ``.NAME.partial`` or ``NAME.partial`` (``hidden`` or not), readable by their
-    owner alone. The partial is locked while its writer lives; another run takes over what a dead one left.
+    Until then they stand beside that file (``partial_of``), readable by their owner alone. The partial is locked while its
+    writer lives; another run takes over what a dead one left.
     """
 
     def __init__(self, target: str, hidden: bool = True) -> None:
-        self.name, self.target = target, os.path.realpath(target)
-        self._directory, self.path = os.path.dirname(self.target), partial_of(target, hidden)
+        self.name, self.target, self.path = target, os.path.realpath(target), partial_of(target, hidden)
         self.length, self.crc, self.handle = 0, 0, -1
-        self.older = ""  # the name that an older file has got
 
     def make(self) -> None:
         """Make the partial, empty, and lock it. What stands in its place goes, unless its writer lives.
@@ -110,7 +98,7 @@ class PartialFile:
         try:
             while True:  # until nobody else was quicker
                 with contextlib.suppress(FileExistsError):
-                    self._remove_dead()
+                    self._remove_stale()
                     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # nobody else can have it open
                     self.handle = os.open(self.path, flags, 0o600)
                     if self._lock(self.handle):
@@ -120,7 +108,7 @@ class PartialFile:
             self.close()
             raise OptionError(cannot_write(self.name, error)) from None
 
-    def go_on(self, length: int, crc: int) -> bool:
+    def resume(self, length: int, crc: int) -> bool:
         """Lock what an interrupted run left and cut it at ``length``. Return whether it has those bytes, by their CRC-32.
 
         Raises OptionError if it cannot be written or another process has it.
@@ -144,7 +132,7 @@ class PartialFile:
         self.close()
         return False
 
-    def _remove_dead(self) -> None:
+    def _remove_stale(self) -> None:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -163,18 +151,11 @@ class PartialFile:
     def _lock(self, handle: int) -> bool:
         """Lock an open partial; tell whether it still has its name. Raises OptionError if another process has it."""
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(handle)
         except BlockingIOError:
-            found = f"{self.path} is being written by {_owner(handle)}; let it end"
             self.close()
-            raise OptionError(found) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-        try:
-            return os.path.samestat(os.fstat(handle), os.lstat(self.path))
-        except FileNotFoundError:
-            return False
+            raise OptionError(f"{self.path} is being written by another process; let it end") from None
+        return has_name(handle, self.path)
 
     def _count(self, data: bytes) -> None:
         self.length, self.crc = self.length + len(data), zlib.crc32(data, self.crc)
@@ -202,25 +183,20 @@ class PartialFile:
     def publish(self) -> None:
         """Give the file its name. Raises RescoreError when it cannot have it."""
         with self._failure():
-            give_usual_rights(self.handle)
+            apply_umask(self.handle)
             os.replace(self.path, self.target)
             with contextlib.suppress(PermissionError):  # a folder that may be written and not read
-                sync(self._directory)
+                sync(os.path.dirname(self.target))
         self.close()
 
-    def publish_rest(self) -> None:
-        """Give the file its name if anything is in it. An older file with other bytes is kept: it is renamed to ``older``."""
-        with self._failure():
-            if os.path.isfile(self.target):
-                if os.path.getsize(self.target) and not has_bytes(self.target, self.length, self.crc):
-                    self.older = next(name for n in count(1) if not os.path.lexists(name := f"{self.target}.{n}"))
-                    os.rename(self.target, self.older)
-                elif not self.length:
-                    os.unlink(self.target)
+    def publish_or_remove(self) -> None:
+        """Give the file its name if anything is in it, else remove what has that name."""
         if self.length:
             self.publish()
-        else:
-            self.discard()
+            return
+        with self._failure(), contextlib.suppress(FileNotFoundError):
+            os.unlink(self.target)
+        self.discard()
 
     def close(self) -> None:
         """Close the file, which unlocks it."""
@@ -260,24 +236,15 @@ class _Output(io.FileIO):
             raise RescoreError(cannot_write(self._path, error)) from None
 
 
-def _own_descriptor(path: str) -> int | None:
-    """Return the number of the descriptor of this process that a path such as ``/dev/stdout`` leads to; 1 for ``-``."""
-    if path == "-":
-        return 1
-    for _ in range(_MOST_LINKS):
-        directory, name = os.path.split(os.path.abspath(path))
-        if name.isdigit() and re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", os.path.realpath(directory)):
-            return int(name)
-        if not os.path.islink(path):
-            return None
-        path = os.path.join(directory, os.readlink(path))
-    return None
-
-
 def _open_stream(path: str) -> int:
-    """Open a stream. A descriptor of this process is duplicated: opened by its name, a file would begin anew."""
-    own = _own_descriptor(path)
-    return os.open(path, os.O_WRONLY | os.O_CLOEXEC) if own is None else os.dup(own)
+    """Open a stream. A descriptor of this process is duplicated: opened by its name, a file would start over."""
+    if path == "-":
+        return os.dup(1)
+    for link in followed(path):
+        directory, name = os.path.split(os.path.abspath(link))
+        if name.isdigit() and re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", os.path.realpath(directory)):
+            return os.dup(int(name))
+    return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
 
 @contextlib.contextmanager
@@ -309,58 +276,91 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
         raise
 
 
-def check_replaceable(directory: str) -> None:
-    """Raise OptionError if the directory cannot be replaced by another one because of what it is, whatever is in it."""
-    target = os.path.realpath(directory)
-    if os.path.commonpath([target, os.path.realpath(os.curdir)]) == target:
-        raise OptionError(f"{directory} is the current directory or has it inside, and would be replaced; name another")
-    if os.path.ismount(target):
-        raise OptionError(f"{directory} is a mount point and cannot be replaced; name a directory in it")
+class RowOutput:
+    """Rows that are counted as they are written to a stream or a file."""
 
+    complete, restart_hint = False, ""
 
-def remove_directory(directory: str | os.PathLike[str]) -> None:
-    """Remove a directory and all in it, if it is there; a disk that fails once is asked again."""
-    for _ in range(2):
-        shutil.rmtree(directory, ignore_errors=True)
+    def __init__(self, stream: BinaryIO, at_once: bool) -> None:
+        self._stream, self._at_once, self.rows = stream, at_once, 0
 
+    def write(self, data: bytes, rows: int) -> None:
+        self._stream.write(data)
+        if self._at_once:  # a reader need not wait, and one that went away is noticed
+            self._stream.flush()
+        self.rows += rows
 
-def recover_directory(directory: str) -> None:
-    """Put right what was left by a run that was killed while it replaced the directory: the older one gets its name back.
-
-    The caller holds the lock of the directory (``files.locks``). Raises OSError if the older one cannot be moved.
-    """
-    target, temporary, old = names_around(directory)
-    if older_directory(directory):
-        os.rename(old, target)
-    for left in (temporary, old):
-        remove_directory(left)
+    def commit(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Do nothing: what goes to a stream cannot be taken back, nor resumed."""
 
 
 @contextlib.contextmanager
-def replace_directory(directory: str) -> Iterator[str]:
-    """Make a directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
+def row_output(out: str) -> Iterator[RowOutput]:
+    """Open a stream (``is_stream``) as it is, else a file that takes its name when the ``with`` block ends well.
 
-    What stood under that name goes; a link stays and its target is replaced. After a kill, ``recover_directory`` and this
-    put right what is left: at every moment the older directory or the new one is there, whole. The caller holds the lock of
-    the directory (``files.locks``). Raises OptionError if it cannot be made.
+    Raises IncompleteOutput, with the reason as its cause, when writing to a stream ends in an error.
     """
-    target, temporary, old = names_around(directory)
+    streamed, output = is_stream(out), None
     try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        recover_directory(directory)
-        os.mkdir(temporary, 0o700)
-    except OSError as error:
-        raise OptionError(cannot_write(directory, error)) from None
-    try:
-        yield temporary
-        give_usual_rights(temporary, 0o777)
-        for path in (os.path.join(temporary, name) for name in os.listdir(temporary)):
-            give_usual_rights(path)  # safetensors makes its files readable by nobody else
-            sync(path)
-        sync(temporary)
-        if os.path.isdir(target):
-            os.rename(target, old)
-        os.rename(temporary, target)
-        sync(os.path.dirname(target))
-    finally:
-        recover_directory(directory)
+        with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
+            output = RowOutput(stream, at_once=streamed)
+            yield output
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        rows = output.rows if output else 0
+        if not streamed or (not rows and isinstance(error, OptionError)):
+            raise
+        raise IncompleteOutput(rows) from error
+
+
+class DroppedRows:
+    """The .dropped file: rows left out of the output. It is there at the end only if there are any.
+
+    With ``expected`` false no row will be left out and nothing is touched.
+    """
+
+    def __init__(self, path: str, expected: bool) -> None:
+        self.path, self.expected = path, expected
+        self.rows, self.where = 0, list[str]()
+        self._stream: Writable | None = None
+
+    @contextlib.contextmanager
+    def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
+        """Take rows while the ``with`` block lasts: in ``partial``, which somebody else publishes, or in a file made now.
+
+        That file is complete when the block ends well, and gone otherwise. A stream is written to as it is. Raises OptionError
+        if the file cannot be made.
+        """
+        if partial or not self.expected:
+            self._stream = partial
+            yield self
+        elif is_stream(self.path):
+            with atomic_output(self.path) as self._stream:
+                yield self
+        else:
+            self._stream = own = PartialFile(self.path)
+            own.make()
+            try:
+                yield self
+                own.sync()
+                own.publish_or_remove()
+            except BaseException:
+                own.discard()
+                raise
+
+    def add(self, where: str, row: bytes) -> None:
+        """Keep a row (without newline); ``where`` it stood is remembered for the first few."""
+        if self._stream is None:
+            raise ValueError(f"{self.path} is not open")
+        self._stream.write(row + b"\n")
+        self.rows += 1
+        if len(self.where) < _NAMED:
+            self.where.append(where)
+
+    def summary(self) -> str:
+        """``dropped 2 rows, kept in FILE: 17, 40``, or nothing if there is nothing to say."""
+        if not self.rows:
+            return ""
+        more = ", …" if self.rows > len(self.where) else ""
+        return f"dropped {counted(self.rows, 'row')}, kept in {self.path}: {', '.join(self.where)}{more}"

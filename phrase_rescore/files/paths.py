@@ -8,7 +8,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -70,21 +70,17 @@ def normal(path: str) -> str:
     return os.path.realpath(short) if os.path.basename(short) in (".", "..") else short
 
 
-def _is_descriptor(path: str) -> bool:
-    """Tell whether the path, or a link that it leads through, is an open file of a process, as ``/dev/stdout`` is."""
-    for _ in range(_MOST_LINKS):
-        if _DESCRIPTOR.fullmatch(os.path.abspath(path)):
-            return True
-        try:
+def followed(path: str) -> Iterator[str]:
+    """Yield the path, then what it links to, if it is a link, and so on."""
+    with contextlib.suppress(OSError, ValueError):
+        for _ in range(_MOST_LINKS):
+            yield path
             path = os.path.join(os.path.dirname(path), os.readlink(path))
-        except (OSError, ValueError):
-            return False
-    return False
 
 
 def is_stream(path: str) -> bool:
     """Tell whether a path is written to, or read, as it is: ``-``, an open descriptor, a device, a pipe."""
-    if path == "-" or _is_descriptor(path):
+    if path == "-" or any(_DESCRIPTOR.fullmatch(os.path.abspath(link)) for link in followed(path)):
         return True
     try:
         mode = os.stat(path).st_mode

@@ -1,4 +1,4 @@
-"""Files written over hours, which go on after a kill, a full disk or a power cut: partials beside them, and a journal.
+"""Files written over hours, which are resumed after a kill, a full disk or a power cut: partials beside them, and a journal.
 
 OUT.partial          what has been written so far
 OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood;
@@ -20,18 +20,24 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.files.outputs import PartialFile, has_bytes, sync
+from phrase_rescore.errors import InputError, OptionError, RescoreError, cannot_write
+from phrase_rescore.files.inputs import CHUNK, open_plain
+from phrase_rescore.files.outputs import PartialFile, write_durably
 
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3
 
 
-def _new_file(path: str, flags: int) -> int:
-    """Open a file made here and now: what stands there, a killed run's or anybody's link, is taken away."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    return os.open(path, flags | os.O_EXCL, 0o600)
+def _has_bytes(path: str, length: int, crc: int) -> bool:
+    """Tell whether a file has this length and its bytes this CRC-32."""
+    found = total = 0
+    try:
+        with open_plain(path) as stream:
+            while data := stream.read(CHUNK):
+                total, found = total + len(data), zlib.crc32(data, found)
+    except InputError:
+        return False
+    return (total, found) == (length, crc)
 
 
 class _Entry(NamedTuple):
@@ -45,8 +51,8 @@ class _Entry(NamedTuple):
 class ResumableOutput:
     """OUT and files that belong to it, written as partials.
 
-    ``identity`` is what must be the same for a run to go on from another's partials; ``beside`` names the other files that it
-    may write. ``state`` is what the interrupted run left, None in a new one; ``complete`` says that it had written everything.
+    ``identity`` is what must be the same for a run to resume another's partials; ``beside`` names the other files that it may
+    write. ``state`` is what the interrupted run left, None in a new one; ``complete`` says that it had written everything.
 
     Raises OptionError if the files cannot be written or are another run's, RescoreError if they are damaged.
     """
@@ -64,8 +70,8 @@ class ResumableOutput:
         if not resume and begun and os.path.exists(self._journal):
             raise OptionError(f"{self._table.path} is of an interrupted run; go on with --resume, or delete it to begin anew")
         journal = self._read(beside) if resume else None
-        if journal is not None and (begun or (journal["complete"] and has_bytes(self._table.target, *journal["table"]))):
-            self._go_on(journal)
+        if journal is not None and (begun or (journal["complete"] and _has_bytes(self._table.target, *journal["table"]))):
+            self._resume(journal)
             return
         self._table.make()
         with contextlib.suppress(FileNotFoundError):
@@ -87,11 +93,12 @@ class ResumableOutput:
         return self._table.target if self._finished else self._table.path
 
     @property
-    def begin_anew(self) -> str:
+    def restart_hint(self) -> str:
         """What to do if nothing of this can be used."""
         return f"delete {self._journal if self._finished else self._table.path} to begin anew"
 
     def _read(self, beside: Iterable[str]) -> dict[str, Any] | None:
+        """Return the journal, if there is one. Raises as the class does."""
         try:
             with open(self._journal, "rb") as stream:
                 text, _, crc = stream.read().partition(b"\n")
@@ -103,35 +110,33 @@ class ResumableOutput:
         except (ValueError, KeyError, TypeError, RecursionError):
             found = f"{self._journal} is damaged or not a journal of this version"
             raise RescoreError(f"{found}; delete it and {self._table.path} to begin anew") from None
-        identity = journal["identity"]
+        identity, hint = journal["identity"], f"delete {self._table.path} to begin anew"
         for key in sorted(identity.keys() | self._identity.keys()):
             was, now = identity.get(key), self._identity.get(key)
             if was != now:
-                found = f"{key} was {was!r} and is {now!r} now"
-                raise OptionError(f"--resume: {found}; delete {self._table.path} to begin anew")
+                raise OptionError(f"--resume: {key} was {was!r} and is {now!r} now; {hint}")
         if strange := sorted(journal["others"].keys() - set(map(os.path.realpath, beside))):
             found = f"the interrupted run wrote {strange[0]} too, and this one does not"
-            raise OptionError(f"--resume: {found}; name it as before, or delete {self._table.path} to begin anew")
+            raise OptionError(f"--resume: {found}; name it as before, or {hint}")
         return journal
 
-    def _go_on(self, journal: dict[str, Any]) -> None:
+    def _resume(self, journal: dict[str, Any]) -> None:
         """Cut the partials off where the journal says. Those of a complete run may have their names already."""
         self.state, self.rows, complete = journal["state"], journal["rows"], journal["complete"]
         self._entry = self._saved = _Entry(self.rows, complete, b"")
-        others = {path: PartialFile(path, hidden=False) for path in journal["others"]}
-        counted = [(self._table, journal["table"]), *((others[path], ends) for path, ends in journal["others"].items())]
+        self._others = {path: PartialFile(path, hidden=False) for path in journal["others"]}
+        ends = [*journal["others"].values(), journal["table"]]
         try:
-            for partial, (length, crc) in counted:
+            for partial, (length, crc) in zip(self._partials(), ends, strict=True):
                 if complete and not os.path.exists(partial.path):
                     continue
-                if not partial.go_on(length, crc):
+                if not partial.resume(length, crc):
                     found = f"{partial.path} is not what its journal says"
                     raise RescoreError(f"{found}; delete {self._table.path} to begin anew")
         except BaseException:
-            for partial, _ in counted:
+            for partial in self._partials():
                 partial.close()
             raise
-        self._others = {partial.target: partial for partial in others.values()}
 
     def _partials(self) -> list[PartialFile]:
         return [*self._others.values(), self._table]
@@ -142,7 +147,7 @@ class ResumableOutput:
         self.rows += rows
 
     def other(self, path: str) -> PartialFile:
-        """Return the partial of another file, which goes on and ends with OUT's."""
+        """Return the partial of another file, which is resumed and ends with OUT's."""
         partial = PartialFile(path, hidden=False)
         if partial.target not in self._others:
             if not self.complete:
@@ -153,7 +158,7 @@ class ResumableOutput:
     def commit(self, state: Callable[[], dict[str, Any]], complete: bool = False) -> None:
         """Count everything that was written so far, at once: a failure before this leaves nothing of it, one after it all.
 
-        ``state`` is what a later run needs to go on from here. Now and then, and when complete, the entry is saved.
+        ``state`` is what a later run needs to resume from here. Now and then, and when complete, the entry is saved.
         """
         if self.complete:  # an earlier run has said so
             return
@@ -177,14 +182,8 @@ class ResumableOutput:
             return
         for partial in self._partials():
             partial.sync()
-        new = f"{self._journal}.new"
         try:
-            with open(new, "wb", opener=_new_file) as stream:  # no other run has this name: the table's partial is locked
-                stream.write(b"%b\n%08x\n" % (entry.text, zlib.crc32(entry.text)))
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(new, self._journal)
-            sync(os.path.dirname(self._journal))
+            write_durably(self._journal, b"%b\n%08x\n" % (entry.text, zlib.crc32(entry.text)))  # the table's partial is locked
         except OSError as error:
             raise RescoreError(cannot_write(self._journal, error)) from None
         self._saved, self._saved_at = entry, time.monotonic()
@@ -193,14 +192,14 @@ class ResumableOutput:
         """Give all files their names, OUT the last, and remove the journal. ``commit(…, complete=True)`` comes first."""
         for partial in self._others.values():
             if partial.handle >= 0:
-                partial.publish_rest()
+                partial.publish_or_remove()
         if self._table.handle >= 0:
             self._table.publish()
         os.unlink(self._journal)
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[ResumableOutput]:
-        """Keep what counts when the ``with`` block fails; the error gets a note of how to go on. If nothing counts, all goes.
+        """Keep what counts when the ``with`` block fails; the error gets a note of how to resume. If nothing counts, all goes.
 
         A failure before the first entry of the journal was saved leaves nothing; an interruption leaves what there is.
         """
@@ -220,7 +219,4 @@ class ResumableOutput:
                     partial.close()
                 else:
                     partial.discard()
-            if not self._saved:
-                with contextlib.suppress(OSError):
-                    os.unlink(f"{self._journal}.new")
             raise

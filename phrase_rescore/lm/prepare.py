@@ -13,9 +13,9 @@ from phrase_rescore.data.prepared import Fingerprint, fingerprint_of
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.blocks import batches, read_rows
+from phrase_rescore.files.directories import recover_directory
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.locks import locked
-from phrase_rescore.files.outputs import recover_directory
 from phrase_rescore.files.paths import beside
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.store import LAYOUT, RESERVED, Numbers, TextStore, open_text, prepare_text

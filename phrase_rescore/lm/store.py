@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.files.inputs import map_array
-from phrase_rescore.files.outputs import replace_directory
 from phrase_rescore.lm.arpa import END, START, UNKNOWN
 from phrase_rescore.lm.nplm import NULL
 from phrase_rescore.moses.table import words

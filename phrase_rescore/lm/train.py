@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import read_shortlist
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files.directories import check_replaceable
 from phrase_rescore.files.inputs import open_input
-from phrase_rescore.files.outputs import check_replaceable
 from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.lm.arpa import END, UNKNOWN
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, lacks_memory, printable
-from phrase_rescore.files.outputs import replace_directory
+from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.files.paths import missing_model
 from phrase_rescore.nn.kinds import MODELS_OF, NetworkKind, NetworkSizes, StoredNetwork
 

@@ -10,8 +10,7 @@ from itertools import groupby
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.outputs import gzip_member
-from phrase_rescore.files.row_output import row_output
+from phrase_rescore.files.outputs import gzip_member, row_output
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.ini import read_ini, read_weights

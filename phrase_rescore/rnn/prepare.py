@@ -17,11 +17,11 @@ from phrase_rescore.data.sorting import check_room, is_in_scratch, remove_scratc
 from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.directories import recover_directory
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.locks import lock_name, locked
-from phrase_rescore.files.outputs import recover_directory
+from phrase_rescore.files.outputs import DroppedRows
 from phrase_rescore.files.paths import beside
-from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_name
 from phrase_rescore.rnn.store import (
     LAYOUT,
@@ -146,7 +146,7 @@ def _make(
         observer.say(f"{directory} has pairs of other inputs, options or versions, or that cannot be compared; prepared anew")
     fingerprints = fingerprint(inputs, data), fingerprint(inputs, replace(data, drop_bad_rows=False))
     with contextlib.ExitStack() as sorting:
-        with SideFile(beside(model_dir, "dropped"), data.drop_bad_rows).opened() as dropped:
+        with DroppedRows(beside(model_dir, "dropped"), data.drop_bad_rows).opened() as dropped:
             blocks = _blocks(inputs, data, dropped, observer)
             limits = data.min_count, data.max_length
             sorted_ones = sorted_pairs(blocks, scratch_dir(data), data.memory, threads, *limits, owner=directory)
@@ -170,7 +170,7 @@ def _make(
     return store
 
 
-def _blocks(inputs: Sequence[str], data: Data, dropped: SideFile, observer: Observer) -> Iterator[PairBlock]:
+def _blocks(inputs: Sequence[str], data: Data, dropped: DroppedRows, observer: Observer) -> Iterator[PairBlock]:
     """Read the pairs of all inputs; bad rows go to a side file if they are to be dropped."""
 
     def blocks_of(path: str) -> Iterator[PairBlock]:

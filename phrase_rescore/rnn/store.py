@@ -23,8 +23,8 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import RescoreError
+from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.files.inputs import map_array
-from phrase_rescore.files.outputs import replace_directory
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"

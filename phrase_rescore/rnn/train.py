@@ -13,7 +13,7 @@ import torch
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.outputs import check_replaceable
+from phrase_rescore.files.directories import check_replaceable
 from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
-from phrase_rescore.files.outputs import atomic_output, recover_directory
+from phrase_rescore.files.directories import recover_directory
+from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
 from phrase_rescore.training.config import Output
 from phrase_rescore.training.log import LogWriter

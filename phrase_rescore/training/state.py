@@ -24,7 +24,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
-from phrase_rescore.files.outputs import remove_directory, sync
+from phrase_rescore.files.directories import remove_directory
+from phrase_rescore.files.outputs import sync, write_durably
 from phrase_rescore.nn.storage import utf8_name
 
 FORMAT_VERSION = 2
@@ -165,12 +166,7 @@ class TrainingState:
         """Take note of the directory that is to become the model. Raises OSError if that cannot be written."""
         found, path = os.stat(directory), os.path.join(self.directory, PUBLISHED)
         os.makedirs(self.directory, exist_ok=True)
-        with open(f"{path}.new", "w", encoding="ascii") as stream:
-            stream.write(f"{found.st_dev} {found.st_ino}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(f"{path}.new", path)
-        sync(self.directory)
+        write_durably(path, b"%d %d\n" % (found.st_dev, found.st_ino))
 
     def is_published(self, model_dir: str) -> bool:
         """Tell whether the model of this training has its name already: then only ``remove`` is left to do."""

@@ -24,9 +24,8 @@ from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.cli.main import Terminated
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import resumable
-from phrase_rescore.files.outputs import PartialFile
+from phrase_rescore.files.outputs import DroppedRows, PartialFile
 from phrase_rescore.files.resumable import ResumableOutput
-from phrase_rescore.files.side_file import SideFile
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.rnn.checkpoint import load, save
 
@@ -316,9 +315,9 @@ def interrupt_at(
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (annotation_run._Run, "add"), (ResumableOutput, "write"), (SideFile, "add"), (PartialFile, "write"),
+        (annotation_run._Run, "add"), (ResumableOutput, "write"), (DroppedRows, "add"), (PartialFile, "write"),
         (Statistics, "__iadd__"),
-        (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "publish_rest"), (PartialFile, "close"),
+        (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "publish_or_remove"), (PartialFile, "close"),
     ],
 )  # fmt: skip
 def test_an_interruption_at_any_place_loses_and_repeats_no_row(

@@ -22,7 +22,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.outputs import replace_directory
+from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks
 from phrase_rescore.rnn.store import LAYOUT, HeldOut, PairStore, open_store, prepare_store
 
