@@ -71,7 +71,7 @@ def run() -> Run:
     """``run("annotate", table, …, stdin=b"")`` in this process: exit status, bytes of stdout, text of stderr."""
 
     def call(*args: object, stdin: bytes = b"") -> Result:
-        before = sys.stdin, sys.stdout, sys.stderr
+        before = sys.stdin, sys.stdout, sys.stderr, sys.argv
         out, err = io.BytesIO(), io.BytesIO()
         streams = (
             io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))),
@@ -79,8 +79,9 @@ def run() -> Run:
             io.TextIOWrapper(err, "utf-8", "backslashreplace"),
         )
         sys.stdin, sys.stdout, sys.stderr = streams
+        sys.argv = ["phrase-rescore", *map(str, args)]
         try:
-            main([str(arg) for arg in args])
+            main()
             status = 0
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -88,7 +89,7 @@ def run() -> Run:
             traceback.print_exc()
             status = 1
         finally:
-            sys.stdin, sys.stdout, sys.stderr = before
+            sys.stdin, sys.stdout, sys.stderr, sys.argv = before
             for stream in streams[1:]:
                 stream.flush()
             torch.set_flush_denormal(False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import model_option, number_option, path_argument, path_option, quiet_option, sidecar_of
@@ -43,17 +42,13 @@ def command(
     the table has none, some sources with all their rows are scored. Tables count all rows. Charts of points show a sample,
     always the same. The page needs pip install 'phrase-rescore[report]'.
     """
-    from phrase_rescore.cli.terminal import byte_bar, say
+    from phrase_rescore.cli.terminal import byte_bar, command_line, say
     from phrase_rescore.report.run import Options, report
     from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 
     prepare(usable_cores())
     keep_freed_memory()
-    line = ["phrase-rescore", "report", table, "-m", model_dir, "-o", out]
-    line += ["--figures", figures] if figures else []
-    line += ["--phi-column", str(phi_column)] if phi_column else []
-    line += ["--sample", str(sample)] if sample != 50_000 else []
-    asked = Options(table, model_dir, out, figures, phi_column, sample, shlex.join(line))
+    asked = Options(table, model_dir, out, figures, phi_column, sample, command_line())
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
         found = report(asked, bar.update, lambda what: bar.set_postfix_str(what, refresh=True))
     for warning in found.warnings:

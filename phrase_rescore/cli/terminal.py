@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable
 from datetime import timedelta
@@ -24,6 +25,11 @@ def say(message: str) -> None:
 def warn(message: str) -> None:
     """Write a warning on standard error."""
     say(f"warning: {message}")
+
+
+def command_line() -> str:
+    """Return the command line as it was typed, to be shown."""
+    return shlex.join(["phrase-rescore", *sys.argv[1:]])
 
 
 def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
