@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from dask_harness import Cluster
 from inputs import middle_rows, paper_model, table
+from phrase_rescore.annotation.executors.cluster import blocks_ahead
 from simulate_cluster import Costs, simulate
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import Statistics
-from phrase_rescore.annotation.executors.cluster import blocks_ahead
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
 from phrase_rescore.rnn.checkpoint import save
 from phrase_rescore.runtime import usable_cores

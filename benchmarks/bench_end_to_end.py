@@ -22,11 +22,9 @@ import time
 from bench_scoring import ours
 from inputs import encode, middle_rows, paper_model, table
 
+from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import scorer_of
-from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
-from phrase_rescore.annotation.run import Files, annotate
-from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.rnn.checkpoint import save
 from phrase_rescore.runtime import prepare, usable_cores
 
@@ -55,8 +53,7 @@ def main() -> None:
             ours(scorer, pairs, jobs, BLOCK_ROWS)
             alone.append(len(rows) / (time.perf_counter() - start))
             start = time.perf_counter()
-            with workers(jobs) as executor:
-                annotate(Files(source, (model,), out), ColumnFormat(), executor)
+            annotate(source, model, out, jobs=jobs)
             whole.append(len(rows) / (time.perf_counter() - start))
         del scorer
         start = time.perf_counter()

@@ -15,16 +15,15 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from inputs import middle_rows, paper_model, table
 
+from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import scorer_of
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
-from phrase_rescore.annotation.run import Files, annotate
 from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.files.outputs import gzip_member
@@ -46,9 +45,7 @@ def whole(folder: str, gzip_level: str, jobs: int) -> float:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:jobs])
     try:
-        with ThreadPoolExecutor(jobs) as executor:
-            files = Files(f"{folder}/table.gz", (f"{folder}/model",), f"{folder}/out.gz")
-            summary = annotate(files, ColumnFormat(), executor, jobs, gzip_level=gzip_level)
+        summary = annotate(f"{folder}/table.gz", f"{folder}/model", f"{folder}/out.gz", jobs=jobs, gzip_level=gzip_level)
     finally:
         os.sched_setaffinity(0, cores)
     return summary.statistics.rows / summary.seconds

@@ -6,8 +6,8 @@ import os
 import time
 from typing import Any
 
+from phrase_rescore.annotation import cluster
 from phrase_rescore.annotation.annotator import ModelStatistics, Statistics
-from phrase_rescore.annotation.executors import worker as on_worker
 
 SECONDS = float(os.environ.get("SECONDS_A_BLOCK", "0"))
 COLUMNS = b"0" * 24  # bytes that two columns add to a row
@@ -26,4 +26,4 @@ class Echo:
 
 
 def dask_setup(worker: Any) -> None:
-    on_worker.replace = lambda given, **changes: Echo(given)  # type: ignore[attr-defined]
+    cluster.replace = lambda given, **changes: Echo(given)

@@ -21,11 +21,9 @@ from pathlib import Path
 
 from inputs import paper_model, table
 
-from phrase_rescore.annotation.executors.local import workers
-from phrase_rescore.annotation.run import Files, annotate
-from phrase_rescore.moses.columns import ColumnFormat
+from phrase_rescore import annotate
 from phrase_rescore.rnn.checkpoint import save
-from phrase_rescore.runtime import prepare, usable_cores
+from phrase_rescore.runtime import usable_cores
 
 GROWTH = 1.05  # most of what the first pass needed
 
@@ -52,11 +50,10 @@ def _forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def run_once(files: Files, jobs: int) -> Pass:
+def run_once(table: str, model: str, out: str, jobs: int) -> Pass:
     _forget_peak()
-    with workers(jobs) as executor:
-        summary = annotate(files, ColumnFormat(), executor)
-    with open(files.out, "rb") as stream:
+    summary = annotate(table, model, out, jobs=jobs)
+    with open(out, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     descriptors = len(os.listdir("/proc/self/fd"))
     return Pass(summary.statistics.rows, summary.seconds, _memory("VmRSS"), _memory("VmHWM"), descriptors, digest)
@@ -87,7 +84,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     source = options.table or table()
-    prepare(threads=1)
     passes: list[Pass] = []
     with tempfile.TemporaryDirectory() as folder:
         sizes = {
@@ -98,11 +94,10 @@ def main() -> None:
         }
         os.mkdir(f"{folder}/model")
         save(paper_model(source, options.shortlist, **sizes), f"{folder}/model")
-        files = Files(str(source), (f"{folder}/model",), f"{folder}/out.gz")
         print(f"{source}, {options.hidden} hidden units, {options.jobs} jobs")
         print(f"{'pass':>4} {'rows':>10} {'rows/s':>8} {'MiB':>7} {'peak':>7} {'open':>5}  output", flush=True)
         for number in range(1, options.times + 1):
-            done = run_once(files, options.jobs)
+            done = run_once(str(source), f"{folder}/model", f"{folder}/out.gz", options.jobs)
             passes.append(done)
             print(
                 f"{number:4} {done.rows:10,} {done.rows / done.seconds:8,.0f} {done.resident:7.1f} {done.peak:7.1f} "

@@ -9,7 +9,7 @@ from phrase_rescore._version import __version__
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
     "TextModel", "__version__", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "score",
-    "score_lm", "train", "train_lm", "why",
+    "score_lm", "strip", "train", "train_lm", "why",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -5,20 +5,19 @@ Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.annotation.annotator import Compute, Statistics
-from phrase_rescore.annotation.executors.cluster import open_cluster
-from phrase_rescore.annotation.executors.local import BlockExecutor, workers
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GPU_BLOCK_ROWS, GZIP_LEVEL
-from phrase_rescore.annotation.run import Files, Summary
+from phrase_rescore.annotation.annotator import RowPolicy
+from phrase_rescore.annotation.run import AnnotateOptions, Summary
+from phrase_rescore.annotation.run import Observer as AnnotateObserver
 from phrase_rescore.annotation.run import annotate as annotate_table
+from phrase_rescore.annotation.strip import strip as strip_table
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
@@ -34,15 +33,14 @@ from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.embed import embed
 from phrase_rescore.queries.generate import generate
 from phrase_rescore.queries.score import score, score_lm
-from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
-from phrase_rescore.ranges import JOBS, THREADS, check
+from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint
 from phrase_rescore.rnn.checkpoint import load as load_checkpoint
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.rnn.train import train_model
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.rnn.vectors import PhraseEncoder
-from phrase_rescore.runtime import check_precision, prepare, resolve_device, resolve_devices, usable_cores
+from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import PRESETS, Observer
 
 if TYPE_CHECKING:
@@ -53,8 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "TextModel", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "score", "score_lm", "train",
-    "train_lm", "why",
+    "TextModel", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "score", "score_lm", "strip",
+    "train", "train_lm", "why",
 ]  # fmt: skip
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
@@ -216,80 +214,37 @@ def annotate(
     out: Path,
     *,
     columns: ColumnFormat | None = None,
-    columns_json: Path | None = None,
-    dropped: Path | None = None,
-    expect_rows: int | str | None = None,
-    replace_any: bool = False,
-    resume: bool = False,
-    strict: bool = False,
-    block_rows: int | None = None,
-    gzip_level: str = GZIP_LEVEL,
-    jobs: int | None = None,
-    threads: int = 1,
-    device: str = "auto",
-    precision: str = "float32",
-    cluster: str | None = None,
-    on_read: Callable[[int], object] | None = None,
-    on_block: Callable[[Statistics], None] = lambda statistics: None,
-    on_work: Callable[[str], object] = lambda how: None,
-    tell: Callable[[str], object] = lambda message: None,
-    warn: Callable[[str], None] = lambda message: None,
+    observer: AnnotateObserver | None = None,
+    **options: Any,
 ) -> Summary:
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
 
-    ``columns`` says what is written and which rows are taken; ``columns.replace`` removes only columns that annotate wrote,
-    unless ``replace_any``. ``columns_json`` and ``dropped`` name the two files beside ``out`` (default: OUT.columns.json,
-    OUT.dropped). ``expect_rows`` is a number, or a file whose rows are counted. ``jobs`` blocks of ``block_rows`` rows are in
-    work at a time, ``threads`` cores on each; on a ``cluster``, named as for ``--cluster``, as many blocks as its workers have
-    threads. ``on_read`` is told bytes read from the table's file, ``on_block`` the statistics so far, ``on_work`` how work
-    stands on the cluster, ``tell`` what happens there, ``warn`` what may be wrong. Torch's number of threads and its treatment
-    of denormal numbers are set for the whole process.
+    ``columns`` says what is written; ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of
+    ``columns`` included. ``observer`` is told how it goes. Torch's number of threads and its treatment of denormal numbers are
+    set for the whole process.
 
-    Raises InputError for a bad table, ModelError for a bad model, OptionError for options that do not fit, RescoreError if
-    ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when it is complete.
+    Raises TypeError for an option that there is not, InputError for a bad table, ModelError for a bad model, OptionError for
+    options that do not fit, RescoreError if ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when
+    it is complete.
     """
-    for name, value, wanted in (("jobs", jobs, JOBS), ("threads", threads, THREADS), ("block_rows", block_rows, BLOCK)):
-        if value is not None:
-            check(name, value, wanted)
-    files = Files(os.fspath(table), _paths(models), os.fspath(out), _path(columns_json), _path(dropped))
-    columns = columns or ColumnFormat()
-    with _executor(cluster, jobs, threads, device, strict, tell) as (executor, devices):
-        compute = Compute(devices, threads, precision)
-        for name in dict.fromkeys(devices):
-            if slow := check_precision(precision, name, here=cluster is None):
-                warn(slow)
-        if cluster is None:
-            prepare(threads)
 
-        def on_block_back(statistics: Statistics) -> None:
-            on_work(executor.progress())
-            on_block(statistics)
+    def taken(kind: type[Any]) -> dict[str, Any]:
+        return {item.name: options.pop(item.name) for item in fields(kind) if item.name in options}
 
-        return annotate_table(
-            files, columns, executor, compute, strict=strict,
-            expect_rows=expect_rows, replace_any=replace_any, resume=resume,
-            block_rows=block_rows or (BLOCK_ROWS if compute.devices[0] == "cpu" else GPU_BLOCK_ROWS),
-            gzip_level=gzip_level, on_read=on_read, on_block=on_block_back, warn=warn,
-        )  # fmt: skip
+    columns, policy = replace(columns or ColumnFormat(), **taken(ColumnFormat)), RowPolicy(**taken(RowPolicy))
+    for name in options.keys() & {"columns_json", "dropped"}:
+        options[name] = _path(options[name])
+    chosen = AnnotateOptions(columns, policy, **options)
+    return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer)
 
 
-@contextlib.contextmanager
-def _executor(
-    cluster: str | None, jobs: int | None, threads: int, device: str, strict: bool, tell: Callable[[str], object]
-) -> Iterator[tuple[BlockExecutor, tuple[str, ...]]]:
-    """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
-    if cluster is not None:
-        if jobs is not None:
-            raise OptionError("--jobs is for this machine; a cluster works on as many blocks as its workers have threads")
-        with open_cluster(cluster, device, strict=strict, tell=tell) as opened:
-            yield opened
-        return
-    cores = usable_cores()
-    jobs = jobs or max(1, cores // threads)
-    if jobs * threads > cores:
-        raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
-    with workers(jobs) as executor:
-        yield executor, resolve_devices(device)
+def strip(table: Path, out: Path, *, columns: int, on_read: Callable[[int], object] | None = None) -> int:
+    """Write a phrase table without its last ``columns`` scores, as ``phrase-rescore strip`` does. Return the number of rows.
+
+    ``on_read`` is told bytes read. Raises InputError for a bad table, OptionError for paths that cannot be used.
+    """
+    check("columns", columns, COLUMNS)
+    return strip_table(os.fspath(table), os.fspath(out), columns, on_read)
 
 
 def _path(path: Path | None) -> str | None:

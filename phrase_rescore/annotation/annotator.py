@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from dataclasses import astuple, dataclass, field, fields
+from collections import Counter
+from dataclasses import astuple, dataclass, field
 from itertools import islice
 from operator import add, ne
 
@@ -28,7 +29,20 @@ from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
 
 Numbers = NDArray[np.int64]
-FIT_ROWS = 100_000  # rows whose words are kept to see whether model and table go together
+FIT_ROWS = 100_000  # rows whose words are counted to see whether model and table go together
+
+
+@dataclass(frozen=True)
+class RowPolicy:
+    """Which rows are taken, and what is mended in them."""
+
+    on_bad_row: str = "fail"  # or drop: keep it in a file of its own
+    fix_blanks: bool = False
+    allow_untrained_unk: bool = False
+
+    @property
+    def drops(self) -> bool:
+        return self.on_bad_row == "drop"
 
 
 @dataclass(frozen=True)
@@ -45,8 +59,8 @@ class ModelStatistics:
 
 
 @dataclass
-class Counts:
-    """What is counted over rows and simply adds up."""
+class Statistics:
+    """What is known of rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
 
     rows: int = 0  # written
     sources: int = 0  # runs of equal sources: in a sorted table, distinct sources
@@ -55,55 +69,49 @@ class Counts:
     irregular_blanks: int = 0
     dropped: int = 0
     small_batches: int = 0  # blocks that were scored when memory had run out
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts by name."""
-        return {count.name: getattr(self, count.name) for count in fields(Counts)}
-
-
-@dataclass
-class Statistics(Counts):
-    """What is known of rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
-
     models: list[ModelStatistics] = field(default_factory=list)
-    src_seen: list[bytes] = field(default_factory=list)  # the phrases of the first FIT_ROWS rows, one a line, block by block
-    tgt_seen: list[bytes] = field(default_factory=list)
+    words: tuple[Counter[bytes], Counter[bytes]] = field(default_factory=lambda: (Counter(), Counter()))  # of FIT_ROWS rows
     first_source: bytes | None = None
     last_source: bytes | None = None
     dropped_rows: list[tuple[int, bytes]] = field(default_factory=list)  # (row number, row) of this block alone
 
+    def counts(self) -> dict[str, int]:
+        """Return the counts that simply add up, by name."""
+        return {name: count for name, count in vars(self).items() if isinstance(count, int)}
+
     def __iadd__(self, other: Statistics) -> Statistics:
-        joined = self.last_source is not None and self.last_source == other.first_source
         for name, count in other.counts().items():
             setattr(self, name, getattr(self, name) + count)
-        self.sources -= joined
+        if self.last_source is not None and self.last_source == other.first_source:
+            self.sources -= 1
         self.models = list(map(add, self.models, other.models)) if self.models else other.models
-        self.src_seen += other.src_seen
-        self.tgt_seen += other.tgt_seen
+        self.add_words(other)
         if self.first_source is None:
             self.first_source = other.first_source
         if other.last_source is not None:
             self.last_source = other.last_source
         return self
 
+    def add_words(self, other: Statistics) -> None:
+        for counted, more in zip(self.words, other.words, strict=True):
+            counted.update(more)
+
 
 _loading = threading.Lock()
 
 
-_Identity = tuple[int, int] | None
-
-
 @functools.lru_cache(maxsize=64)
-def _load(model_dir: str, identity: _Identity) -> Checkpoint:
+def _load(model_dir: str, config_file: object) -> Checkpoint:
     return load(model_dir)
 
 
 @functools.lru_cache(maxsize=64)
-def _scorer(model_dir: str, identity: _Identity, device: str, precision: str) -> Scorer:
-    return Scorer(_load(model_dir, identity), device, precision)
+def _scorer(model_dir: str, config_file: object, device: str, precision: str) -> Scorer:
+    return Scorer(_load(model_dir, config_file), device, precision)
 
 
-def _identity(model_dir: str) -> _Identity:
+def _config_file(model_dir: str) -> object:
+    """Return what changes when another model takes this one's place."""
     try:
         found = os.stat(os.path.join(model_dir, CONFIG))
     except OSError:
@@ -114,13 +122,13 @@ def _identity(model_dir: str) -> _Identity:
 def checkpoint_of(model_dir: str) -> Checkpoint:
     """Return the model of a directory, loaded once a process and again when another model has taken its place."""
     with _loading:
-        return _load(model_dir, _identity(model_dir))
+        return _load(model_dir, _config_file(model_dir))
 
 
 def scorer_of(model_dir: str, device: str = "cpu", precision: str = "float32") -> Scorer:
     """Return the scorer of a model directory, likewise made once a process."""
     with _loading:
-        return _scorer(model_dir, _identity(model_dir), device, precision)
+        return _scorer(model_dir, _config_file(model_dir), device, precision)
 
 
 @dataclass(frozen=True)
@@ -136,9 +144,6 @@ class Compute:
         return scorer_of(model_dir, self.devices[block % len(self.devices)], self.precision)
 
 
-ONE_CORE = Compute()
-
-
 @dataclass(frozen=True)
 class Model:
     """A model to score with: its directory, and its signature, which must not change during the run."""
@@ -151,38 +156,38 @@ class Model:
 class Annotator:
     """Appends the features of every model to every row of a block.
 
-    Raises InputError for a bad row (unless ``format.drop_bad_rows``) and for a word that needs an untrained UNK.
+    Raises InputError for a bad row (unless the policy drops it) and for a word that needs an untrained UNK.
     """
 
     table: str  # name for messages
     models: tuple[Model, ...]
     n_scores: int  # columns that every row must have
-    format: ColumnFormat
-    compute: Compute = ONE_CORE
+    columns: ColumnFormat
+    policy: RowPolicy
+    gzip_level: str | None  # None: plain bytes
+    compute: Compute
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
         use_threads(self.compute.threads)
         scorers = [self._scorer(model, number) for model in self.models]
         table = self._parse(Block(number, first_row, data), [scorer.checkpoint for scorer in scorers])
-        if table.bad and not self.format.drop_bad_rows:
+        if table.bad and not self.policy.drops:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
         statistics = self._count(table)
         columns = [self._columns(scorer, table, statistics) for scorer in scorers]
         statistics.small_batches = int(any(scorer.halved for scorer in scorers))
         appended = columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
-        out = table.write(self.format.replace, appended)
-        return out if self.format.gzip_level is None else gzip_member(out, self.format.gzip_level), statistics
+        out = table.write(self.columns.replace, appended)
+        return out if self.gzip_level is None else gzip_member(out, self.gzip_level), statistics
 
-    def look_at(self, block: Block, statistics: Statistics) -> None:
-        """Add the phrases of a block that is done already to those by which table and models are compared."""
-        seen = self._count(self._parse(block, [checkpoint_of(model.directory) for model in self.models]))
-        statistics.src_seen += seen.src_seen
-        statistics.tgt_seen += seen.tgt_seen
+    def statistics_of(self, block: Block) -> Statistics:
+        """Count what needs no model, its words first of all, of a block that an interrupted run has done."""
+        return self._count(self._parse(block, [checkpoint_of(model.directory) for model in self.models]))
 
     def _parse(self, block: Block, checkpoints: list[Checkpoint]) -> TableBlock:
         factors = {checkpoint.factors for checkpoint in checkpoints}
-        return parse_block(block, self.n_scores, self.format.fix_blanks, factors)
+        return parse_block(block, self.n_scores, self.policy.fix_blanks, factors)
 
     def _scorer(self, model: Model, block: int) -> Scorer:
         scorer = self.compute.scorer(model.directory, block)
@@ -191,16 +196,15 @@ class Annotator:
         return scorer
 
     def _count(self, table: TableBlock) -> Statistics:
-        """Count what needs no model."""
         s = Statistics(len(table.lines), dropped=len(table.bad), irregular_blanks=table.irregular_blanks)
         s.dropped_rows = [(line, row) for line, row, _ in table.bad]
         if table.src:
             s.sources = 1 + sum(map(ne, table.src, islice(table.src, 1, None)))
             s.first_source, s.last_source = table.src[0], table.src[-1]
-            looked_at = max(0, FIT_ROWS + 1 - table.lines[0])
-            if looked_at:
-                s.src_seen.append(b"\n".join(table.src[:looked_at]))
-                s.tgt_seen.append(b"\n".join(table.tgt[:looked_at]))
+            counted = max(0, FIT_ROWS + 1 - table.lines[0])
+            if counted:
+                for words, phrases in zip(s.words, (table.src, table.tgt), strict=True):
+                    words.update(b" ".join(phrases[:counted]).split(b" "))
         return s
 
     def _columns(self, scorer: Scorer, table: TableBlock, statistics: Statistics) -> list[bytes]:
@@ -210,19 +214,19 @@ class Annotator:
         unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
         self._check_unk(table, scorer.checkpoint.unk_shares, unknown)
         read, predicted = reversed(unknown) if scorer.checkpoint.inverse else unknown
-        counted = {"output": predicted, "input": read, "both": read + predicted}[self.format.unknown_side]
-        log_p = scorer.log_probs(pairs) if "score" in self.format.features else np.zeros(len(pairs))
+        counted = {"output": predicted, "input": read, "both": read + predicted}[self.columns.unknown_side]
+        log_p = scorer.log_probs(pairs) if "score" in self.columns.features else np.zeros(len(pairs))
         clamped_scores = clamped_counts = 0
-        if self.format.scale == "exp":
+        if self.columns.scale == "exp":
             clamped_scores = int((log_p < MIN_LOG_P).sum())
             clamped_counts = int((counted > MAX_COUNT).sum())
         statistics.models.append(ModelStatistics(int(unknown[0].sum()), int(unknown[1].sum()), clamped_scores, clamped_counts))
-        return self.format.columns(log_p, counted.tolist())
+        return self.columns.columns(log_p, counted.tolist())
 
     def _check_unk(self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[Numbers, Numbers]) -> None:
         """Raise InputError for an unknown word on a side where training had none."""
         for side, phrases, share, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
-            if share == 0 and not self.format.allow_untrained_unk and counts.any():
+            if share == 0 and not self.policy.allow_untrained_unk and counts.any():
                 place = int((counts > 0).argmax())
                 raise InputError(
                     self.table,

@@ -1,15 +1,16 @@
-"""Blocks of rows, through an executor and out again in order, to a file that appears complete or not at all."""
+"""Blocks of rows through an executor and out again in order; the executor that is always there: threads of this process."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
-from phrase_rescore.annotation.executors.local import BlockExecutor
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.blocks import Block
+from phrase_rescore.runtime import no_cycle_collection
 
 GZIP_LEVEL = "6"
 BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score
@@ -18,18 +19,73 @@ Result = TypeVar("Result")
 BlockFunction = Callable[[int, int, bytes], Result]
 
 
-def in_order(executor: BlockExecutor, function: BlockFunction[Result], blocks: Iterable[Block]) -> Iterator[Result]:
-    """Yield ``function(number, first_row, data)`` of every block, in order; ``executor.in_flight`` are in memory at most."""
-    waiting: deque[Future[Result]] = deque()
+class BlockExecutor(Protocol):
+    """Who scores blocks."""
+
+    @property
+    def in_flight(self) -> int:
+        """The most blocks that may be in memory, in work or done and waiting for their turn to be written. It may change."""
+
+    def submit(self, function: Any, /, *block: Any) -> Any:
+        """Have a block done. Returns an object with ``result()`` and ``cancel()``."""
+
+    def describe(self) -> str:
+        """Say, for the closing report, what scored."""
+
+    def progress(self) -> str:
+        """Say, beside a bar, how work stands; nothing if there is nothing to say."""
+
+
+class Threads(ThreadPoolExecutor):
+    """Threads of this process. Most of a block's time is spent outside Python's lock, and all share one model."""
+
+    def __init__(self, jobs: int, threads: int = 1) -> None:
+        super().__init__(jobs)
+        self.in_flight = jobs + 2
+        self._description = f"{jobs} x {threads} threads"
+
+    def describe(self) -> str:
+        return self._description
+
+    def progress(self) -> str:
+        return ""
+
+
+@contextlib.contextmanager
+def local_threads(jobs: int, threads: int = 1) -> Iterator[Threads]:
+    """Start threads that run blocks. An interruption does not wait for blocks in work; the process ends without them.
+
+    Python does not look for reference cycles meanwhile: here rows make none, while Dask's messages do.
+    """
+    executor = Threads(jobs, threads)
+    try:
+        with no_cycle_collection():
+            yield executor
+    except KeyboardInterrupt:
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise
+    except BaseException:
+        executor.shutdown(cancel_futures=True)
+        raise
+    executor.shutdown()
+
+
+def in_order(
+    executor: BlockExecutor, function: BlockFunction[Result], blocks: Iterable[Block]
+) -> Iterator[tuple[Block, Result]]:
+    """Yield every block with ``function(number, first_row, data)`` of it, in order; few blocks are in memory at a time."""
+    waiting: deque[tuple[Block, Any]] = deque()
     try:
         for block in blocks:
-            waiting.append(executor.submit(function, *block))
+            waiting.append((block, executor.submit(function, *block)))
             while len(waiting) >= executor.in_flight:
-                yield waiting.popleft().result()
+                first, future = waiting.popleft()
+                yield first, future.result()
         while waiting:
-            yield waiting.popleft().result()
+            first, future = waiting.popleft()
+            yield first, future.result()
     finally:
-        for future in waiting:
+        for _, future in waiting:
             future.cancel()
 
 

@@ -5,35 +5,38 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import zlib
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import (
     FIT_ROWS,
-    ONE_CORE,
     Annotator,
     Compute,
     Model,
     ModelStatistics,
+    RowPolicy,
     Statistics,
     checkpoint_of,
 )
-from phrase_rescore.annotation.executors.local import BlockExecutor, BlockLost
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS, GZIP_LEVEL, gzip_level_of, in_order
-from phrase_rescore.data.coverage import fit_warnings
-from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
-from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows, read_blocks
+from phrase_rescore.annotation.checks import FitCheck, InputCheck, expected_rows, first_valid_rows, is_whole
+from phrase_rescore.annotation.pipeline import (
+    BLOCK_ROWS,
+    GPU_BLOCK_ROWS,
+    GZIP_LEVEL,
+    BlockExecutor,
+    gzip_level_of,
+    in_order,
+    local_threads,
+)
+from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, printable
+from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.moses.columns import (
-    JUDGED_ROWS,
     ColumnFormat,
     Scored,
     check_replaced,
@@ -42,65 +45,60 @@ from phrase_rescore.moses.columns import (
     looks_annotated,
     sidecar_path,
 )
-from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.table import TableRow, parse_row, valid_rows
-from phrase_rescore.ranges import TABLE_ROWS, check
-from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
+from phrase_rescore.ranges import JOBS, THREADS, Checked, ranged
+from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
 
 
 @dataclass(frozen=True)
-class Files:
-    """Where everything comes from and goes to; ``-`` is standard input or output."""
+class AnnotateOptions(Checked):
+    """How a table is annotated, by the names of the command's options."""
 
-    table: str
-    model_dirs: tuple[str, ...]
-    out: str = "-"
+    columns: ColumnFormat = field(default_factory=ColumnFormat)
+    policy: RowPolicy = field(default_factory=RowPolicy)
     columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
     dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
-
-    @property
-    def columns_path(self) -> str | None:
-        if self.columns_json is not None or is_stream(self.out):
-            return self.columns_json
-        return sidecar_path(self.out)
-
-    @property
-    def dropped_path(self) -> str:
-        return f"{self._base}.dropped" if self.dropped is None else self.dropped
-
-    @property
-    def failed_path(self) -> str:
-        """Where the rows go that workers of a cluster died of."""
-        return f"{self._base}.failed"
-
-    @property
-    def _base(self) -> str:
-        if is_stream(self.out):
-            return "stdin" if is_stream(self.table) else os.path.basename(self.table)
-        return self.out
-
-    def check(self) -> None:
-        """Raise OptionError if an output is the table or another output."""
-        sidecar = self.columns_path
-        check_outputs([self.table], self.out, self.dropped_path, *([] if sidecar is None else [sidecar]))
+    replace_any: bool = False
+    expect_rows: int | str | None = None  # or a file that has as many
+    strict: bool = False
+    resume: bool = False
+    block_rows: int | None = ranged(None, BLOCK)
+    gzip_level: str = GZIP_LEVEL
+    jobs: int | None = ranged(None, JOBS)  # blocks in work at a time
+    threads: int = ranged(1, THREADS)  # cores on each
+    device: str = "auto"
+    precision: str = "float32"
+    cluster: str | None = None
 
 
-def _whose(model: Model, models: Sequence[Model]) -> str:
-    """Return the words that tell what is said of one model from what is said of others."""
-    return f"{model.directory}: " if len(models) > 1 else ""
+Report = Callable[[str], object]
+
+
+@dataclass
+class Observer:
+    """Functions that are told how an annotation goes. The command line shows it; another caller need not care."""
+
+    say: Report = lambda message: None  # what happens on a cluster
+    warn: Report = lambda message: None
+    on_read: Callable[[int], object] | None = None  # bytes of the table's file
+    on_block: Callable[[Statistics, str], object] = lambda statistics, progress: None  # of the rows so far; of a cluster
 
 
 @dataclass
 class Summary:
     """What a run did."""
 
-    statistics: Statistics
     models: tuple[Model, ...]
-    how: str  # it was computed
-    seconds: float
-    warnings: list[str]
-    dropped: str  # how many rows, where they are kept, the first lines
-    changes: list[str]  # of options, since an interrupted run began
+    statistics: Statistics = field(default_factory=Statistics)
+    how: str = ""  # it was computed
+    seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+    dropped: str = ""  # how many rows, where they are kept, the first lines
+    changes: list[str] = field(default_factory=list)  # of options, since an interrupted run began
+
+    def prefix(self, model: Model) -> str:
+        """Return how messages name a model; '' if there is one."""
+        return f"{model.directory}: " if len(self.models) > 1 else ""
 
     def lines(self) -> list[str]:
         """Return the closing report, line by line."""
@@ -112,15 +110,15 @@ class Summary:
 
         lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
         for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
-            whose = _whose(model, self.models)
+            prefix = self.prefix(model)
             lines.append(
-                f"{whose}unknown words: {of_model.tgt_unknown:,} of the target ({share(of_model.tgt_unknown, s.tgt_words)}), "
+                f"{prefix}unknown words: {of_model.tgt_unknown:,} of the target ({share(of_model.tgt_unknown, s.tgt_words)}), "
                 f"{of_model.src_unknown:,} of the source ({share(of_model.src_unknown, s.src_words)})"
             )
             if of_model.clamped_scores:
-                lines.append(f"{whose}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
+                lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
             if of_model.clamped_counts:
-                lines.append(f"{whose}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
+                lines.append(f"{prefix}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
         if s.irregular_blanks:
             lines.append(
                 f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows (CreateProbingPT misreads them; "
@@ -128,147 +126,132 @@ class Summary:
             )
         if self.dropped:
             lines.append(self.dropped)
-        lines += self.changes
-        lines.append(f"scored {self.how}")
-        signatures = (f"model: {model.signature}" for model in self.models)
-        return [*lines, *(f"warning: {warning}" for warning in self.warnings), *signatures]
-
-
-def _first_rows(blocks: Iterator[Block], table: str, form: ColumnFormat) -> tuple[list[TableRow], Iterator[Block]]:
-    """The first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
-
-    Raises InputError when the first row (with ``drop_bad_rows``: the first 100,000 rows) is bad, or there is none.
-    """
-    taken: list[Block] = []
-    for block in blocks:
-        if not form.drop_bad_rows and block.number == 0:
-            try:
-                parse_row(block.rows()[0])
-            except RowError as error:
-                raise error.at(table, 1) from None
-        taken.append(block)
-        if rows := list(islice(valid_rows(block.rows()), JUDGED_ROWS)):
-            return rows, chain(taken, blocks)
-        if block.first_row > FIT_ROWS:
-            break
-    raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
+        lines += [*self.changes, f"scored {self.how}", *(f"warning: {warning}" for warning in self.warnings)]
+        return [*lines, *(f"model: {model.signature}" for model in self.models)]
 
 
 class _Run:
-    """One annotation while its blocks come back: what is counted and dropped, and how much of the input is done."""
+    """What grows while blocks come back, and is kept in the journal for a later run."""
 
     def __init__(
-        self, files: Files, annotator: Annotator, checkpoints: Sequence[Checkpoint], strict: bool, expect_rows: int | None,
-        tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self.files, self.annotator, self._strict, self._tell = files, annotator, strict, tell
-        form = annotator.format
+        self, annotator: Annotator, options: AnnotateOptions, expected: int | None, dropped: DroppedRows, warn: Report
+    ) -> None:
+        self.annotator, self.table, self.dropped, self._warn = annotator, annotator.table, dropped, warn
+        self.summary = Summary(annotator.models)
+        self.input, self._expected = InputCheck(self.table), expected
+        checkpoints = {self.summary.prefix(model): checkpoint_of(model.directory) for model in annotator.models}
+        self.fit = FitCheck(self.table, checkpoints, options.strict, self.warn)
         self._may_change = {  # when an interrupted run goes on, since rows that are written stay as they are
-            "--on-bad-row": "drop" if form.drop_bad_rows else "fail",
-            "--allow-untrained-unk": form.allow_untrained_unk,
-            "--strict": strict,
-            "--expect-rows": expect_rows,
+            "--on-bad-row": options.policy.on_bad_row,
+            "--allow-untrained-unk": options.policy.allow_untrained_unk,
+            "--strict": options.strict,
+            "--expect-rows": expected,
         }
-        self.changes = list[str]()
-        self.checkpoints = checkpoints
-        self.statistics, self.warnings = Statistics(), list[str]()
-        self.dropped = DroppedRows(files.dropped_path, annotator.format.drop_bad_rows)
-        self._misfits: list[str] | None = None  # words that do not fit; None: not looked at yet
-        self._done, self._crc = 0, 0  # blocks, and the CRC-32 of their rows as they were read
-        # Of each block that is not back yet: the CRC-32 up to it, whether it ends with a newline, and because of its bytes
-        self._in_work: deque[tuple[int, bool, bool]] = deque()
+
+    @property
+    def rows_read(self) -> int:
+        return self.summary.statistics.rows + self.summary.statistics.dropped
 
     def warn(self, message: str) -> None:
-        """Tell a warning now, and once more in the closing report."""
-        self.warnings.append(message)
-        self._tell(message)
+        """Warn now, and once more in the closing report."""
+        self.summary.warnings.append(message)
+        self._warn(message)
 
     def state(self) -> dict[str, Any]:
         """Return what a later run needs to go on."""
-        s = self.statistics
+        s = self.summary.statistics
         ends = [end and end.decode("latin-1") for end in (s.first_source, s.last_source)]
         return {
-            "blocks": self._done, "input_crc": self._crc, "numbers": s.counts(), "models": [asdict(m) for m in s.models],
-            "sources": ends, "misfits": self._misfits, "warnings": self.warnings, "may_change": self._may_change,
-            "changes": self.changes, "dropped": [self.dropped.rows, self.dropped.where],
+            "blocks": self.input.blocks, "input_crc": self.input.crc, "numbers": s.counts(),
+            "models": [asdict(m) for m in s.models], "sources": ends, "misfits": self.fit.misfits,
+            "warnings": self.summary.warnings, "may_change": self._may_change, "changes": self.summary.changes,
+            "dropped": [self.dropped.rows, self.dropped.where],
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from the state of an interrupted run. Raises RescoreError if its warnings are errors now."""
-        self._done, self._crc = state["blocks"], state["input_crc"]
+        self.input.blocks, self.input.crc = state["blocks"], state["input_crc"]
         first, last = (end and end.encode("latin-1") for end in state["sources"])
         models = [ModelStatistics(**m) for m in state["models"]]
-        self.statistics = Statistics(**state["numbers"], models=models, first_source=first, last_source=last)
-        self._misfits, self.warnings = state["misfits"], state["warnings"]
+        self.summary.statistics = Statistics(**state["numbers"], models=models, first_source=first, last_source=last)
+        self.summary.warnings, self.summary.changes = state["warnings"], state["changes"]
         self.dropped.rows, self.dropped.where = state["dropped"]
-        self.changes = state["changes"]
-        row = self.statistics.rows + self.statistics.dropped + 1
         for option, was in state["may_change"].items():
             if was != (now := self._may_change[option]):
-                self.changes.append(f"{option} was {was} and is {now} from row {row:,} on")
-        for found in self._misfits or ():
-            self._judge(found)
+                self.summary.changes.append(f"{option} was {was} and is {now} from row {self.rows_read + 1:,} on")
+        self.fit.restore(state["misfits"])
 
-    def rest(self, blocks: Iterator[Block], out: ResumableOutput | RowOutput) -> Iterator[Block]:
+    def remaining(self, blocks: Iterator[Block], out: ResumableOutput | RowOutput) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
-        crc = 0
-        for block in islice(blocks, self._done):
-            crc = zlib.crc32(block.data, crc)
-            if self._misfits is None:
-                self.annotator.look_at(block, self.statistics)
-        if crc != self._crc:
-            found = f"its first {self.statistics.rows + self.statistics.dropped:,} rows are not those of the interrupted run"
-            raise InputError(self.annotator.table, found, f"pass that table, or {out.restart_hint}")
+        hint = f"pass that table, or {out.restart_hint}"
+        for block in self.input.skip_done(blocks, self.rows_read, hint):
+            if self.fit.misfits is None:
+                self.summary.statistics.add_words(self.annotator.statistics_of(block))
         for block in blocks:
             if out.complete:
-                found = f"has more than the {self.statistics.rows + self.statistics.dropped:,} rows of the complete run"
-                raise InputError(self.annotator.table, found, f"pass that table, or {out.restart_hint}")
-            crc = zlib.crc32(block.data, crc)
-            self._in_work.append((crc, block.data.endswith(b"\n"), len(block.data) >= BLOCK_BYTES))
+                raise InputError(self.table, f"has more than the {self.rows_read:,} rows of the complete run", hint)
             yield block
 
-    def add(self, block: Statistics, block_rows: int) -> bool:
-        """Count a block that has come back, and keep the rows that were dropped from it. Tell whether it was whole.
-
-        It was if it ended for its size, not because the input did: more of the same input leaves it as it is.
-        """
-        for line, row in block.dropped_rows:
+    def add(self, block: Block, statistics: Statistics) -> None:
+        """Count a block that is written, and keep the rows that were dropped from it."""
+        for line, row in statistics.dropped_rows:
             self.dropped.add(f"line {line}", row)
-        self.statistics += block
-        self._crc, ended, large = self._in_work.popleft()
-        self._done += 1
-        if self.statistics.rows + self.statistics.dropped >= FIT_ROWS:
-            self.check_fit()
-        return ended and (large or block.rows + block.dropped == block_rows)
+        self.summary.statistics += statistics
+        if self.rows_read >= FIT_ROWS:
+            self.fit.check(self.summary.statistics.words)
+        self.input.add(block)
 
-    def check_fit(self) -> None:
-        """Warn, once, of a table and a model that do not go together. Raises RescoreError if warnings are errors."""
-        if self._misfits is not None:
-            return
-        self._misfits = []
-        s = self.statistics
-        seen = [b"\n".join(blocks).split(b"\n") for blocks in (s.src_seen, s.tgt_seen)]
-        s.src_seen, s.tgt_seen = [], []  # needed no more
-        for model, c in zip(self.annotator.models, self.checkpoints, strict=True):
-            read = select_factor(seen[0], c.factors[0], "source"), select_factor(seen[1], c.factors[1], "target")
-            for misfit in fit_warnings(read, (c.src_vocab, c.tgt_vocab), c.unk_shares):
-                found = _whose(model, self.annotator.models) + misfit
-                self._misfits.append(found)
-                self._judge(found)
-                self.warn(found)
+    def finish(self) -> None:
+        """Check what only the whole table shows. Raises RescoreError for words that do not fit, and for missing rows."""
+        s = self.summary.statistics
+        self.fit.check(s.words)
+        if self._expected is not None and s.rows != self._expected:
+            found = f"{s.rows:,} rows went through where {self._expected:,} were expected"
+            raise RescoreError(f"{self.table}: {found}; is the table cut off, or the number of another one?")
+        if s.small_batches:
+            blocks = counted(s.small_batches, "block")
+            self.summary.warnings.append(f"memory ran out in {blocks}; smaller batches went through")
 
-    def _judge(self, misfit: str) -> None:
-        if self._strict:
-            raise RescoreError(f"{self.annotator.table}: {misfit} (--strict)")
+
+@contextlib.contextmanager
+def _output(run: _Run, out: str, options: AnnotateOptions, block_rows: int) -> Iterator[ResumableOutput | RowOutput]:
+    """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
+    annotator, dropped = run.annotator, run.dropped
+    sides = [Scored(model.signature, checkpoint_of(model.directory).sides) for model in annotator.models]
+    sidecar = format_sidecar(annotator.columns, annotator.n_scores, sides)
+    if is_stream(out):
+        if options.resume:
+            raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {out}")
+        with row_output(out) as writer, dropped.opened():
+            yield writer
+        if options.columns_json:
+            _write(options.columns_json, sidecar)
+        return
+    beside = () if is_stream(dropped.path) else (dropped.path,)
+    with ResumableOutput(out, _identity(annotator, block_rows), options.resume, beside).kept() as output:
+        if output.state:
+            run.restore(output.state)
+        with dropped.opened(*(output.other(path) for path in beside if dropped.expected)):
+            yield output
+        output.commit(run.state, complete=True)
+        _write(options.columns_json or sidecar_path(out), describing(sidecar, output.path, output.rows))
+        output.publish()
+
+
+def _write(path: str, text: str) -> None:
+    with atomic_output(path) as stream:
+        stream.write(text.encode())
 
 
 def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
     """Return what the output depends on besides the rows."""
-    compute, form = annotator.compute, asdict(annotator.format)
+    compute = annotator.compute
     return {
         "version": __version__,
         "models": [model.signature for model in annotator.models],
-        **{name: form[name] for name in form if name not in ("drop_bad_rows", "allow_untrained_unk")},
+        **asdict(annotator.columns),
+        "fix_blanks": annotator.policy.fix_blanks,
+        "gzip_level": annotator.gzip_level,
         "scores": annotator.n_scores,
         "block_size": block_rows,
         "threads": compute.threads,
@@ -278,73 +261,38 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _output(run: _Run, columns: str, identity: dict[str, Any], resume: bool) -> Iterator[ResumableOutput | RowOutput]:
-    """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
-    files = run.files
-    if is_stream(files.out):
-        if resume:
-            raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {files.out}")
-        with row_output(files.out) as writer, run.dropped.opened():
-            yield writer
-        _write_sidecar(files.columns_path, columns)
+def _executor(
+    options: AnnotateOptions, models: tuple[Model, ...], observer: Observer
+) -> Iterator[tuple[BlockExecutor, tuple[str, ...]]]:
+    """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
+    if options.cluster is not None:
+        if options.jobs is not None:
+            raise OptionError("--jobs is for this machine; a cluster works on as many blocks as its workers have threads")
+        with contextlib.ExitStack() as stack:
+            try:
+                from phrase_rescore.annotation.cluster import open_cluster
+
+                opened = open_cluster(options.cluster, models, options.device, options.strict, observer.say)
+                executor, devices = stack.enter_context(opened)
+            except ImportError as error:
+                needs = f"--cluster {printable(options.cluster)} needs {error.name}"
+                raise OptionError(f"{needs}: pip install 'phrase-rescore[cluster]'") from None
+            yield executor, devices
         return
-    side = () if is_stream(files.dropped_path) else (files.dropped_path,)
-    with ResumableOutput(files.out, identity, resume, side).kept() as out:
-        if out.state:
-            run.restore(out.state)
-        with run.dropped.opened(*(out.other(path) for path in side if run.dropped.expected)):
-            yield out
-        out.commit(run.state, complete=True)
-        _write_sidecar(files.columns_path, describing(columns, out.path, out.rows))
-        out.publish()
-
-
-def _kept(lost: BlockLost, path: str, table: str) -> RescoreError:
-    """Keep the rows that workers failed at in a file of their own, and make the error that says so."""
-    with atomic_output(path) as stream:
-        stream.write(lost.block.data)
-    first = lost.block.first_row
-    rows = f"rows {first:,} to {first + len(lost.block.rows()) - 1:,}"
-    return RescoreError(f"{table}: {rows}: workers failed at them again and again ({lost}); they are kept in {path}")
-
-
-def _write_sidecar(path: str | None, columns: str) -> None:
-    if path is not None:
-        with atomic_output(path) as stream:
-            stream.write(columns.encode())
-
-
-def expected_rows(value: int | str | None) -> int | None:
-    """Read ``--expect-rows``: a number, or a file whose rows are counted. Raises OptionError for a number out of range."""
-    if value is None:
-        return None
-    if isinstance(value, int):
-        check("expect_rows", value, TABLE_ROWS)
-        return value
-    return int(TABLE_ROWS.read(value)) if _is_number(value) else count_rows(value)
-
-
-def _is_number(value: str) -> bool:
-    return value.isascii() and value.isdigit()
+    cores, threads = usable_cores(), options.threads
+    jobs = options.jobs or max(1, cores // threads)
+    if jobs * threads > cores:
+        raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
+    devices = resolve_devices(options.device)
+    prepare(threads)
+    with local_threads(jobs, threads) as local:
+        yield local, devices
 
 
 def annotate(
-    files: Files,
-    form: ColumnFormat,
-    executor: BlockExecutor,
-    compute: Compute = ONE_CORE,
-    *,
-    strict: bool = False,
-    expect_rows: int | str | None = None,
-    replace_any: bool = False,
-    block_rows: int = BLOCK_ROWS,
-    gzip_level: str = GZIP_LEVEL,
-    resume: bool = False,
-    on_read: Callable[[int], object] | None = None,
-    on_block: Callable[[Statistics], None] = lambda statistics: None,
-    warn: Callable[[str], None] = lambda message: None,
+    table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: Observer | None = None
 ) -> Summary:
-    """Annotate a table: rows in, rows out, in their order, by way of ``executor``.
+    """Annotate a table: rows in, rows out, in their order.
 
     A file appears under its name only when all is well. With ``resume`` the run goes on from what an interrupted one left
     (``files.resumable``), if that is of the same models, options and rows; the output is the same to the byte.
@@ -352,43 +300,40 @@ def annotate(
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.
     """
-    form = replace(form, gzip_level=gzip_level_of(files.out, gzip_level))
-    start = time.monotonic()
-    files.check()
-    expected = expected_rows(expect_rows)
-    if len(set(map(os.path.realpath, files.model_dirs))) < len(files.model_dirs):
+    observer, start = observer or Observer(), time.monotonic()
+    name, gzip_level = display_name(table), gzip_level_of(out, options.gzip_level)
+    base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
+    dropped = options.dropped or f"{base}.dropped"
+    check_outputs([table], out, dropped, options.columns_json or sidecar_path(base))
+    expected = expected_rows(options.expect_rows)
+    if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; each adds its columns once")
-    checkpoints = [checkpoint_of(name) for name in files.model_dirs]
-    models = tuple(Model(name, found.signature) for name, found in zip(files.model_dirs, checkpoints, strict=True))
-    table = display_name(files.table)
-    with open_input(files.table, on_read) as stream:
-        first, blocks = _first_rows(read_blocks(stream, block_rows), table, form)
-        n_scores = first[0].n_scores
-        if form.replace >= n_scores:
-            raise OptionError(f"--replace {form.replace}: {table} has only {n_scores} scores, and at least one must stay")
-        if not replace_any:
-            check_replaced(files.table, first, form.replace)
-        annotator = Annotator(table, models, n_scores, form, compute)
-        run = _Run(files, annotator, checkpoints, strict, expected, warn)
-        if not form.replace and looks_annotated(first):
+    models = tuple(Model(directory, checkpoint_of(directory).signature) for directory in model_dirs)
+    with _executor(options, models, observer) as (executor, devices), open_input(table, observer.on_read) as stream:
+        for device in dict.fromkeys(devices):
+            if slow := check_precision(options.precision, device, here=options.cluster is None):
+                observer.warn(slow)
+        block_rows = options.block_rows or (BLOCK_ROWS if devices[0] == "cpu" else GPU_BLOCK_ROWS)
+        first, blocks = first_valid_rows(read_blocks(stream, block_rows), name, options.policy.drops)
+        if options.columns.replace >= (n_scores := first[0].n_scores):
+            has = f"{name} has only {n_scores} scores"
+            raise OptionError(f"--replace {options.columns.replace}: {has}, and at least one must stay")
+        if not options.replace_any:
+            check_replaced(table, first, options.columns.replace)
+        compute = Compute(devices, options.threads, options.precision)
+        annotator = Annotator(name, models, n_scores, options.columns, options.policy, gzip_level, compute)
+        run = _Run(annotator, options, expected, DroppedRows(dropped, options.policy.drops), observer.warn)
+        if not options.columns.replace and looks_annotated(first):
             run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
-        identity = _identity(annotator, block_rows)
-        columns = format_sidecar(form, n_scores, [Scored(c.signature, c.sides) for c in run.checkpoints])
-        with _output(run, columns, identity, resume) as out:
-            try:
-                for data, statistics in in_order(executor, annotator, run.rest(blocks, out)):
-                    out.write(data, statistics.rows)
-                    if run.add(statistics, block_rows):  # the last block may be longer when a cut-off table comes again
-                        out.commit(run.state)
-                    on_block(run.statistics)
-            except BlockLost as lost:
-                raise _kept(lost, files.failed_path, table) from None
-            run.check_fit()
-            if expected is not None and run.statistics.rows != expected:
-                found = f"{run.statistics.rows:,} rows went through where {expected:,} were expected"
-                raise RescoreError(f"{table}: {found}; is the table cut off, or the number of another one?")
-    seconds = time.monotonic() - start
-    how = f"on {', '.join(compute.devices)} in {compute.precision}, {executor.describe(compute.threads)}"
-    if small := run.statistics.small_batches:
-        run.warnings.append(f"memory ran out in {counted(small, 'block')}; smaller batches went through")
-    return Summary(run.statistics, models, how, seconds, run.warnings, run.dropped.summary(), run.changes)
+        with _output(run, out, options, block_rows) as output:
+            for block, (data, statistics) in in_order(executor, annotator, run.remaining(blocks, output)):
+                output.write(data, statistics.rows)
+                run.add(block, statistics)
+                if is_whole(block, block_rows):  # the last block may be longer when a cut-off table comes again
+                    output.commit(run.state)
+                observer.on_block(run.summary.statistics, executor.progress())
+            run.finish()
+        run.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.describe()}"
+    run.summary.dropped = run.dropped.summary()
+    run.summary.seconds = time.monotonic() - start
+    return run.summary

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
-from phrase_rescore.annotation.executors.local import BlockExecutor
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order
+from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order, local_threads
 from phrase_rescore.errors import InputError, RowError, counted
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
@@ -41,20 +40,20 @@ class Stripper:
         return joined if self.gzip_level is None else gzip_member(joined, self.gzip_level), len(rows)
 
 
-def strip(table: str, out: str, columns: int, executor: BlockExecutor, on_read: Callable[[int], object] | None = None) -> int:
+def strip(table: str, out: str, columns: int, on_read: Callable[[int], object] | None = None) -> int:
     """Write the table without its last ``columns`` scores and return the number of rows.
 
     Raises InputError for a bad row, one with another number of scores than the first, and one that would have no score left.
     """
     check_outputs([table], out)
     name, gzip_level = display_name(table), gzip_level_of(out)
-    with open_input(table, on_read) as stream, row_output(out) as output:
+    with local_threads(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:
         blocks = read_blocks(stream, BLOCK_ROWS)
         first = next(blocks, None)
         if first is None:
             raise InputError(name, "is empty", "pass a phrase table")
         stripper = Stripper(name, columns, _scores_of(first.rows()[0], name, columns), gzip_level)
-        for data, rows in in_order(executor, stripper, chain([first], blocks)):
+        for _, (data, rows) in in_order(executor, stripper, chain([first], blocks)):
             output.write(data, rows)
     return output.rows
 

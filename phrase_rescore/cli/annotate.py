@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from cloup import option_group
@@ -29,6 +30,10 @@ from phrase_rescore.files.paths import Role, Use, is_stream, partial_of
 from phrase_rescore.moses.columns import FEATURES, sidecar_path
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
+
+if TYPE_CHECKING:
+    from phrase_rescore.annotation.annotator import Statistics
+    from phrase_rescore.annotation.run import Observer
 
 
 def _files_of(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
@@ -54,7 +59,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
 @option_group(
     "Most used",
     path_option(
-        "-m", "--model", "model_dirs", role=Role.READ_DIRECTORY, derived=_files_of, metavar="MODEL_DIR", multiple=True,
+        "-m", "--model", "models", role=Role.READ_DIRECTORY, derived=_files_of, metavar="MODEL_DIR", multiple=True,
         default=[DEFAULT_MODEL], show_default=True,
         help="The model directory. May be repeated: each model appends its columns, in the order given.",
     ),
@@ -102,7 +107,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     ),
     click.option(
         "--strict", is_flag=True,
-        help="Fail if the table's words do not fit the model. On a cluster, take no workers of another torch or kind of CPU.",
+        help="Fail if the table's words do not fit the model. On a cluster, take no workers of another torch.",
     ),
     click.option(
         "--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training."
@@ -132,7 +137,8 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="Cores that score one block. They need less memory than as many jobs, are slower, and change the last digits.",
     ),
     number_option(
-        "--block-size", range=BLOCK_ROWS, metavar="ROWS", help="Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]"
+        "--block-size", "block_rows", range=BLOCK_ROWS, metavar="ROWS",
+        help="Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]",
     ),
     click.option(
         "--gzip-level", type=click.Choice(GZIP_LEVELS), default="6", show_default=True, metavar="fast|1-9",
@@ -140,13 +146,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     ),
 )  # fmt: skip
 @quiet_option
-def command(
-    table: str, model_dirs: tuple[str, ...], features: tuple[str, ...], out: str, scale: str, digits: int, unknown_side: str,
-    replace: int, replace_any: bool, fix_blanks: bool, on_bad_row: str, dropped: str | None,
-    expect_rows: int | str | None, columns_json: str | None, resume: bool, strict: bool, allow_untrained_unk: bool,
-    block_size: int | None, gzip_level: str, jobs: int | None, threads: int, device: str, precision: str,
-    cluster: str | None, quiet: bool,
-) -> None:  # fmt: skip
+def command(table: str, models: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
     """Append p(target | source) and exp(number of unknown words), in this order, to the scores of every row of TABLE
     ('-': standard input). Rows keep their order and every other byte. An inverse model ('train --inverse') appends
     p(source | target) and counts unknown words of the source.
@@ -163,39 +163,35 @@ def command(
     OUT appears under its name only when complete. Rows on standard output cannot be taken back: a failure ends
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
     """
-    from phrase_rescore.annotation.annotator import Statistics
     from phrase_rescore.api import annotate
-    from phrase_rescore.cli.terminal import byte_bar, say
-    from phrase_rescore.moses.columns import ColumnFormat
+    from phrase_rescore.cli.terminal import say
 
-    columns = ColumnFormat(
-        scale=scale, digits=digits, unknown_side=unknown_side, features=features, replace=replace, fix_blanks=fix_blanks,
-        drop_bad_rows=on_bad_row == "drop", allow_untrained_unk=allow_untrained_unk,
-    )  # fmt: skip
-    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        work, began, before = "", time.monotonic(), None
-
-        def on_work(how: str) -> None:
-            nonlocal work
-            work = how and f", {how}"
-
-        def on_block(statistics: Statistics) -> None:
-            nonlocal before
-            if before is None:  # with --resume some rows were there
-                before = statistics.rows
-            rate = (statistics.rows - before) / (time.monotonic() - began)
-            bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s{work}", refresh=False)
-
-        def tell(line: str) -> None:
-            if not quiet or line.startswith("warning"):
-                say(line)
-
-        summary = annotate(
-            table, model_dirs, out, columns=columns, replace_any=replace_any, columns_json=columns_json, dropped=dropped,
-            expect_rows=expect_rows, resume=resume, strict=strict, block_rows=block_size, gzip_level=gzip_level, jobs=jobs,
-            threads=threads, device=device, precision=precision, cluster=cluster, on_read=bar.update, on_block=on_block,
-            on_work=on_work, tell=tell, warn=lambda message: say(f"warning: {message}"),
-        )  # fmt: skip
+    with _shown(table, quiet) as observer:
+        summary = annotate(table, models, out, observer=observer, **options)
     if not quiet:
         for line in summary.lines():
             say(line)
+
+
+@contextlib.contextmanager
+def _shown(table: str, quiet: bool) -> Iterator[Observer]:
+    """Show on standard error how an annotation goes."""
+    from phrase_rescore.annotation.run import Observer
+    from phrase_rescore.cli.terminal import byte_bar, say
+
+    began, before = time.monotonic(), -1
+
+    def on_block(statistics: Statistics, progress: str) -> None:
+        nonlocal before
+        if before < 0:  # with --resume some rows were there
+            before = statistics.rows
+        rate = (statistics.rows - before) / (time.monotonic() - began)
+        work = progress and f", {progress}"
+        bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s{work}", refresh=False)
+
+    def tell(line: str) -> None:
+        if not quiet or line.startswith("warning"):
+            say(line)
+
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        yield Observer(tell, lambda message: say(f"warning: {message}"), bar.update, on_block)

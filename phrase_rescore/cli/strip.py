@@ -21,11 +21,10 @@ def command(table: str, columns: int, out: str, quiet: bool) -> None:
     phrase-rescore strip phrase-table.rnn.gz --columns 2 -o phrase-table.gz
     set -o pipefail; phrase-rescore strip phrase-table.rnn.gz --columns 2 | cmp - <(zcat phrase-table.gz)
     """
-    from phrase_rescore.annotation.executors.local import workers
-    from phrase_rescore.annotation.strip import strip
+    from phrase_rescore.api import strip
     from phrase_rescore.cli.terminal import byte_bar, say
 
-    with byte_bar((table,), quiet, os.path.basename(table)) as bar, workers(1) as executor:
-        rows = strip(table, out, columns, executor, bar.update)
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        rows = strip(table, out, columns=columns, on_read=bar.update)
     if not quiet:
         say(f"{rows:,} rows without their last {columns} columns")

@@ -6,11 +6,12 @@ The text is a table that a model annotates, or the pairs that a given vocabulary
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import shown
+from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.text import escape, unescape
 
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
@@ -106,17 +107,26 @@ def too_many_unknown(share: float, in_training: float) -> bool:
     return share > max(MOST_UNKNOWN, 2 * in_training)
 
 
+def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Counter[bytes]:
+    """Count what a model reads of words: this factor of each. Raises RowError if a word lacks it."""
+    if factor is None:
+        return counts
+    read = Counter[bytes]()
+    for part, n in zip(select_factor(list(counts), factor, side), counts.values(), strict=True):
+        read[part] += n
+    return read
+
+
 def fit_warnings(
-    seen: tuple[Sequence[bytes], Sequence[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
+    seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
 ) -> list[str]:
     """Return a line for each side whose unknown words exceed 5 % and twice their share in training, the source first.
 
-    ``seen``: phrases of each side, with single blanks between words.
+    ``seen``: the words of each side, and how often each stands in the table.
     """
     warnings = []
     for i, side in enumerate(("source", "target")):
-        vocab, other = vocabs[i], vocabs[1 - i]
-        counts = Counter(b" ".join(seen[i]).split(b" ")) if seen[i] else Counter[bytes]()
+        vocab, other, counts = vocabs[i], vocabs[1 - i], seen[i]
         unknown = _unknown(counts, vocab)
         share = unknown.total() / max(counts.total(), 1)
         if too_many_unknown(share, unk_shares[i]):

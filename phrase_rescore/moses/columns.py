@@ -35,17 +35,13 @@ _OF_MOSES = ("φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)")  # phrase-extract/con
 
 @dataclass(frozen=True)
 class ColumnFormat(Checked):
-    """Which columns a model adds to a table, how they are written, and which rows are taken."""
+    """Which columns a model adds to a table, and how they are written."""
 
     scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
     digits: int = ranged(7, DIGITS)  # significant
     unknown_side: str = "output"  # output, input, both: whose unknown words are counted
     features: tuple[str, ...] = FEATURES  # that every model adds, in this order
     replace: int = ranged(0, REPLACED)  # last score columns to drop first
-    fix_blanks: bool = False
-    drop_bad_rows: bool = False
-    allow_untrained_unk: bool = False
-    gzip_level: str | None = None  # None: plain bytes
 
     def count(self, n: int) -> bytes:
         """Write the column of a number of unknown words.

@@ -17,16 +17,14 @@ import pytest
 from conftest import ROOT, Run
 from system_calls import available
 
-from phrase_rescore.annotation import run as annotation_run
+from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import Statistics
-from phrase_rescore.annotation.executors.local import workers
-from phrase_rescore.annotation.run import Files, annotate
+from phrase_rescore.annotation.checks import InputCheck
+from phrase_rescore.annotation.run import Observer
 from phrase_rescore.cli.main import Terminated
-from phrase_rescore.errors import OptionError
 from phrase_rescore.files import resumable
 from phrase_rescore.files.outputs import DroppedRows, PartialFile
 from phrase_rescore.files.resumable import ResumableOutput
-from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.rnn.checkpoint import load, save
 
 pytestmark = pytest.mark.slow
@@ -53,23 +51,25 @@ class Stopped(Exception):
     """What ends an annotation in the middle of these tests."""
 
 
+def stopping_at(rows: int) -> Observer:
+    def stop(statistics: Statistics, progress: str) -> None:
+        if statistics.rows >= rows:
+            raise Stopped
+
+    return Observer(on_block=stop)
+
+
 @pytest.fixture
 def interrupted(table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
     """Annotates ``rows`` rows in blocks of ten, then stops; returns OUT."""
 
-    def interrupt(rows: int, out: str = "out.gz", form: ColumnFormat = ColumnFormat()) -> Path:  # noqa: B008
-        def stop(statistics: Statistics) -> None:
-            if statistics.rows >= rows:
-                raise Stopped
-
-        files = Files(str(table), (model_dir,), str(table.parent / out))
-        with pytest.raises(Stopped) as raised, workers(1) as executor:
-            annotate(files, form, executor, block_rows=10, on_block=stop)
-        assert raised.value.__notes__ == [
-            f"{rows} rows are kept in {files.out}.partial; the same command with --resume goes on"
-        ]
-        assert not Path(files.out).exists()
-        return Path(files.out)
+    def interrupt(rows: int, out: str = "out.gz", **options: Any) -> Path:
+        path = table.parent / out
+        with pytest.raises(Stopped) as raised:
+            annotate(table, model_dir, path, jobs=1, block_rows=10, observer=stopping_at(rows), **options)
+        assert raised.value.__notes__ == [f"{rows} rows are kept in {path}.partial; the same command with --resume goes on"]
+        assert not path.exists()
+        return path
 
     return interrupt
 
@@ -171,13 +171,8 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: 
     table.write_bytes(b"".join(rows))
     out, whole = (table.parent / name for name in ("out.gz", "whole.gz"))
 
-    def stop(statistics: Statistics) -> None:
-        if statistics.rows >= 40:
-            raise Stopped
-
-    form = ColumnFormat(drop_bad_rows=True)
-    with pytest.raises(Stopped), workers(1) as executor:
-        annotate(Files(str(table), (str(factored),), str(out)), form, executor, block_rows=10, on_block=stop)
+    with pytest.raises(Stopped):
+        annotate(table, factored, out, jobs=1, block_rows=10, on_bad_row="drop", observer=stopping_at(40))
     command = ("annotate", table, "-m", factored, "--block-size", 10, "--on-bad-row", "drop", "-o")
     again, fresh = run(*command, out, "--resume"), run(*command, whole)
     assert (again.status, fresh.status) == (0, 0), again.err
@@ -188,10 +183,10 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: 
 
 
 def test_a_journal_names_no_file_that_this_run_does_not_write(
-    run: Run, table: Path, model_dir: str, interrupted: Callable[[int, str, ColumnFormat], Path]
+    run: Run, table: Path, model_dir: str, interrupted: Callable[..., Path]
 ) -> None:
     table.write_bytes(b"no row\n".join((b"".join(ROWS[:7]), b"".join(ROWS[7:]))))
-    out = interrupted(29, "out.gz", ColumnFormat(drop_bad_rows=True))  # of three blocks
+    out = interrupted(29, "out.gz", on_bad_row="drop")  # of three blocks
     command = ("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--on-bad-row", "drop", "--resume")
     before = names(out.parent)
     done = run(*command, "--dropped", table.parent / "other")
@@ -270,17 +265,11 @@ def test_a_bad_row_late_in_the_table_loses_nothing(
     monkeypatch.setattr(resumable, "SECONDS_BETWEEN", 0.0)
     table.write_bytes(b"".join(ROWS[:50]) + b"bad\n")
     out = table.parent / "out.gz"
-    with pytest.raises(Exception, match="1 field in 'bad'") as raised, workers(1) as executor:
-        annotate(Files(str(table), (model_dir,), str(out)), ColumnFormat(), executor, block_rows=10)
+    with pytest.raises(Exception, match="1 field in 'bad'") as raised:
+        annotate(table, model_dir, out, jobs=1, block_rows=10)
     assert "50 rows are kept in" in raised.value.__notes__[0]
     table.write_bytes(b"".join(ROWS))
     assert run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume").status == 0
-
-
-def test_options_error_before_reading(table: Path, model_dir: str) -> None:
-    files = Files(str(table), (model_dir,), str(table.parent / "none" / "out"))
-    with workers(1) as executor, pytest.raises(OptionError, match="-o .*none/out: No such file or directory"):
-        annotate(files, ColumnFormat(), executor)
 
 
 # One moment at which a block counts: its bytes, the record of it, the rows that were dropped from it
@@ -315,7 +304,7 @@ def interrupt_at(
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (annotation_run._Run, "add"), (ResumableOutput, "write"), (DroppedRows, "add"), (PartialFile, "write"),
+        (InputCheck, "add"), (ResumableOutput, "write"), (DroppedRows, "add"), (PartialFile, "write"),
         (Statistics, "__iadd__"),
         (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "publish_or_remove"), (PartialFile, "close"),
     ],
@@ -353,7 +342,7 @@ def test_a_signal_between_the_write_and_the_count(
     command = ("annotate", table, "-m", model_dir, "--block-size", 10, "-o")
     out, whole = table.parent / "out", table.parent / "whole"
     with monkeypatch.context() as patch:
-        interrupt_at(patch, annotation_run._Run, "add", 4, after=False, error=Terminated)
+        interrupt_at(patch, InputCheck, "add", 4, after=False, error=Terminated)
         stopped = run(*command, out)
     assert stopped.status == 143
     assert "30 rows are kept in" in stopped.err
@@ -471,7 +460,7 @@ def test_rows_are_no_longer_dropped_when_the_run_goes_on(
     run: Run, table: Path, model_dir: str, interrupted: Callable[..., Path]
 ) -> None:
     table.write_bytes(b"".join([*ROWS[:5], b"bad\n", *ROWS[5:]]))
-    out = interrupted(39, "out", ColumnFormat(drop_bad_rows=True))
+    out = interrupted(39, "out", on_bad_row="drop")
     done = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume")
     assert done.status == 0, done.err
     assert "--on-bad-row was drop and is fail from row 41 on" in done.err
@@ -512,7 +501,7 @@ def test_the_number_of_expected_rows_is_corrected_when_the_run_goes_on(
 def test_strictness_may_change(run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words that do not fit, found by an earlier run, are an error for one that is strict; and a warning again for others."""
     keeps_blocks(monkeypatch)
-    monkeypatch.setattr(annotation_run, "FIT_ROWS", 30)
+    monkeypatch.setattr("phrase_rescore.annotation.run.FIT_ROWS", 30)
     rows = b"".join(b"wholly %d ||| unbekannt ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100))
     table.write_bytes(rows + b"bad\n")
     out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")

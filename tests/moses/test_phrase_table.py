@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrase_rescore.annotation.executors.local import workers
 from phrase_rescore.annotation.strip import Stripper, strip
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.moses.table import (
@@ -223,8 +222,8 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
         ),
     ):
         table.write_bytes(rows)
-        with workers(1) as executor, pytest.raises(InputError) as caught:
-            strip(str(table), str(tmp_path / "out"), 2, executor)
+        with pytest.raises(InputError) as caught:
+            strip(str(table), str(tmp_path / "out"), 2)
         assert str(caught.value) == f"{table}:{said}"
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 # What a scheduler loads with its first task, deaf to workers for seconds, after which it would take them for lost
-WORKER_MODULE = "phrase_rescore.annotation.executors.worker"
+WORKER_MODULE = "phrase_rescore.annotation.cluster"
 QUICK = {  # so that what is silent is noticed in seconds
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",

@@ -29,7 +29,7 @@ TINY_LM = {"order": ["3"], "embedding": ["3"], "hidden": ["4"], "output": ["2"],
 Tokens = Mapping[str, Sequence[str]]  # by the name of the parameter
 BASES: dict[str, Tokens] = {
     "train": {"inputs": ["table"], "model_dir": ["new"], "pairs_dir": ["pairs"], **TINY},
-    "annotate": {"table": ["table"], "model_dirs": ["model"], "out": ["out"]},
+    "annotate": {"table": ["table"], "models": ["model"], "out": ["out"]},
     "strip": {"table": ["table"], "columns": ["1"], "out": ["out"]},
     "moses-ini": {"ini": ["moses.ini"], "table": ["annotated"], "out": ["out"]},
     "evaluate": {"sets": ["dev", "ref", "a=hyp"], "samples": ["10"]},

@@ -2,25 +2,22 @@
 
 Every block first takes a file from the folder TROUBLES, if there is one, and what its name says (NAME.anything) happens. DELAY
 is how many seconds a block takes at least. HIDDEN is a folder that this worker cannot see, as on another machine; BROKEN is
-what it finds there instead. POISON is the block that it dies of. FILE_LIMIT is the most bytes of a file of a model sent to
-it, as on a full disk. ALWAYS is what happens at every block.
+what it finds there instead. POISON is the block that it dies of.
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
-from phrase_rescore.annotation import annotator
-from phrase_rescore.annotation.executors import worker as on_worker
+from phrase_rescore.annotation import cluster
 from phrase_rescore.errors import ModelError
 
 TROUBLES, DELAY = os.environ.get("TROUBLES"), float(os.environ.get("DELAY", "0"))
-HIDDEN, BROKEN, FILE_LIMIT, ALWAYS = (os.environ.get(name, "") for name in ("HIDDEN", "BROKEN", "FILE_LIMIT", "ALWAYS"))
+HIDDEN, BROKEN = os.environ.get("HIDDEN", ""), os.environ.get("BROKEN", "")
 
 
 def take() -> str:
@@ -55,9 +52,6 @@ def happen(trouble: str) -> None:
             time.sleep(10 * max(DELAY, 0.02))
 
 
-true_scorer_of = annotator.scorer_of
-
-
 class Annotator:
     """The annotator of a block, to which the trouble happens."""
 
@@ -67,35 +61,22 @@ class Annotator:
     def __call__(self, number: int, *block: Any) -> Any:
         time.sleep(DELAY)
         if os.environ.get("POISON") == str(number):
-            time.sleep(1)  # until the client knows that it is begun, on a machine that is busy, too
             happen("killed")
-        happen(ALWAYS or take())
+        happen(take())
         return self._annotator(number, *block)
 
 
-true_replace, true_receive = on_worker.replace, on_worker.receive
+true_replace, true_checkpoint_of = cluster.replace, cluster.checkpoint_of
 
 
-def scorer_of(directory: str, *options: Any) -> Any:
+def checkpoint_of(directory: str) -> Any:
     if HIDDEN and os.path.realpath(directory).startswith(HIDDEN):
         if not BROKEN:
             raise ModelError(f"{directory}: No such file or directory")
         directory = BROKEN
-    return true_scorer_of(directory, *options)
-
-
-def receive(*piece: Any, dask_worker: Any) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(FILE_LIMIT), limits[1]))
-    try:
-        true_receive(*piece, dask_worker=dask_worker)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return true_checkpoint_of(directory)
 
 
 def dask_setup(worker: Any) -> None:
-    annotator.scorer_of = scorer_of
-    on_worker.replace = lambda given, **changes: Annotator(true_replace(given, **changes))  # type: ignore[attr-defined]
-    if FILE_LIMIT:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        on_worker.receive = receive
+    cluster.checkpoint_of = checkpoint_of
+    cluster.replace = lambda given, **changes: Annotator(true_replace(given, **changes))

@@ -1,0 +1,332 @@
+"""Blocks scored by the workers of a Dask cluster (``--cluster``), which schedules them and gives a lost worker's to others.
+
+Imported only with ``--cluster``: Dask may not be there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import re
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster, Worker, WorkerPlugin, get_worker
+from distributed.client import FutureCancelledError
+
+from phrase_rescore import __version__
+from phrase_rescore.annotation.annotator import Annotator, Model, Statistics, checkpoint_of
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, first_line, lacks_memory, printable
+from phrase_rescore.files.blocks import Block
+from phrase_rescore.nn.storage import files_of
+from phrase_rescore.ranges import WORKERS
+from phrase_rescore.runtime import no_cycle_collection, prepare
+
+QUEUES = {  # of --cluster NAME:JOBS, by the classes of dask_jobqueue that submit to them
+    "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster", "oar": "OARCluster",
+    "htcondor": "HTCondorCluster", "moab": "MoabCluster",
+}  # fmt: skip
+PLACES = "tcp://HOST:PORT, tls://HOST:PORT, file:SCHEDULER.json, local:WORKERS, " + ", ".join(f"{name}:JOBS" for name in QUEUES)
+
+Say = Callable[[str], object]
+
+FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
+WATCH = 5.0  # seconds between looks at the workers
+RETRIES = 3  # of a block that a worker failed at; how many may die of one is Dask's allowed-failures
+AHEAD = 16  # blocks in flight, a core, so that a slow worker does not stop the others
+MOST_AHEAD = 1024  # blocks in flight in all, unless that is less than two a core
+BYTES_AHEAD = 512 << 20  # of their rows, likewise
+
+
+# ---- On a worker
+
+
+class WorkerState(NamedTuple):
+    """What a worker has."""
+
+    version: str
+    torch: str
+    has_cuda: bool
+    lacks: str  # a model, and what is in its place; empty if it has all
+
+
+def introduce(models: tuple[Model, ...], dask_worker: Any) -> WorkerState:
+    """Say what this process has; Dask fills in its worker."""
+    import torch
+
+    lacks = ""
+    try:
+        for model in models:
+            _found(model, dask_worker)
+    except ModelError as error:
+        lacks = str(error)
+    return WorkerState(__version__, torch.__version__, torch.cuda.is_available(), lacks)
+
+
+def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Statistics]:
+    """Annotate a block on this worker. Raises RescoreError if it lacks something, and what the annotator raises."""
+    import torch
+
+    worker = get_worker()
+    if version != __version__:
+        raise RescoreError(f"worker {worker.address} has phrase-rescore {__version__}, here is {version}")
+    if annotator.compute.devices != ("cpu",) and not torch.cuda.is_available():
+        raise RescoreError(f"worker {worker.address} has no GPU")
+    _prepare(annotator.compute.threads)
+    try:
+        models = tuple(_found(model, worker) for model in annotator.models)
+        with no_cycle_collection():
+            return replace(annotator, models=models)(*block)
+    except (MemoryError, RuntimeError, OSError) as error:
+        if not lacks_memory(error) and not isinstance(error, OSError):
+            raise
+        raise RescoreError(f"worker {worker.address} failed ({first_line(error)})") from None
+
+
+@functools.cache
+def _prepare(threads: int) -> None:
+    """Prepare torch, once a process."""
+    prepare(threads)
+
+
+def _found(model: Model, worker: Worker) -> Model:
+    """Return where a worker has a model: at the path of the client, or where it was sent. Raises ModelError."""
+    why = ""
+    for directory in (model.directory, _folder(worker, model)):
+        try:
+            if checkpoint_of(directory).signature == model.signature:
+                return Model(directory, model.signature)
+            why = why or f"{directory}: another model"
+        except ModelError as error:
+            why = why or str(error)
+    raise ModelError(f"worker {worker.address} lacks the model ({why})")
+
+
+def _folder(worker: Worker, model: Model) -> str:
+    """Return where a worker keeps a model that it was sent; the folder goes with the worker."""
+    return os.path.join(worker.local_directory, f"phrase-rescore-{sha256(model.signature.encode()).hexdigest()[:16]}")
+
+
+class ModelFiles(WorkerPlugin):
+    """Brings the files of a model to every worker, also to those that come later."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._files = model, dict[str, bytes]()
+        for name in files_of(model.directory):
+            with open(os.path.join(model.directory, name), "rb") as stream:
+                self._files[name] = stream.read()
+
+    def setup(self, worker: Worker) -> None:
+        folder = _folder(worker, self._model)
+        os.makedirs(folder, exist_ok=True)
+        for name, content in self._files.items():
+            with open(os.path.join(folder, name), "wb") as stream:
+                stream.write(content)
+
+
+# ---- On the client
+
+
+class _Scoring:
+    """A block on its way."""
+
+    def __init__(self, future: Future[Any], table: str, block: Block, watch: Callable[[], object]) -> None:
+        self._future, self._table, self._block, self._watch = future, table, block, watch
+
+    def result(self) -> tuple[bytes, Statistics]:
+        """Wait for the block. Raises RescoreError if workers died of it or the scheduler is lost, else as ``score``."""
+        while True:
+            try:
+                found: tuple[bytes, Statistics] = self._future.result(WATCH)
+                return found
+            except KilledWorker as killed:
+                first = self._block.first_row
+                rows = f"rows {first:,} to {first + len(self._block.rows()) - 1:,}"
+                last = f"{killed.last_worker.address} died"
+                raise RescoreError(f"{self._table}: {rows}: workers failed at them again and again ({last})") from None
+            except FutureCancelledError:
+                raise RescoreError("lost the scheduler; what is done is kept: go on with --resume") from None
+            except TimeoutError:
+                self._watch()
+
+    def cancel(self) -> None:
+        with contextlib.suppress(Exception):  # the scheduler may be lost
+            self._future.cancel()  # type: ignore[no-untyped-call]
+
+
+class Cluster:
+    """The workers of a Dask cluster, as an executor of blocks."""
+
+    def __init__(self, client: Client, name: str, models: tuple[Model, ...], say: Say) -> None:
+        self._client, self._name, self._models, self._say = client, name, models, say
+        self._workers = self._most = self._cores = 0
+        self._largest, self._counted = 1, 0.0  # bytes of a block; when workers were counted
+        self._waiting = False
+        self._number = 0  # of blocks
+
+    @property
+    def in_flight(self) -> int:
+        self._count()
+        return blocks_ahead(self._cores or 1, self._largest)
+
+    def submit(self, function: Any, /, *block: Any) -> _Scoring:
+        """Have a block annotated by a worker."""
+        # Keys of one group: Dask then keeps blocks on the scheduler until a worker is free, and a death blames few of them
+        key = f"phrase-rescore-{id(self)}", self._number
+        self._number += 1
+        self._largest = max(self._largest, len(Block(*block).data))
+        annotator = replace(function, models=self._models)
+        future = self._client.submit(score, annotator, __version__, *block, key=key, retries=RETRIES, pure=False)
+        return _Scoring(future, annotator.table, Block(*block), self._count)
+
+    def describe(self) -> str:
+        return f"{counted(self._most, 'worker')} of {self._name}"
+
+    def progress(self) -> str:
+        return counted(self._workers, "worker")
+
+    def _count(self) -> None:
+        """Count the workers, now and then, and tell if there is none."""
+        if time.monotonic() < self._counted + WATCH:
+            return
+        with contextlib.suppress(Exception):  # the scheduler may be lost
+            cores = self._client.nthreads()  # type: ignore[no-untyped-call]
+            self._workers, self._cores = len(cores), sum(cores.values())
+            self._most = max(self._most, self._workers)
+            if not cores and not self._waiting:
+                self._say(f"warning: no worker is left at {self._name}; waiting for one")
+            self._waiting = not cores
+        self._counted = time.monotonic()
+
+
+def blocks_ahead(cores: int, largest: int = 1) -> int:
+    """Return how many blocks, of ``largest`` bytes at most, are on their way if workers have so many cores together."""
+    return max(2 * cores, min(AHEAD * cores, MOST_AHEAD, BYTES_AHEAD // largest)) + 2
+
+
+@contextlib.contextmanager
+def open_cluster(
+    where: str, models: tuple[Model, ...], device: str = "auto", strict: bool = False, say: Say = lambda line: None
+) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
+    """Reach, or start, a cluster, see that its workers can score, and leave it at the end.
+
+    Yields it and the devices that each worker scores on. Raises OptionError for a place that cannot be understood and for
+    devices that are not there, RescoreError if no scheduler answers, and if a worker has another version of this package or,
+    when ``strict``, of torch.
+    """
+    # For debugging Dask keeps its last thousand messages to everyone, which here are blocks, and samples the workers' stacks
+    for_debugging = {"distributed.admin.low-level-log-length": 0, "distributed.worker.profile.enabled": False}
+    name = printable(where, 200)
+    with dask.config.set(for_debugging), contextlib.ExitStack() as stack:
+        for logger in map(logging.getLogger, ("distributed", "distributed.client", "distributed.scheduler")):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL + 1)  # lost connections are reported over many lines each
+        client = _connect(where, name, stack)
+        try:
+            client.wait_for_workers(1, timeout=WATCH)
+        except TimeoutError:
+            say(f"no worker yet at {name}; waiting for one")
+            client.wait_for_workers(1)
+        models = tuple(Model(os.path.abspath(model.directory), model.signature) for model in models)  # they work elsewhere
+        states = _check_workers(client, models, strict, say)
+        if lacks := next((state.lacks for state in states if state.lacks), ""):
+            say(f"sending the model to workers that lack it ({lacks})")
+            _send_models(client, models, stack)
+        yield Cluster(client, name, models, say), _devices(device, states)
+
+
+def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
+    """Connect to a scheduler, which is started and ended here for ``local:N`` and queues."""
+    scheme, _, rest = where.partition(":")
+    to: dict[str, Any] = {"address": where}
+    if scheme == "local" or scheme in QUEUES:
+        try:
+            workers = int(WORKERS.read(rest))
+        except OptionError as error:
+            raise OptionError(f"--cluster {name}: {error}, as in {scheme}:4") from None
+        to = {"address": stack.enter_context(_start(scheme, workers, name))}
+    elif scheme == "file":
+        if not os.path.exists(rest):
+            raise RescoreError(f"--cluster {name}: no such file; start dask scheduler with it as --scheduler-file")
+        to = {"scheduler_file": rest}
+    elif "://" not in where:
+        raise OptionError(f"--cluster {name}: is none of {PLACES}")
+    try:
+        client: Client = Client(**to, set_as_default=False, timeout=FIRST_CONNECTION, name="phrase-rescore")  # type: ignore[no-untyped-call]
+        stack.enter_context(client)
+        return client
+    except (OSError, ValueError, ImportError, TypeError) as error:
+        raise RescoreError(f"--cluster {name}: no scheduler answers there ({first_line(error)})") from None
+
+
+def _start(scheme: str, workers: int, name: str) -> Any:
+    """Start the cluster of ``local:N`` or of a queue. Raises RescoreError."""
+    if scheme == "local":
+        settings = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
+        try:
+            return LocalCluster(host="127.0.0.1", dashboard_address="127.0.0.1:0", **settings)  # type: ignore[no-untyped-call]
+        except (RuntimeError, OSError) as error:
+            raise RescoreError(f"--cluster {name}: its workers did not start ({first_line(error)})") from None
+    interrupt = signal.getsignal(signal.SIGINT)
+    import dask_jobqueue
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # dask_jobqueue puts its own in its place
+    try:
+        cluster = getattr(dask_jobqueue, QUEUES[scheme])()
+        cluster.scale(jobs=workers)
+        return cluster
+    except Exception as error:  # of dask-jobqueue, or of the queue's own command
+        raise RescoreError(f"--cluster {name}: {first_line(error)}; its settings are in ~/.config/dask/jobqueue.yaml") from None
+
+
+def _check_workers(client: Client, models: tuple[Model, ...], strict: bool, say: Say) -> list[WorkerState]:
+    """Ask the workers what they have. Raises RescoreError if one cannot score."""
+    here = introduce((), None)
+    states: dict[str, Any] = client.run(introduce, models, on_error="return")
+    for address, state in states.items():
+        if not isinstance(state, WorkerState):
+            raise RescoreError(f"worker {address} cannot run phrase_rescore ({first_line(state)}); install it there")
+        if state.version != here.version:
+            raise RescoreError(f"worker {address} has phrase-rescore {state.version}, here is {here.version}")
+        if state.torch != here.torch:
+            differs = f"worker {address} has torch {state.torch}, here is {here.torch}: last digits of scores may differ"
+            if strict:
+                raise RescoreError(f"{differs} (--strict)")
+            say(f"warning: {differs}")
+    return list(states.values())
+
+
+def _send_models(client: Client, models: tuple[Model, ...], stack: contextlib.ExitStack) -> None:
+    """Bring the models to all workers, those that come later included, until the stack is left. Raises RescoreError."""
+    for model in models:
+        name = f"phrase-rescore-{uuid.uuid4().hex}"
+        try:
+            client.register_plugin(ModelFiles(model), name)
+        except OSError as error:
+            raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
+        stack.callback(client.unregister_worker_plugin, name)
+
+
+def _devices(device: str, states: list[WorkerState]) -> tuple[str, ...]:
+    """Return the devices of ``--device`` as every worker has them. Raises OptionError for one that a worker lacks."""
+    have = {state.has_cuda for state in states}
+    if device == "auto":
+        if len(have) == 2:
+            raise OptionError("some workers have a GPU and some have none; name what all score on with --device")
+        return ("cuda" if have == {True} else "cpu",)
+    devices = tuple(device.split(","))
+    if not all(re.fullmatch(r"cpu|cuda(:[0-9]+)?", name) for name in devices):
+        raise OptionError(f"--device {device}: on a cluster it is auto, cpu or cuda[:N],…")
+    if False in have and devices != ("cpu",):
+        raise OptionError(f"--device {device}: workers without a GPU are there; use --device cpu")
+    return devices

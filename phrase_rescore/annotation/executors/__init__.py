@@ -1,1 +1,0 @@
-"""Who scores blocks: the threads of this machine (``local``) or the workers of a Dask cluster (``cluster``)."""
