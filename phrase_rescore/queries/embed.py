@@ -52,13 +52,14 @@ def embed(
             writer.write(embedded_words(checkpoint, side), of_words)
         return writer.told()
     encoder = PhraseEncoder(checkpoint, resolve_device(device))
-    share = checkpoint.unk_shares[SIDES.index(encoder.side)]
-    for warning in untrained_unk({encoder.side: share}, "vectors of phrases with such a word mean nothing"):
+    read = checkpoint.sides[0]
+    share = checkpoint.unk_shares[SIDES.index(read)]
+    for warning in untrained_unk({read: share}, "vectors of phrases with such a word mean nothing"):
         warn(warning)
     with contextlib.ExitStack() as opened:
         phrases: Iterator[Sequence[bytes]]
         if table is None:
-            count, phrases = None, _phrases_of_lines(standard_input(), encoder)
+            count, phrases = None, _phrases_of_lines(standard_input(), checkpoint)
         else:
             found = opened.enter_context(_sorted(os.fspath(table), checkpoint, scratch or tempfile.gettempdir(), on_read))
             count, phrases = len(found), batches(chain.from_iterable(block.src for block in found), BATCH)
@@ -69,10 +70,11 @@ def embed(
     return writer.told()
 
 
-def _phrases_of_lines(lines: io.BufferedReader, encoder: PhraseEncoder) -> Iterator[Sequence[bytes]]:
+def _phrases_of_lines(lines: io.BufferedReader, checkpoint: Checkpoint) -> Iterator[Sequence[bytes]]:
     """Yield the phrases of lines as the model reads them."""
-    read = PhraseReader(encoder.side, hint="write a phrase a line, or name the phrase table ('-': a table on standard input)")
-    return line_batches(lines, lambda line: encoder.as_read([read(line)])[0], BATCH)
+    hint = "write a phrase a line, or name the phrase table ('-': a table on standard input)"
+    read = PhraseReader(checkpoint.sides[0], hint=hint)
+    return line_batches(lines, lambda line: checkpoint.as_read([read(line)])[0], BATCH)
 
 
 @contextlib.contextmanager

@@ -15,13 +15,13 @@ from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.sketch import sample_phrases
 from phrase_rescore.errors import InputError, OptionError, RowError, counted, silent
 from phrase_rescore.files.inputs import display_name, map_array, standard_input
-from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.lines import answers_at_once, line_batches, typed
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
-from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator, Vectors
+from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
+from phrase_rescore.rnn.vectors import Vectors
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
 _SOURCES = 256  # between two writes
@@ -102,7 +102,7 @@ def generate(
         for name, hypotheses in zip(names, found, strict=True):
             known = None
             if partners is not None:
-                has = partners[_as_read(checkpoint, [name])[0]]
+                has = partners[checkpoint.as_read([name])[0]]
                 known = [hypothesis.target in has for hypothesis in hypotheses]
                 totals.known += sum(known)
                 totals.best_known += known[:1] == [True]
@@ -181,16 +181,11 @@ def _sources_of_vectors(path: str, hidden: int) -> Iterator[Sources]:
         yield [b"%d" % row for row in range(start, start + len(some))], some
 
 
-def _as_read(checkpoint: Checkpoint, phrases: Sequence[bytes]) -> Sequence[bytes]:
-    """Return phrases as the model reads them: by its factor."""
-    return select_factor(phrases, checkpoint.read_factor, checkpoint.sides[0])
-
-
 def _partners(
     table: str, checkpoint: Checkpoint, names: Sequence[bytes], on_read: Callable[[int], object]
 ) -> dict[bytes, Collection[bytes]]:
     """Find the phrases that a table has beside every source. Raises InputError for a bad row."""
-    found: dict[bytes, set[bytes]] = {phrase: set() for phrase in _as_read(checkpoint, names)}
+    found: dict[bytes, set[bytes]] = {phrase: set() for phrase in checkpoint.as_read(names)}
     for block in read_pair_blocks(table, "table", on_read, factors=checkpoint.factors):
         sides = (block.tgt, block.src) if checkpoint.inverse else (block.src, block.tgt)
         for phrase, partner in zip(*sides, strict=True):

@@ -16,18 +16,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.outputs import atomic_output, check_writable
 from phrase_rescore.files.paths import is_stream
+from phrase_rescore.rnn.vectors import Vectors
 
 ENDINGS = {".txt": "txt", ".vec": "txt", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _DIGITS = 12  # of a count that is written at the end; zeros before it, which every reader of numbers takes
 _ESCAPED = re.compile(rb"[\\_]")
-
-Vectors = NDArray[np.float32]
 
 
 def vector_name(phrase: bytes) -> bytes:
@@ -96,7 +94,7 @@ class VectorWriter:
         if vectors.shape != (len(phrases), self._width):
             raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
         if self._seen is not None:
-            new = self._new(phrases, self._seen)
+            new = [i for i, phrase in enumerate(phrases) if self._is_new(phrase, self._seen)]
             self.repeated += len(phrases) - len(new)
             phrases, vectors = [phrases[i] for i in new], vectors[new]
         self.rows += len(phrases)
@@ -118,14 +116,10 @@ class VectorWriter:
         return f"{self.rows:,} vectors of {self._width} numbers{repeated}"
 
     @staticmethod
-    def _new(phrases: Sequence[bytes], seen: set[bytes]) -> list[int]:
-        new = []
-        for i, phrase in enumerate(phrases):
-            digest = hashlib.blake2b(phrase, digest_size=16).digest()
-            if digest not in seen:
-                seen.add(digest)
-                new.append(i)
-        return new
+    def _is_new(phrase: bytes, seen: set[bytes]) -> bool:
+        before = len(seen)
+        seen.add(hashlib.blake2b(phrase, digest_size=16).digest())
+        return len(seen) > before
 
     def finish(self) -> None:
         """Put the number of vectors in its place, if it was not known before."""

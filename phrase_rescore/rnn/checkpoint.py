@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.moses.factors import WHOLE, Factors
+from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
+from phrase_rescore.moses.table import words
 from phrase_rescore.nn.kinds import RNN_ENCODER_DECODER, NetworkKind
 from phrase_rescore.nn.storage import (
     CONFIG,
@@ -75,6 +76,13 @@ class Checkpoint:
     def read_factor(self) -> int | None:
         """The factor that the model knows of words of the side that it reads."""
         return self.factors[SIDES.index(self.sides[0])]
+
+    def as_read(self, phrases: Sequence[bytes]) -> Sequence[bytes]:
+        """Return phrases of the side that the model reads with single blanks, of words with factors the factor that it knows.
+
+        Raises RowError for a word without that factor.
+        """
+        return select_factor([b" ".join(words(phrase)) for phrase in phrases], self.read_factor, self.sides[0])
 
     def for_model(self, pairs: EncodedPairs) -> EncodedPairs:
         """Return pairs as the network takes them, the side that it reads first."""

@@ -8,25 +8,22 @@ from itertools import chain
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.table import SEPARATOR, phrase_words, words
 from phrase_rescore.rnn.beam_search import Decoded, beam_search
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.decoder import ReadyModel
 from phrase_rescore.rnn.sampling import sample, streams
+from phrase_rescore.rnn.vectors import Vectors
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10
 PREFIXES = 2048  # the most that are worked on at once, unless those of one source are more
-
-Vectors = NDArray[np.float32]  # summaries c of the model's encoder, (n, H)
 
 
 @dataclass(frozen=True)
@@ -112,9 +109,7 @@ class Translator:
             return torch.tensor(sources, dtype=torch.float32, device=self._model.device), list(range(len(sources)))
         if not sources:
             return torch.empty(0, self.checkpoint.model.config.hidden), []
-        phrases = [b" ".join(words(source)) for source in sources]
-        read = select_factor(phrases, self.checkpoint.read_factor, self.checkpoint.sides[0])
-        encoded = Ragged.of_phrases(read, self.checkpoint.vocabs[0])
+        encoded = Ragged.of_phrases(self.checkpoint.as_read(sources), self.checkpoint.vocabs[0])
         first, which = distinct_phrases(encoded)
         return self._model.summaries(encoded.take(first)), which.tolist()
 

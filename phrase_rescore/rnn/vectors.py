@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
-from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.table import words
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import for_scoring
 from phrase_rescore.runtime import set_tf32
@@ -51,29 +49,21 @@ class PhraseEncoder:
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         set_tf32("float32", device)
-        self.side = checkpoint.sides[0]
+        self.checkpoint = checkpoint
         self.width = checkpoint.model.config.hidden  # H
-        self._vocabulary, self._factor = checkpoint.vocabs[0], checkpoint.read_factor
         self._encoder = for_scoring(checkpoint.model, device).encoder
         with torch.inference_mode():
             self._word_rows = self._encoder.word_rows()
 
-    def as_read(self, phrases: Sequence[bytes]) -> Sequence[bytes]:
-        """Return phrases with single blanks, and of words with factors the factor that the model reads.
-
-        Raises RowError for a word without that factor.
-        """
-        return select_factor([b" ".join(words(phrase)) for phrase in phrases], self._factor, self.side)
-
     def vectors(self, phrases: Sequence[bytes]) -> Vectors:
-        """Return c of phrases given as tokenized bytes, words between blanks: (n, H). Raises RowError as ``as_read`` does.
+        """Return c of phrases given as tokenized bytes, words between blanks: (n, H).
 
-        ``PhraseEncoder(load("phrase-rescore-model")).vectors([b"good morning"])``
+        Raises RowError as ``Checkpoint.as_read`` does.
         """
-        return self.vectors_as_read(self.as_read(phrases))
+        return self.vectors_as_read(self.checkpoint.as_read(phrases))
 
     def vectors_as_read(self, phrases: Sequence[bytes]) -> Vectors:
-        """Return c of phrases as ``as_read`` gives them: (n, H)."""
+        """Return c of phrases as ``Checkpoint.as_read`` gives them: (n, H)."""
         result = np.empty((len(phrases), self.width), np.float32)
         for start in range(0, len(phrases), BATCH):
             result[start : start + BATCH] = self._of_batch(phrases[start : start + BATCH])
@@ -81,7 +71,7 @@ class PhraseEncoder:
 
     @torch.inference_mode()
     def _of_batch(self, phrases: Sequence[bytes]) -> Vectors:
-        ids = Ragged.of_phrases(phrases, self._vocabulary)
+        ids = Ragged.of_phrases(phrases, self.checkpoint.vocabs[0])
         first, which = distinct_phrases(ids)
         c: Vectors = self._encoder.summaries(ids.take(first), self._word_rows).cpu().numpy()
         return c[which]

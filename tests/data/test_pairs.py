@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from in_memory_pairs import DistinctPairs, read_pairs, unknown_share
+from in_memory_pairs import DistinctPairs, read_pairs
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import Vocabulary
@@ -35,26 +35,6 @@ def test_distinct_as_bytes_whatever_the_order_and_repetition(pairs: list[Pair], 
     assert DistinctPairs.collect(again).pairs == collected.pairs
 
 
-def test_distinct_before_words_become_unknown() -> None:
-    pairs = DistinctPairs.collect([([b"x"], [b"y"]), ([b"z"], [b"y"])])
-    encoded = pairs.encode(Vocabulary((b"a",), (1,)), Vocabulary((b"y",), (1,)))
-    assert len(encoded) == 2
-    assert encoded.src.ids.tolist() == [1, 1]
-    assert encoded.tgt.ids.tolist() == [2, 2]
-
-
-def test_scores_counts_and_blanks_make_no_other_pair(tmp_path: Path) -> None:
-    rows = [b"a b ||| c ||| 0.5 ||| 0-0 ||| 1 1 1", b"a\tb|||c  |||0.25|||1-0", b"  a  b ||| c ||| 1\r", b"a b ||| C ||| 1"]
-    path = tmp_path / "table"
-    path.write_bytes(b"\n".join(rows))
-    assert DistinctPairs.collect(read_pairs(str(path))).pairs == [(b"a b", b"C"), (b"a b", b"c")]
-
-
-def test_words_are_counted_over_the_distinct_pairs() -> None:
-    pairs = [([b"a", b"a"], [b"x"]), ([b"a", b"a"], [b"x"]), ([b"a"], [b"x", b"y"])]
-    assert DistinctPairs.collect(pairs).word_counts() == ({b"a": 3}, {b"x": 2, b"y": 1})
-
-
 @pytest.mark.parametrize("most", [0, 1, 2, 7, 10, 10_000])
 @pytest.mark.parametrize(("sources", "targets"), [(1, 1), (199, 1), (200, 1), (2000, 1), (2000, 9)])
 def test_held_out_limits(sources: int, targets: int, most: int) -> None:
@@ -68,29 +48,6 @@ def test_held_out_limits(sources: int, targets: int, most: int) -> None:
     assert kept_apart.isdisjoint(source for (source, _), out in zip(pairs.pairs, held, strict=True) if not out)
     if targets == 1:
         assert held.sum() == min(most, sources // 200), "as many as the limits allow"
-
-
-def test_held_out_nothing_of_nothing() -> None:
-    assert DistinctPairs([]).held_out(10).tolist() == []
-
-
-def test_held_out_depends_on_the_sources_alone() -> None:
-    """Other targets move the threshold at most; they never bring in another source before one of a smaller hash."""
-    few, many = many_pairs(2000), many_pairs(2000, 9)
-    held = [{p[0] for p, out in zip(d.pairs, d.held_out(5), strict=True) if out} for d in (few, many)]
-    assert len(held[0]) == 5
-    assert held[1] <= held[0]
-    everything = {p[0] for p, out in zip(many.pairs, many.held_out(10_000), strict=True) if out}
-    assert everything == {p[0] for p, out in zip(few.pairs, few.held_out(10_000), strict=True) if out}
-    assert len(everything) == 10
-
-
-def test_held_out_sources_are_scattered() -> None:
-    held = np.flatnonzero(many_pairs(20_000).held_out(10_000))
-    assert len(held) == 100
-    assert held[0] < 2000
-    assert held[-1] > 18_000
-    assert len(set(np.diff(held))) > 20
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=3)), st.lists(st.integers(0, 99)))
@@ -113,11 +70,6 @@ def test_the_ids_of_phrases(known: list[bytes], phrases: list[list[bytes]]) -> N
     for a, b in ((found.ids, expected.ids), (found.offsets, expected.offsets)):
         assert a.tolist() == b.tolist()
         assert a.dtype == b.dtype
-
-
-def test_unknown_share() -> None:
-    assert unknown_share(Ragged.of([[1, 2], [1, 5]])) == 0.5
-    assert unknown_share(Ragged.of([])) == 0
 
 
 @pytest.mark.slow

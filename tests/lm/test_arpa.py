@@ -136,18 +136,6 @@ def test_probabilities_are_the_networks(order: int, seed: int) -> None:
     assert checked > 5
 
 
-def test_unigrams_are_in_the_networks_proportions() -> None:
-    data = as_file(a_model(2, 2))
-    after = {ngram.words: ngram for ngram in NetworkArpa(reader(data), language_model(), "x").ngrams()}
-    ratios = [10.0 ** after[(word,)].log10_p / network_p((), id_of(word)) for word in (*KNOWN, END)]
-    assert ratios == pytest.approx([ratios[0]] * 5, rel=1e-4)
-    assert after[(START,)].log10_p == 0.0
-    before = table_of(data)
-    assert [after[(word,)].log10_p for word in OUTSIDE] == pytest.approx(
-        [before[(word,)].log10_p for word in OUTSIDE], abs=1e-6
-    )
-
-
 def test_what_the_network_gives_to_words_that_the_file_lacks_goes_to_no_other_word() -> None:
     """The file lists every word but <unk> after "a"; the network is sure of "house", which the file does not have."""
     lm = language_model()

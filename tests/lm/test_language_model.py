@@ -162,12 +162,6 @@ def test_shorter_contexts_are_filled_as_moses_does():
     assert found.score([b"the", b"maize", b"</s>"]) == pytest.approx(logits(lm, [missing] * 4 + [2, 1])[0], abs=1e-4)
 
 
-def test_what_is_never_predicted_takes_no_share():
-    found = exported(small())
-    for word in (b"<s>", b"<null>"):
-        assert found.score([b"the", word]) == -100.0
-
-
 def test_a_word_that_the_format_cannot_have():
     for word in (b"", b"a b", b"a\tb", b"a\nb"):
         lm = replace(small(), vocab=replace(WORDS, words=(word, *WORDS.words[1:])))

@@ -52,11 +52,6 @@ def test_sharing_changes_nothing(rows, contexts, among):
     assert found == pytest.approx(expected, abs=2e-6, rel=5e-7)  # float32: four units of the last place
 
 
-def test_the_words_after_a_context_sum_to_one():
-    ngrams = Ngrams(np.tile(np.array([[0, 3, 9]]), (9, 1)), np.arange(9))
-    assert np.exp(NgramScorer(LM).log_probs(ngrams)).sum() == pytest.approx(1.0, abs=1e-6)
-
-
 def test_what_is_shared_is_computed_once(monkeypatch):
     seen = []
     hidden = NgramScorer._hidden

@@ -227,12 +227,6 @@ def as_named(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace").replace(" ", "_")
 
 
-def test_words_of_an_inverse_model(run: Run, model_dir: str, tmp_path: Path) -> None:
-    forward = load(model_dir)
-    save(replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True), str(tmp_path))
-    assert run("embed", "-m", tmp_path, "--words", "target").out == run("embed", "-m", model_dir, "--words", "source").out
-
-
 # ---- the documentation
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT, MakeModel, Run
-from small_models import phrases_of
 
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.sketch import sample_phrases
@@ -51,13 +50,6 @@ def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, pr
             assert [row[3] for row in found] == [row[1] for row in scored]
     assert [float(row[2]) for row in proposed[:6]] == sorted((float(row[2]) for row in proposed[:6]), reverse=True)
     assert "4 phrases, 24 hypotheses, " in done.err
-
-
-def test_lines_are_read_a_few_at_a_time(run: Run, model_dir: str) -> None:
-    sources = sorted({src for src, _ in phrases_of(load(model_dir), 800)})
-    assert len(sources) > 256, "more than are read at once"
-    done = run("generate", "-m", model_dir, "-n", 1, stdin=b"".join(source + b"\r\n" for source in sources))
-    assert [row[0] for row in columns(done.out)] == sources
 
 
 @pytest.mark.slow

@@ -83,16 +83,6 @@ def test_tsv_has_the_phrases_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["txt", "npy", "tsv"])
-def test_no_vectors_at_all(tmp_path: Path, form: str) -> None:
-    path = tmp_path / "c.npy"
-    write(path, [], np.empty((0, 3), np.float32), False, form)
-    if form == "npy":
-        assert np.load(path).shape == (0, 3)
-    elif form != "tsv":
-        assert len(KeyedVectors.load_word2vec_format(str(path))) == 0
-
-
-@pytest.mark.parametrize("form", ["txt", "npy", "tsv"])
 def test_nothing_is_left_of_a_failure(tmp_path: Path, form: str) -> None:
     path = tmp_path / "c.npy"
     with pytest.raises(KeyError), vector_output(str(path), form, 3) as writer:

@@ -1,26 +1,11 @@
 import numpy as np
 import pytest
-from oracle import log_prob, word_log_probs
+from oracle import log_prob
 from small_models import encoded, random_pairs, small_checkpoint, weights
 
 from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
-from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.rnn.scorer import Scorer
-
-
-def test_scores_are_the_oracle_s_for_shared_sources_prefixes_and_repeated_pairs():
-    checkpoint, pairs = small_checkpoint(), random_pairs(300)
-    assert len({tuple(src) for src, _ in pairs}) < 200, "the pairs should share sources"
-    expected = [log_prob(weights(checkpoint), src, tgt) for src, tgt in pairs]
-    np.testing.assert_allclose(Scorer(checkpoint).log_probs(encoded(pairs)), expected, atol=2e-5)
-
-
-def test_per_word_scores_are_the_oracle_s():
-    checkpoint, pairs = small_checkpoint(), random_pairs(40)
-    flat, offsets = Scorer(checkpoint).word_log_probs(encoded(pairs))
-    assert len(offsets) == len(pairs) + 1
-    for i, (src, tgt) in enumerate(pairs):
-        np.testing.assert_allclose(flat[offsets[i] : offsets[i + 1]], word_log_probs(weights(checkpoint), src, tgt), atol=1e-5)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 50])
@@ -29,12 +14,6 @@ def test_batches_change_nothing_beyond_rounding(batch):
     whole = scorer.log_probs(pairs)
     scorer.batch = batch
     np.testing.assert_allclose(scorer.log_probs(pairs), whole, atol=1e-5)
-
-
-def test_order_of_pairs_changes_nothing_beyond_rounding():
-    scorer, pairs = Scorer(small_checkpoint()), encoded(random_pairs(200))
-    order = np.random.default_rng(1).permutation(200)
-    np.testing.assert_allclose(scorer.log_probs(pairs.take(order)), scorer.log_probs(pairs)[order], atol=1e-5)
 
 
 def test_next_word_probabilities_sum_to_one():
@@ -71,7 +50,3 @@ def test_every_distinct_prefix_is_one_node():
 def test_roots_keep_trees_apart():
     (level,) = prefix_levels(Ragged.of([[5], [5]]), np.array([0, 1]))
     assert level.parents.tolist() == [0, 1]
-
-
-def test_the_empty_list_of_pairs():
-    assert Scorer(small_checkpoint()).log_probs(EncodedPairs(Ragged.of([]), Ragged.of([]))).shape == (0,)
