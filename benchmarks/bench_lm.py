@@ -30,7 +30,7 @@ from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.lm.config import PRESETS, LanguageModelConfig
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.lm.ngrams import ngrams_at
-from phrase_rescore.lm.prepare import prepare as prepare_text
+from phrase_rescore.lm.prepare import TextSource
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.lm.store import TextStore
 from phrase_rescore.lm.task import NgramTask
@@ -135,7 +135,7 @@ def unpacked(path: Path) -> bytes:
 
 def store_of(text: bytes, config: LanguageModelConfig, folder: Path) -> TextStore:
     (folder / "text").write_bytes(text)
-    return prepare_text([str(folder / "text")], config.text, str(folder / "lm"), Observer(), lambda numbers: None)
+    return TextSource([str(folder / "text")], str(folder / "lm"), config.text).prepare(Observer())
 
 
 def main() -> None:

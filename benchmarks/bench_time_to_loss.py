@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import torch
 from bench_training import PLAIN_BATCH, PlainTrainer
-from inputs import fresh_model, stored_pairs
+from inputs import fresh_task, stored_pairs
 
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.rnn.config import PRESETS, TrainingConfig
 from phrase_rescore.rnn.store import PairStore
 from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.rnn.train import is_sampled
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-from phrase_rescore.training.config import PRESETS, Observer, TrainingConfig
+from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
 
 EVALUATED = 256
@@ -46,7 +46,7 @@ def train_plain(store: PairStore, config: TrainingConfig, seconds: float, rate: 
     """Steps of the plain loop in that time, and its held-out loss in nats a pair."""
     keep_freed_memory(False)
     torch.set_num_threads(usable_cores())
-    model = fresh_model(store, config)
+    model = fresh_task(store, config).module
     plain = PlainTrainer(Checkpoint(model, store.src_vocab, store.tgt_vocab, (0.1, 0.1), {}, "benchmark"))
     schedule = replace(config.recipe, learning_rate=rate)
     batches = PhrasePairTask(model, store.train, store.held_out, PLAIN_BATCH, seed=1).batches(0)
@@ -75,10 +75,7 @@ def main() -> None:
     config = replace(PRESETS["default"], network=PRESETS["paper"].network)
     config = config.override(max_time=seconds * options.share, eval_every=options.eval_every)
     curve: list[dict[str, Any]] = []
-    model = fresh_model(store, config)
-    sampled = is_sampled(config.recipe.softmax, model.config.tgt_vocabulary, "cpu")
-    task = PhrasePairTask(model, store.train, store.held_out, config.recipe.batch_size, seed=1, sampled=sampled)
-    outcome = Trainer(task, config.recipe, threads=cores, observer=Observer(on_record=curve.append)).fit()
+    outcome = Trainer(fresh_task(store, config), config.recipe, threads=cores, observer=Observer(on_record=curve.append)).fit()
     for record in curve:
         loss = record["held_out"]["loss"]
         print(f"ours   {record['seconds']:6.0f} s  step {record['step']:5d}  {loss:.3f} nats a pair", flush=True)

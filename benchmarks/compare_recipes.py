@@ -17,14 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from inputs import fresh_model, stored_pairs
+from inputs import fresh_task, stored_pairs
 from torch import nn
 
+from phrase_rescore.rnn.config import PRESETS, TrainingConfig
 from phrase_rescore.rnn.store import PairStore
-from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.rnn.train import is_sampled
 from phrase_rescore.runtime import prepare, usable_cores
-from phrase_rescore.training.config import PRESETS, Recipe, TrainingConfig
+from phrase_rescore.training.config import Recipe
 from phrase_rescore.training.loop import Trainer, make_optimizer
 
 DEFAULT = PRESETS["default"]
@@ -66,8 +65,6 @@ CANDIDATES = {
     "schedule-free": Candidate(DEFAULT.override(decay=False, warm_up=0.0), schedule_free),
     "paper's initial weights": Candidate(DEFAULT.override(paper_initialisation=True)),
     "paper's recipe": Candidate(replace(PRESETS["paper"], network=DEFAULT.network)),
-    "group 4": Candidate(DEFAULT.override(group=4)),
-    "group 16": Candidate(DEFAULT.override(group=16)),
     "full softmax": Candidate(DEFAULT.override(softmax="full")),
     "200 units, 12e-3": Candidate(DEFAULT.override(hidden=200, maxout=100, learning_rate=12e-3)),
     "300 units": Candidate(DEFAULT.override(hidden=300, maxout=150)),
@@ -78,10 +75,8 @@ CANDIDATES = {
 def run(candidate: Candidate, store: PairStore, limits: dict[str, Any], seed: int) -> dict[str, Any]:
     """Steps, pairs and held-out loss at the end of the run."""
     config = candidate.config.override(seed=seed, eval_every=NEVER, **limits)
-    model, recipe = fresh_model(store, config), config.recipe
-    sampled = is_sampled(recipe.softmax, model.config.tgt_vocabulary, "cpu")
-    task = PhrasePairTask(model, store.train, store.held_out, recipe.batch_size, seed, group=recipe.group, sampled=sampled)
-    outcome = Trainer(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer(recipe, model)).fit()
+    task, recipe = fresh_task(store, config), config.recipe
+    outcome = Trainer(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer(recipe, task.module)).fit()
     assert outcome.best
     return {"steps": outcome.steps, "pairs": outcome.steps * recipe.batch_size, "loss": outcome.best["loss"]}
 

@@ -23,12 +23,13 @@ from phrase_rescore import annotate
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.report.curves import draw
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
-from phrase_rescore.rnn.prepare import find
+from phrase_rescore.rnn.config import TrainingConfig
+from phrase_rescore.rnn.prepare import PairSource
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.rnn.store import PairStore
-from phrase_rescore.rnn.train import train_model
+from phrase_rescore.rnn.train import train_pairs
 from phrase_rescore.runtime import usable_cores
-from phrase_rescore.training.config import Observer, TrainingConfig
+from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import read_runs
 
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -58,7 +59,7 @@ def pairs_a_second(table: Path, config: TrainingConfig) -> float:
             raise Enough
 
     with tempfile.TemporaryDirectory() as folder, suppress(Enough):
-        train_model([str(table)], f"{folder}/model", config, Observer(on_step=on_step))
+        train_pairs([str(table)], f"{folder}/model", config, Observer(on_step=on_step))
     return config.recipe.batch_size / median(after - before for before, after in pairwise(times))
 
 
@@ -91,8 +92,8 @@ def main() -> None:
         )  # fmt: skip
         if not model.exists():
             resume = model.with_name(f"{name}.training").exists()
-            train_model([str(options.table)], str(model), config.override(resume=resume), Observer())
-        checkpoint, store = load(str(model)), find([str(options.table)], config.data, str(model))
+            train_pairs([str(options.table)], str(model), config.override(resume=resume), Observer())
+        checkpoint, store = load(str(model)), PairSource([str(options.table)], str(model), config.data, options.threads).find()
         assert store is not None
         training, lengths = checkpoint.training, by_length(checkpoint, store)
         rate = rows_a_second(options.table, model, options.folder / f"{name}.out")

@@ -15,12 +15,14 @@ from phrase_rescore.data.vocabulary import most_frequent
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.table import parse_row
 from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.rnn.config import PRESETS, Data, TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.prepare import prepare
+from phrase_rescore.rnn.prepare import PairSource
 from phrase_rescore.rnn.store import PairStore, open_store
-from phrase_rescore.rnn.train import build
+from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.rnn.train import make_task
 from phrase_rescore.runtime import usable_cores
-from phrase_rescore.training.config import PRESETS, Data, Observer, TrainingConfig
+from phrase_rescore.training.config import Observer
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"
@@ -75,13 +77,13 @@ def stored_pairs(directory: str) -> PairStore:
     """Open what `phrase-rescore train` keeps in MODEL_DIR.pairs; if there is nothing, prepare the table's pairs there."""
     summary = Path(directory, "pairs.json")
     if not Path(directory).exists():
-        return prepare([str(table())], Data(pairs_dir=directory), directory, usable_cores(), Observer())
+        return PairSource([str(table())], directory, Data(pairs_dir=directory), usable_cores()).prepare(Observer())
     store = open_store(directory, json.loads(summary.read_text())["fingerprint"]) if summary.exists() else None
     if store is None:
         raise SystemExit(f"{directory}: no prepared pairs of this version")
     return store
 
 
-def fresh_model(store: PairStore, config: TrainingConfig) -> RNNEncoderDecoder:
-    """A model as `phrase-rescore train` begins with."""
-    return build(store, config.network, config.start, config.recipe.seed, config.data.inverse, print)
+def fresh_task(store: PairStore, config: TrainingConfig) -> PhrasePairTask:
+    """A model and its pairs as `phrase-rescore train` begins with on a CPU."""
+    return make_task(store, config.override(device="cpu"), print)

@@ -26,7 +26,7 @@ from phrase_rescore.lm.checkpoint import load as load_language_model
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.lm.export import export_lm
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
-from phrase_rescore.lm.train import train_language_model
+from phrase_rescore.lm.train import train_text
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import words
 from phrase_rescore.moses.text import PhraseReader
@@ -36,12 +36,13 @@ from phrase_rescore.queries.score import score, score_lm
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint
 from phrase_rescore.rnn.checkpoint import load as load_checkpoint
+from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.train import train_model
+from phrase_rescore.rnn.train import train_pairs
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.rnn.vectors import PhraseEncoder
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
-from phrase_rescore.training.config import PRESETS, Observer
+from phrase_rescore.training.config import Observer
 
 if TYPE_CHECKING:
     from phrase_rescore.evaluation.corpora import SetFiles
@@ -143,7 +144,7 @@ def train(
     RescoreError if a loss is not finite or something cannot be written.
     """
     config = PRESETS[preset].override(**settings)
-    return train_model(_paths(inputs), os.fspath(model_dir), config, observer).training
+    return train_pairs(_paths(inputs), os.fspath(model_dir), config, observer).training
 
 
 def train_lm(
@@ -160,7 +161,7 @@ def train_lm(
     Returns the training summary that the model's config.json has. Raises as ``train`` does.
     """
     config = LM_PRESETS[preset].override(**settings)
-    return train_language_model(_paths(inputs), os.fspath(model_dir), config, observer).training
+    return train_text(_paths(inputs), os.fspath(model_dir), config, observer).training
 
 
 class TextModel:

@@ -266,15 +266,3 @@ lowercase_option = click.option("--lowercase", is_flag=True, help="Lower-case th
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Show no progress on standard error. Warnings and errors remain."
 )
-
-
-def setting_option(
-    name: str, presets: Mapping[str, Any], metavar: str | None, text: str, kind: click.ParamType | None = None
-) -> Any:
-    """Declare an option, by default a number, that overrides a setting of a preset; its help shows the presets' values."""
-    values: dict[str, str] = {}
-    for preset, settings in presets.items():
-        values.setdefault(f"{settings.settings()[name]}", preset)
-    shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
-    kind = kind or Number(presets["default"].ranges()[name])
-    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  [{shown}]")

@@ -1,9 +1,8 @@
-"""Turn the options of ``phrase-rescore train`` into library calls."""
+"""Turn the options of ``phrase-rescore train`` into a call of the library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import click
@@ -11,7 +10,6 @@ from cloup import option_group
 
 from phrase_rescore.cli.options import (
     ByteSize,
-    device_option,
     grouped_command,
     model_option,
     number_option,
@@ -19,27 +17,21 @@ from phrase_rescore.cli.options import (
     path_argument,
     path_option,
     quiet_option,
-    setting_option,
 )
 from phrase_rescore.cli.training_options import (
+    SettingOptions,
     eval_every_option,
+    machine_options,
     max_steps_option,
     max_time_option,
-    number_setting,
-    optimizers,
     overwrite_option,
-    precision_option,
     resume_option,
-    save_dtype_option,
-    shard_size_option,
-    threads_option,
 )
 from phrase_rescore.files.paths import Role, Use, beside
 from phrase_rescore.ranges import FACTORS
-from phrase_rescore.training.config import PRESETS
+from phrase_rescore.rnn.config import PRESETS
 
-_number = number_setting
-_setting = partial(setting_option, presets=PRESETS)
+_options = SettingOptions(PRESETS)
 
 
 def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
@@ -77,24 +69,18 @@ def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
     ),
     click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="The memory that sorting may use."),
     overwrite_option,
-    save_dtype_option,
-    shard_size_option,
 )  # fmt: skip
 @option_group(
     "Which pairs",
-    _number(
-        "held_out", default=10_000, show_default=True, metavar="N",
-        help="Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.",
+    _options.number("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.", default=10_000),
+    _options.number(
+        "min_count", "Leave out pairs extracted fewer than N times. The paper uses every distinct pair.", default=1
     ),
-    _number(
-        "min_count", default=1, show_default=True, metavar="N",
-        help="Leave out pairs extracted fewer than N times. The paper uses every distinct pair.",
-    ),
-    _number("max_length", metavar="N", help="Leave out pairs with a phrase of more than N words."),
-)  # fmt: skip
+    _options.number("max_length", "Leave out pairs with a phrase of more than N words."),
+)
 @option_group(
     "Words",
-    _setting("shortlist", metavar="N", text="Known words a side. All others are UNK."),
+    _options.setting("shortlist", "Known words a side. All others are UNK."),
     path_option(
         "--source-vocab", role=Role.READ, metavar="FILE",
         help="Take the source shortlist from FILE: word, tab, count a line.",
@@ -108,59 +94,43 @@ def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
         "--allow-poor-coverage", is_flag=True, help="Train even if given words are less than half of the pairs' words."
     ),
     number_option(
-        "--source-factor", range=FACTORS, metavar="K",
-        help="Read only the K-th factor, from 0, of every source word.",
+        "--source-factor", range=FACTORS, metavar="K", help="Read only the K-th factor, from 0, of every source word."
     ),
-    number_option(
-        "--target-factor", range=FACTORS, metavar="K", help="Read only the K-th factor of every target word."
-    ),
+    number_option("--target-factor", range=FACTORS, metavar="K", help="Read only the K-th factor of every target word."),
 )  # fmt: skip
 @option_group(
     "Network",
-    click.option(
-        "--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
-        help="The settings to start from: of words, network, optimization and epochs.",
-    ),
-    _setting("cell", metavar=None, text="The unit of encoder and decoder.", kind=click.Choice(["gru", "lstm", "rnn"])),
-    _setting("layers", metavar="N", text="Layers of units in encoder and decoder."),
-    _setting(
-        "encoder", metavar=None, text="Read the source forwards, backwards or both.",
-        kind=click.Choice(["forward", "reversed", "bidirectional"]),
-    ),
-    _setting("hidden", metavar="N", text="Hidden units of encoder and decoder."),
-    _setting("embedding", metavar="N", text="Dimensions of a word's embedding."),
-    _setting("maxout", metavar="N", text="Maxout units, each pooling 2."),
-    _setting("rank", metavar="N", text="Rank of the output matrix."),
-)  # fmt: skip
+    _options.preset("words, network, optimization and epochs"),
+    _options.choice("cell", "The unit of encoder and decoder.", "gru", "lstm", "rnn"),
+    _options.setting("layers", "Layers of units in encoder and decoder."),
+    _options.choice("encoder", "Read the source forwards, backwards or both.", "forward", "reversed", "bidirectional"),
+    _options.setting("hidden", "Hidden units of encoder and decoder."),
+    _options.setting("embedding", "Dimensions of a word's embedding."),
+    _options.setting("maxout", "Maxout units, each pooling 2."),
+    _options.setting("rank", "Rank of the output matrix."),
+)
 @option_group(
     "Optimization",
-    _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
-    setting_option(
-        "learning_rate", metavar="RATE", text="The peak learning rate.",
-        presets={"default": PRESETS["default"], "rnn": PRESETS["default"].override(cell="rnn"), "paper": PRESETS["paper"]},
+    _options.choice("optimizer", "How weights are updated.", "adam", "adadelta"),
+    _options.setting("learning_rate", "The peak learning rate.", "RATE", rnn=PRESETS["default"].override(cell="rnn")),
+    _options.setting("clip", "Shorten a minibatch's gradient to this norm.", "NORM"),
+    _options.choice(
+        "softmax", "full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.", "auto", "full", "sampled",
+        metavar="KIND",
     ),
-    _setting("clip", metavar="NORM", text="Shorten a minibatch's gradient to this norm."),
-    _setting(
-        "softmax", metavar="KIND", kind=click.Choice(["auto", "full", "sampled"]),
-        text="full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.",
-    ),
-    _setting("batch_size", metavar="N", text="Pairs of a minibatch."),
-    _setting("group", metavar="N", text="Draw N neighbours of the sorted pairs together. N divides the batch size."),
-    _number(
-        "seed", default=1, show_default=True, metavar="N",
-        help="The seed of initial weights and order of pairs.",
-    ),
+    _options.setting("batch_size", "Pairs of a minibatch."),
+    _options.number("seed", "The seed of initial weights and order of pairs.", default=1),
 )  # fmt: skip
 @option_group(
     "When to stop",
-    _setting("epochs", metavar="N", text="Passes over the pairs, if no other limit is given."),
+    _options.setting("epochs", "Passes over the pairs, if no other limit is given."),
     max_steps_option,
-    _number("patience", metavar="N", help="Stop after N measurements without a better one."),
+    _options.number("patience", "Stop after N measurements without a better one."),
     eval_every_option,
     click.option(
         "--final-pass", is_flag=True, help="Learn the held-out pairs too at the end, until they cost no more than the others."
     ),
-)  # fmt: skip
+)
 @option_group(
     "Resuming and fine-tuning",
     resume_option,
@@ -178,23 +148,12 @@ def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="Keep a part as it is while the rest learns. May be repeated.",
     ),
 )  # fmt: skip
-@option_group(
-    "Machine",
-    device_option("auto"),
-    threads_option,
-    precision_option,
-)
+@machine_options
 @quiet_option
 def command(
-    inputs: tuple[str, ...],
-    model_dir: str,
-    source_factor: int | None,
-    target_factor: int | None,
-    on_bad_row: str,
-    preset: str,
-    quiet: bool,
+    inputs: tuple[str, ...], model_dir: str, source_factor: int | None, target_factor: int | None, on_bad_row: str, quiet: bool,
     **chosen: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Learn p(target | source) from the distinct phrase pairs of the INPUTs. An INPUT is a phrase table, an extract file
     or two-column TSV; plain, gzip, bzip2, xz or zstandard. '-' is standard input.
 
@@ -212,12 +171,10 @@ def command(
     from phrase_rescore.api import train
     from phrase_rescore.cli.terminal import TrainingTalk, say
 
+    chosen |= {"factors": (source_factor, target_factor), "drop_bad_rows": on_bad_row == "drop"}
     settings = {name: value for name, value in chosen.items() if value is not None}
     with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
-        summary = train(
-            inputs, model_dir, preset=preset, observer=observer, factors=(source_factor, target_factor),
-            drop_bad_rows=on_bad_row == "drop", **settings,
-        )  # fmt: skip
+        summary = train(inputs, model_dir, observer=observer, **settings)
     if not quiet:
         for line in _report(summary, model_dir):
             say(line)

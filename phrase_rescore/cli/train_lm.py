@@ -1,41 +1,26 @@
-"""Turn the options of ``phrase-rescore train-lm`` into a library call."""
+"""Turn the options of ``phrase-rescore train-lm`` into a call of the library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
-import click
 from cloup import option_group
 
-from phrase_rescore.cli.options import (
-    device_option,
-    grouped_command,
-    lm_option,
-    path_argument,
-    path_option,
-    quiet_option,
-    setting_option,
-)
+from phrase_rescore.cli.options import grouped_command, lm_option, path_argument, path_option, quiet_option
 from phrase_rescore.cli.training_options import (
+    SettingOptions,
     eval_every_option,
+    machine_options,
     max_steps_option,
     max_time_option,
-    number_setting,
-    optimizers,
     overwrite_option,
-    precision_option,
     resume_option,
-    save_dtype_option,
-    shard_size_option,
-    threads_option,
 )
 from phrase_rescore.files.paths import Role, Use, beside
-from phrase_rescore.lm.config import PRESETS, RANGES
+from phrase_rescore.lm.config import PRESETS
 
-_number = partial(number_setting, ranges=RANGES)
-_setting = partial(setting_option, presets=PRESETS)
+_options = SettingOptions(PRESETS)
 
 
 def _beside(lm: str, values: Mapping[str, Any]) -> Iterator[Use]:
@@ -51,13 +36,7 @@ def _beside(lm: str, values: Mapping[str, Any]) -> Iterator[Use]:
     "Most used",
     lm_option(Role.WRITE_DIRECTORY, _beside),
     max_time_option,
-    click.option(
-        "--preset",
-        type=click.Choice(list(PRESETS)),
-        default="default",
-        show_default=True,
-        help="The settings to start from: of the network, regularization, optimization and epochs.",
-    ),
+    _options.preset("the network, regularization, optimization and epochs"),
 )
 @option_group(
     "Input and output",
@@ -66,57 +45,50 @@ def _beside(lm: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="Keep the encoded text in DIR. The next training finds it there if nothing has changed.  [default: LM.text]",
     ),
     overwrite_option,
-    save_dtype_option,
-    shard_size_option,
 )  # fmt: skip
 @option_group(
     "Text and words",
-    _number("held_out", default=2000, show_default=True, metavar="N", help="Hold out at most N sentences to measure on."),
-    _setting("held_out_share", metavar="SHARE", text="Hold out at most this share of the sentences."),
-    _setting("shortlist", metavar="N", text="The network knows N words at most, never the rarest 1 %: all others are UNK."),
-    _number("min_count", default=1, show_default=True, metavar="N", help="The network knows only words seen N times."),
+    _options.number("held_out", "Hold out at most N sentences to measure on.", default=2000),
+    _options.setting("held_out_share", "Hold out at most this share of the sentences.", "SHARE"),
+    _options.setting("shortlist", "The network knows N words at most, never the rarest 1 %: all others are UNK."),
+    _options.number("min_count", "The network knows only words seen N times.", default=1),
     path_option("--vocab", role=Role.READ, metavar="FILE", help="Take the words from FILE: word, tab, count a line."),
-)  # fmt: skip
+)
 @option_group(
     "Network",
-    _setting("order", metavar="N", text="Words of an n-gram."),
-    _setting("embedding", metavar="N", text="Dimensions of a word's embedding."),
-    _setting("hidden", metavar="N", text="Units of the first hidden layer."),
-    _number(
-        "output", metavar="N",
-        help="Units of the second hidden layer; output embeddings are then learnt apart.  [default: as many as an embedding "
+    _options.setting("order", "Words of an n-gram."),
+    _options.setting("embedding", "Dimensions of a word's embedding."),
+    _options.setting("hidden", "Units of the first hidden layer."),
+    _options.number(
+        "output",
+        "Units of the second hidden layer; output embeddings are then learnt apart.  [default: as many as an embedding "
         "has, and embeddings serve on both sides; paper: 1024]",
     ),
-)  # fmt: skip
+)
 @option_group(
     "Regularization",
-    _setting("dropout", metavar="SHARE", text="The share of embeddings and hidden units that a step does without."),
-    _setting("shorten", metavar="SHARE", text="The share of contexts that lose their oldest words, to learn lower orders."),
-    _setting("self_normalize", metavar="ALPHA", text="The weight of log² Z: logits then serve as log-probabilities."),
+    _options.setting("dropout", "The share of embeddings and hidden units that a step does without.", "SHARE"),
+    _options.setting("shorten", "The share of contexts that lose their oldest words, to learn lower orders.", "SHARE"),
+    _options.setting("self_normalize", "The weight of log² Z: logits then serve as log-probabilities.", "ALPHA"),
 )
 @option_group(
     "Optimization",
-    _setting("optimizer", metavar=None, text="How weights are updated.", kind=optimizers),
-    _setting("learning_rate", metavar="RATE", text="The peak learning rate."),
-    _setting("batch_size", metavar="N", text="N-grams of a minibatch."),
-    _number("seed", default=1, show_default=True, metavar="N", help="The seed of initial weights and order of n-grams."),
+    _options.choice("optimizer", "How weights are updated.", "adam", "adadelta"),
+    _options.setting("learning_rate", "The peak learning rate.", "RATE"),
+    _options.setting("batch_size", "N-grams of a minibatch."),
+    _options.number("seed", "The seed of initial weights and order of n-grams.", default=1),
 )
 @option_group(
     "When to stop",
-    _setting("epochs", metavar="N", text="Passes over the text, if no other limit is given."),
+    _options.setting("epochs", "Passes over the text, if no other limit is given."),
     max_steps_option,
-    _setting("patience", metavar="N", text="Stop after N measurements without a better one."),
+    _options.setting("patience", "Stop after N measurements without a better one."),
     eval_every_option,
     resume_option,
-)  # fmt: skip
-@option_group(
-    "Machine",
-    device_option("auto"),
-    threads_option,
-    precision_option,
 )
+@machine_options
 @quiet_option
-def command(inputs: tuple[str, ...], lm: str, preset: str, quiet: bool, **chosen: Any) -> None:
+def command(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> None:
     """Learn p(word | the words before it) from tokenized text, one sentence a line. CORPUS is plain, gzip, bzip2, xz or
     zstandard; '-' is standard input.
 
@@ -132,7 +104,7 @@ def command(inputs: tuple[str, ...], lm: str, preset: str, quiet: bool, **chosen
 
     settings = {name: value for name, value in chosen.items() if value is not None}
     with TrainingTalk(inputs, quiet, "word", "sentences") as observer:
-        summary = train_lm(inputs, lm, preset=preset, observer=observer, **settings)
+        summary = train_lm(inputs, lm, observer=observer, **settings)
     if not quiet:
         for line in _report(summary, lm):
             say(line)

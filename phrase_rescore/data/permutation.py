@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,3 +41,17 @@ class Permutation:
         while (outside := x >= self._n).any():
             x[outside] = self._once(x[outside])
         return x.astype(np.int64)
+
+
+def drawn_rows(n: int, size: int, seed: int, first: int = 0) -> Iterator[NDArray[np.int64]]:
+    """Yield ``size`` of n rows at a time without end, drawn at random without replacement, pass after pass: (size,).
+
+    What is yielded depends on its number alone, which begins with ``first``.
+    """
+    for start in count(first * size, size):
+        places = np.arange(start, start + size)
+        rows = np.empty(size, dtype=np.int64)
+        for number in np.unique(places // n):
+            of_pass = places // n == number
+            rows[of_pass] = Permutation(n, (seed, int(number))).at(places[of_pass] % n)
+        yield rows

@@ -9,17 +9,20 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.directories import check_replaceable
+from phrase_rescore.files.directories import check_replaceable, recover_directory, replace_directory
+from phrase_rescore.files.locks import lock_name, locked
 
+AT_ONCE = 1 << 22  # ids of an array that is mapped from a file
 Fingerprint = dict[str, Any]
 Store = TypeVar("Store")
 
@@ -47,6 +50,23 @@ def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **op
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """What prepared data hold, as their summary says: counts, shares, hashes. Raises ValueError for what none can hold."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value: Any = getattr(self, item.name)
+            if item.type == "int" and not (isinstance(value, int) and value >= 0):
+                raise ValueError(f"{item.name} {value}")
+            if item.type == "float" and not 0 <= value <= 1:
+                raise ValueError(f"{item.name} {value}")
+
+
+Counts = TypeVar("Counts", bound=Numbers)
+Fill = Callable[[str], tuple[Counts, Mapping[str, Vocabulary]]]
+
+
+@dataclass(frozen=True)
 class Layout:
     """What a directory of prepared data has: the file of the summary and all others."""
 
@@ -68,18 +88,39 @@ class Layout:
             found = f"holds other files, such as {min(strangers)}"
             raise OptionError(f"{directory} {found}; name a directory for nothing but {self.what}")
 
-    def write_summary(self, directory: str, fingerprint: Fingerprint | None, numbers: Mapping[str, Any]) -> None:
-        """Write the summary beside the finished content. Raises OSError."""
-        summary = {
-            "format_version": self.version,
-            "fingerprint": fingerprint,
-            "numbers": numbers,
-            "files": {name: os.path.getsize(os.path.join(directory, name)) for name in self.content},
-        }
-        Path(directory, self.summary).write_text(json.dumps(summary, indent=2) + "\n")
+    def write(
+        self, directory: str, fingerprint: Fingerprint | None, fill: Fill[Counts], check: Callable[[Any], None]
+    ) -> Counts:  # fmt: skip
+        """Make a directory that appears whole or not at all and replaces an older one; return its numbers.
 
-    def open(self, directory: str, fingerprint: Fingerprint | None, load: Callable[[dict[str, Any]], Store]) -> Store | None:
-        """Return what ``load`` makes of the numbers, if the directory is whole and of this fingerprint, else None.
+        ``fill`` writes the arrays into a directory, and returns the numbers and the vocabularies by their files. What ``check``
+        raises of the numbers keeps an older one from being replaced. The caller holds the lock (``files.locks``).
+
+        Raises OptionError if the directory holds something else, RescoreError if the files cannot be written.
+        """
+        self.check_target(directory)
+        try:
+            with replace_directory(directory) as temporary:
+                numbers, vocabularies = fill(temporary)
+                check(numbers)
+                for name, vocabulary in vocabularies.items():
+                    Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
+                summary = {
+                    "format_version": self.version,
+                    "fingerprint": fingerprint,
+                    "numbers": asdict(numbers),
+                    "files": {name: os.path.getsize(os.path.join(temporary, name)) for name in self.content},
+                }
+                Path(temporary, self.summary).write_text(json.dumps(summary, indent=2) + "\n")
+        except OSError as error:
+            found = f"cannot write {directory}: {error.strerror}"
+            raise RescoreError(f"{found}; make room there, or name another directory") from None
+        return numbers
+
+    def open(
+        self, directory: str, fingerprints: Sequence[Fingerprint | None], load: Callable[[dict[str, Any]], Store]
+    ) -> Store | None:  # fmt: skip
+        """Return what ``load`` makes of the numbers, if the directory is whole and of one of these fingerprints, else None.
 
         One that another process replaces meanwhile is none: its files may be of two.
         """
@@ -87,9 +128,8 @@ class Layout:
             before = os.stat(directory)
             with open(os.path.join(directory, self.summary), encoding="utf-8") as stream:
                 summary = json.load(stream)
-            if fingerprint is None or summary["format_version"] != self.version:
-                return None
-            if summary["fingerprint"] != json.loads(json.dumps(fingerprint)):  # tuples are lists there
+            wanted = [json.loads(json.dumps(known)) for known in fingerprints if known is not None]  # tuples are lists there
+            if summary["format_version"] != self.version or summary["fingerprint"] not in wanted:
                 return None
             if summary["files"] != {name: os.path.getsize(os.path.join(directory, name)) for name in self.content}:
                 return None
@@ -97,6 +137,37 @@ class Layout:
             return store if os.path.samestat(before, os.stat(directory)) else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, RescoreError):
             return None
+
+    def find_or_make(
+        self,
+        directory: str,
+        find: Callable[[], Store | None],
+        make: Callable[[], Store],
+        say: Callable[[str], None],
+        is_left: bool = False,
+        clean: Callable[[], None] = lambda: None,
+    ) -> tuple[Store, bool]:
+        """Return the data as an earlier run left them, else as ``make`` makes them while nobody else may; tell whether it did.
+
+        ``is_left`` tells that killed runs left something elsewhere, which ``clean`` removes. Raises OptionError if another
+        process makes the data.
+        """
+        store = find()
+        if store is None or is_left or os.path.lexists(lock_name(directory)):
+            os.makedirs(os.path.dirname(os.path.realpath(directory)), exist_ok=True)
+            with ExitStack() as held:
+                try:
+                    held.enter_context(locked(directory, f"let it end: it prepares {self.what.split()[-1]} there", say))
+                except OptionError:
+                    if store is None:
+                        raise
+                else:
+                    recover_directory(directory)  # from here on what killed runs left is nobody's
+                    clean()
+                    store = store or find()
+                if store is None:
+                    return make(), True
+        return store, False
 
 
 @contextmanager
@@ -118,3 +189,17 @@ def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDAr
         yield append
         stream.seek(0)
         write_header()
+
+
+def unk_not_learnt(what: str) -> str:
+    """Return the warning of data without an unknown word."""
+    return f"warning: no unknown {what}: UNK is not learnt; a smaller --shortlist would leave some"
+
+
+def unigram_log_probs(ids: NDArray[np.int32], size: int, ends: int = 0) -> list[float]:
+    """Return the natural log of the smoothed relative frequency of every id, with EOS so often more: (size,)."""
+    counts = np.ones(size)
+    for start in range(0, len(ids), AT_ONCE):  # bincount makes eight bytes of every id
+        counts += np.bincount(ids[start : start + AT_ONCE], minlength=size)
+    counts[EOS] += ends
+    return [float(x) for x in np.log(counts / counts.sum())]

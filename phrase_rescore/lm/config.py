@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from phrase_rescore.ranges import Checked, Decimal, Whole, ranged
-from phrase_rescore.training.config import Machine, Output, Recipe, Settings
-
-_SIZES = Whole(1, 100_000)  # of layers
-_SHARES = Decimal(0, 0.95)
+from phrase_rescore.training.config import LAYER_SIZES, TIMES, Recipe, Settings
 
 
 @dataclass(frozen=True)
@@ -16,8 +13,8 @@ class Text(Checked):
     """Which text is learnt, and how its words become ids."""
 
     vocab: str | None = None  # file of the words that the network knows
-    shortlist: int = ranged(15_000, Whole(1, 10**9))  # words
-    min_count: int = ranged(1, Whole(1, 10**9))  # of a word
+    shortlist: int = ranged(15_000, TIMES)  # words
+    min_count: int = ranged(1, TIMES)  # of a word
     held_out: int = ranged(2_000, Whole(0, 10**9))  # sentences at most
     held_out_share: float = ranged(0.01, Decimal(0, 0.5))  # of the sentences at most
     text_dir: str | None = None  # None: LM.text
@@ -28,9 +25,9 @@ class LanguageModelNetwork(Checked):
     """The sizes of the network."""
 
     order: int = ranged(7, Whole(2, 100))  # words of an n-gram
-    embedding: int = ranged(256, _SIZES)
-    hidden: int = ranged(512, _SIZES)  # first layer
-    output: int | None = ranged(None, _SIZES)  # second layer, and output embeddings of their own; None: the input's serve
+    embedding: int = ranged(256, LAYER_SIZES)
+    hidden: int = ranged(512, LAYER_SIZES)  # first layer
+    output: int | None = ranged(None, LAYER_SIZES)  # second layer, and output embeddings of their own; None: the input's serve
     paper_initialisation: bool = False
 
 
@@ -38,7 +35,7 @@ class LanguageModelNetwork(Checked):
 class Regularization(Checked):
     """What keeps the network from learning the text by heart, and its scores from needing a division."""
 
-    dropout: float = ranged(0.2, _SHARES)  # of embeddings and hidden units
+    dropout: float = ranged(0.2, Decimal(0, 0.95))  # of embeddings and hidden units
     shorten: float = ranged(0.1, Decimal(0, 1))  # share of the contexts that lose their oldest words
     self_normalize: float = ranged(0.1, Decimal(0, 1000))  # α of α log² Z (Devlin et al. 2014, section 2.2)
 
@@ -47,13 +44,10 @@ class Regularization(Checked):
 class LanguageModelConfig(Settings):
     """All settings of the training of a language model."""
 
-    preset: str = "default"
     text: Text = field(default_factory=Text)
     network: LanguageModelNetwork = field(default_factory=LanguageModelNetwork)
     regularization: Regularization = field(default_factory=Regularization)
     recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=2e-3, batch_size=1024, epochs=15.0))
-    machine: Machine = field(default_factory=Machine)
-    output: Output = field(default_factory=Output)
 
 
 PRESETS = {
@@ -69,5 +63,3 @@ PRESETS = {
         ),
     ),
 }
-
-RANGES = LanguageModelConfig().ranges()

@@ -7,16 +7,15 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 
 from phrase_rescore._version import __version__
-from phrase_rescore.data.prepared import Fingerprint, fingerprint_of
+from phrase_rescore.data.prepared import fingerprint_of, unk_not_learnt
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.blocks import batches, read_rows
-from phrase_rescore.files.directories import recover_directory
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.locks import locked
-from phrase_rescore.files.paths import beside
+from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.store import LAYOUT, RESERVED, Numbers, TextStore, open_text, prepare_text
 from phrase_rescore.moses.table import SEPARATOR
@@ -26,60 +25,66 @@ _AT_ONCE = 4096  # lines
 _SHAPE_TEXT = ("shortlist", "min_count", "held_out", "held_out_share")  # of Text
 
 
-def text_dir(text: Text, model_dir: str) -> str:
-    """Return the directory of the encoded text."""
-    return text.text_dir or beside(model_dir, "text")
+class TextSource:
+    """The text of a training: the files that it comes from, and the store on disk in which it is prepared."""
 
+    def __init__(self, inputs: Sequence[str], model_dir: str, text: Text) -> None:
+        self.inputs, self.text = inputs, text
+        self.directory = text.text_dir or beside(model_dir, "text")
+        options = {name: getattr(text, name) for name in _SHAPE_TEXT}
+        self.fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
+        self._store: TextStore | None = None
 
-def fingerprint(inputs: Sequence[str], text: Text) -> Fingerprint | None:
-    """Return what the encoded text depends on, None if an input cannot be read twice."""
-    options = {name: getattr(text, name) for name in _SHAPE_TEXT}
-    return fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
+    def find(self) -> TextStore | None:
+        """Return the store if it is there and nothing has changed."""
+        self._store = self._store or open_text(self.directory, self.fingerprint)
+        return self._store
 
+    def check(self, say: Callable[[str], None]) -> None:
+        """Open every input, and read a given vocabulary, before hours of work. Raises InputError."""
+        for path in self.inputs:
+            if not is_stream(path):
+                open_input(path).close()
+        if self.text.vocab and not is_stream(self.text.vocab):
+            read_shortlist(self.text.vocab, RESERVED)
 
-def find(inputs: Sequence[str], text: Text, model_dir: str) -> TextStore | None:
-    """Return the encoded text of an earlier run if nothing has changed."""
-    return open_text(text_dir(text, model_dir), fingerprint(inputs, text))
+    def prepare(self, observer: Observer, check: Callable[[Numbers], None] = lambda numbers: None) -> TextStore:
+        """Return the encoded text: that of an earlier run if nothing has changed, else a new one.
 
+        ``check`` sees the numbers of the store; what it raises keeps an older one from being replaced. Raises InputError for a
+        file that cannot be read, OptionError if there are no sentences or if another process is preparing.
+        """
+        make = partial(self._make, observer, check)
+        store, made = LAYOUT.find_or_make(self.directory, self.find, make, observer.say)
+        if not made:
+            observer.say(f"text as prepared before in {self.directory}")
+        self._store, numbers = store, store.numbers
+        check(numbers)
+        held_out = f"{numbers.held_out_sentences:,} sentences held out"
+        observer.say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to learn from, {held_out}")
+        if numbers.empty:
+            observer.say(f"{numbers.empty:,} lines without a word left out")
+        if self.text.held_out and self.text.held_out_share and not numbers.held_out_sentences:
+            observer.say("warning: too few sentences to hold any out; the last model is kept, not the best")
+        observer.say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
+        if not numbers.unk:
+            observer.say(unk_not_learnt("word in the text"))
+        return store
 
-def prepare(
-    inputs: Sequence[str], text: Text, model_dir: str, observer: Observer, check: Callable[[Numbers], None]
-) -> TextStore:
-    """Return the encoded text: that of an earlier run if nothing has changed, else a new one.
+    def _make(self, observer: Observer, check: Callable[[Numbers], None]) -> TextStore:
+        text = self.text
+        LAYOUT.check_target(self.directory)
+        if os.path.isdir(self.directory) and os.listdir(self.directory):
+            observer.say(f"{self.directory} has the text of other inputs, options or versions; prepared anew")
+        with contextlib.closing(_lines(self.inputs, observer)) as lines:
+            return prepare_text(
+                self.directory, self.fingerprint, lines, self._vocabulary, text.held_out, text.held_out_share,
+                observer.on_pairs, check,
+            )  # fmt: skip
 
-    ``check`` sees the numbers of the store; what it raises keeps an older one from being replaced.
-    Raises InputError for a file that cannot be read, OptionError if there are no sentences or if another process is preparing.
-    """
-    directory = text_dir(text, model_dir)
-    store = find(inputs, text, model_dir)
-    if store:
-        observer.say(f"text as prepared before in {directory}")
-    else:
-        os.makedirs(os.path.dirname(os.path.realpath(directory)), exist_ok=True)
-        with locked(directory, "let it end: it prepares text there", observer.say):
-            recover_directory(directory)
-            store = _make(inputs, text, directory, observer, check)
-    check(store.numbers)
-    numbers = store.numbers
-    held_out = f"{numbers.held_out_sentences:,} sentences held out"
-    observer.say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to learn from, {held_out}")
-    if numbers.empty:
-        observer.say(f"{numbers.empty:,} lines without a word left out")
-    if text.held_out and text.held_out_share and not numbers.held_out_sentences:
-        observer.say("warning: too few sentences to hold any out; the last model is kept, not the best")
-    observer.say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
-    if not numbers.unk:
-        observer.say("warning: no unknown word in the text: UNK is not learnt; a smaller --shortlist would leave some")
-    return store
-
-
-def _make(inputs: Sequence[str], text: Text, directory: str, observer: Observer, check: Callable[[Numbers], None]) -> TextStore:
-    LAYOUT.check_target(directory)
-    if os.path.isdir(directory) and os.listdir(directory):
-        observer.say(f"{directory} has the text of other inputs, options or versions; prepared anew")
-    made_of = fingerprint(inputs, text)
-
-    def vocabulary(counts: Counter[bytes]) -> Vocabulary:
+    def _vocabulary(self, counts: Counter[bytes]) -> Vocabulary:
+        """Return the words that the network knows, from a file or as they are counted in the text."""
+        text = self.text
         if text.vocab:
             return read_shortlist(text.vocab, RESERVED)
         often = Counter({word: n for word, n in counts.items() if n >= text.min_count})
@@ -91,10 +96,6 @@ def _make(inputs: Sequence[str], text: Text, directory: str, observer: Observer,
             ranked = sorted(often.items(), key=lambda item: (-item[1], item[0]))[: text.shortlist]
             return Vocabulary(tuple(word for word, _ in ranked), tuple(n for _, n in ranked))
         return most_frequent(counts, text.shortlist)[0]
-
-    share, progress = text.held_out_share, observer.on_pairs
-    with contextlib.closing(_lines(inputs, observer)) as lines:
-        return prepare_text(directory, made_of, lines, vocabulary, text.held_out, share, progress, check)
 
 
 def _lines(inputs: Sequence[str], observer: Observer) -> Generator[list[bytes]]:

@@ -14,18 +14,18 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data import prepared
+from phrase_rescore.data.held_out import Smallest
 from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.directories import replace_directory
+from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import map_array
 from phrase_rescore.lm.arpa import END, START, UNKNOWN
 from phrase_rescore.lm.nplm import NULL
@@ -39,7 +39,7 @@ _SENTENCES, _HASHES = "sentences", "hashes"  # scratch, gone when the store is w
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(prepared.Numbers):
     """What a store holds; words are running words, EOS not counted."""
 
     sentences: int
@@ -49,12 +49,6 @@ class Numbers:
     empty: int  # lines without a word, left out
     unk: float  # UNK's share of the words to train on
     content: str  # a hash of text and vocabulary
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for what no store holds: a summary may be damaged."""
-        counts = (self.sentences, self.words, self.held_out_sentences, self.held_out_words, self.empty)
-        if not all(isinstance(n, int) and n >= 0 for n in counts) or not 0 <= self.unk <= 1:
-            raise ValueError(f"{counts}, {self.unk}")
 
 
 @dataclass(frozen=True)
@@ -76,32 +70,6 @@ class _Numbered(dict[bytes, int]):
         return number
 
 
-class _Smallest:
-    """Finds, of hashes that go by, the one under which at most ``most`` of them lie, and at most the share ``share``."""
-
-    def __init__(self, most: int, share: float) -> None:
-        self._most, self._share, self._limit = most, share, 1 << 64
-        self._seen, self._kept = 0, list[int]()
-
-    def add(self, hashes: Iterable[int], n: int) -> None:
-        self._seen += n
-        self._kept += [h for h in hashes if h < self._limit]
-        if len(self._kept) > 2 * self._most:
-            self._cut()
-
-    def _cut(self) -> None:
-        self._kept.sort()
-        if len(self._kept) > self._most:
-            self._limit = self._kept[self._most]
-            del self._kept[self._most :]
-
-    def threshold(self) -> int:
-        """Return it: hashes below it are chosen. Equal hashes are chosen together or not at all."""
-        self._cut()
-        allowed = int(self._share * self._seen)
-        return self._kept[allowed] if allowed < len(self._kept) else self._limit
-
-
 def prepare_text(
     directory: str,
     fingerprint: Fingerprint | None,
@@ -109,7 +77,7 @@ def prepare_text(
     vocabulary: Callable[[Counter[bytes]], Vocabulary],
     held_out: int,
     held_out_share: float,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] = lambda sentences: None,
     check: Callable[[Numbers], None] = lambda numbers: None,
 ) -> TextStore:
     """Encode lists of lines, a sentence each, into a new store, which appears whole or not at all and replaces an older one.
@@ -117,40 +85,32 @@ def prepare_text(
     The lines go by once. At most ``held_out`` sentences and ``held_out_share`` of them are held out, those whose hash is
     smallest: a sentence that stands twice is never in both parts. ``vocabulary`` gets the word counts of the text to train on;
     words spelled like the marks of ARPA files and NPLM are not among them. Memory grows with distinct words alone.
-    ``progress`` is called with numbers of sentences. What ``check`` raises keeps the store from being replaced. The caller
-    holds the lock of the directory (``files.locks``).
-
-    Raises OptionError if the directory holds something else or if there is no sentence to learn from, and RescoreError if the
-    files cannot be written.
+    ``progress`` is called with numbers of sentences. ``check`` and errors are as of ``Layout.write``; OptionError, too, if
+    there is no sentence to learn from.
     """
-    LAYOUT.check_target(directory)
-    try:
-        with replace_directory(directory) as temporary:
-            scratch = tuple(os.path.join(temporary, name) for name in (_SENTENCES, _HASHES))
-            known, empty, limit = _number(lines, scratch, _Smallest(held_out, held_out_share), progress)
-            text, hashes = (np.asarray(map_array(path, "prepare the text again")) for path in scratch)
-            counts = np.zeros(len(known) + 1, np.int64)
-            for ids, held in _chunks(text, hashes, limit):
-                counts += np.bincount(ids[~held], minlength=len(counts))
-            if not counts[0]:
-                raise OptionError("there are no sentences to train on; pass tokenized text, a sentence a line")
-            by_word = zip(known, counts[1:].tolist(), strict=True)
-            vocab = vocabulary(Counter({word: n for word, n in by_word if n and word not in RESERVED}))
-            numbers = _encode(temporary, text, hashes, limit, np.concatenate(([EOS], vocab.encode(list(known)))), vocab, empty)
-            check(numbers)
-            Path(temporary, VOCAB).write_bytes(format_vocabulary(vocab))
-            del text, hashes
-            for path in scratch:
-                os.unlink(path)
-            LAYOUT.write_summary(temporary, fingerprint, asdict(numbers))
-    except OSError as error:
-        raise RescoreError(f"cannot write {directory}: {error.strerror}; make room there, or name another directory") from None
-    return _load(directory, numbers)
+
+    def fill(temporary: str) -> tuple[Numbers, dict[str, Vocabulary]]:
+        scratch = tuple(os.path.join(temporary, name) for name in (_SENTENCES, _HASHES))
+        known, empty, limit = _number(lines, scratch, Smallest(held_out, held_out_share), progress)
+        text, hashes = (np.asarray(map_array(path, "prepare the text again")) for path in scratch)
+        counts = np.zeros(len(known) + 1, np.int64)
+        for ids, held in _chunks(text, hashes, limit):
+            counts += np.bincount(ids[~held], minlength=len(counts))
+        if not counts[0]:
+            raise OptionError("there are no sentences to train on; pass tokenized text, a sentence a line")
+        by_word = zip(known, counts[1:].tolist(), strict=True)
+        vocab = vocabulary(Counter({word: n for word, n in by_word if n and word not in RESERVED}))
+        new_ids = np.concatenate(([EOS], vocab.encode(list(known))))
+        numbers = _encode(temporary, text, hashes, limit, new_ids, vocab, empty)
+        for path in scratch:
+            os.unlink(path)
+        return numbers, {VOCAB: vocab}
+
+    return _load(directory, LAYOUT.write(directory, fingerprint, fill, check))
 
 
 def _number(
-    lines: Iterable[list[bytes]], files: tuple[str, ...], smallest: _Smallest,
-    progress: Callable[[int], object] | None,
+    lines: Iterable[list[bytes]], files: tuple[str, ...], smallest: Smallest, progress: Callable[[int], object]
 ) -> tuple[_Numbered, int, int]:  # fmt: skip
     """Write the text in numbers of words, and every sentence's hash. Return the words, the empty lines, and the threshold."""
     known, empty = _Numbered(), 0
@@ -163,11 +123,13 @@ def _number(
             digests = b"".join(hashlib.blake2b(b" ".join(sentence), digest_size=8).digest() for sentence in split)
             of_block = np.frombuffer(digests, "<u8")
             append_hashes(of_block)
-            smallest.add(of_block.tolist(), len(of_block))
+            smallest.seen += len(of_block)
+            smallest.kept += [(hashed,) for hashed in of_block.tolist() if hashed < smallest.limit]
+            if len(smallest.kept) > 2 * smallest.most:
+                smallest.forget()
             numbers = chain.from_iterable((*map(known.__getitem__, sentence), 0) for sentence in split)
             append_ids(np.fromiter(numbers, np.int32, sum(map(len, split)) + len(split)))
-            if progress:
-                progress(len(block))
+            progress(len(block))
     return known, empty, smallest.threshold()
 
 
@@ -221,4 +183,4 @@ def _load(directory: str, numbers: Numbers) -> TextStore:
 
 def open_text(directory: str, fingerprint: Fingerprint | None) -> TextStore | None:
     """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None."""
-    return LAYOUT.open(directory, fingerprint, lambda numbers: _load(directory, Numbers(**numbers)))
+    return LAYOUT.open(directory, [fingerprint], lambda numbers: _load(directory, Numbers(**numbers)))

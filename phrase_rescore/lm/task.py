@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from phrase_rescore.data.permutation import Permutation
+from phrase_rescore.data.permutation import drawn_rows
 from phrase_rescore.errors import OptionError
 from phrase_rescore.lm.network import FeedforwardLM
 from phrase_rescore.lm.ngrams import Ngrams, ngrams_at
@@ -57,14 +57,9 @@ class NgramTask:
 
     def batches(self, first: int = 0) -> Iterator[Ngrams]:
         """Yield minibatches of ``batch_size`` n-grams, drawn at random without replacement, pass after pass."""
-        n, size, order = len(self.ids), self.batch_size, self.module.config.order
-        for number in count(first):
-            places = np.arange(number * size, (number + 1) * size)
-            chosen = np.empty(size, dtype=np.int64)
-            for of_pass in np.unique(places // n):
-                rows = places // n == of_pass
-                chosen[rows] = Permutation(n, (self.seed, int(of_pass))).at(places[rows] % n)
-            ngrams = ngrams_at(self.ids, chosen, order)
+        size, order = self.batch_size, self.module.config.order
+        for number, places in enumerate(drawn_rows(len(self.ids), size, self.seed, first), first):
+            ngrams = ngrams_at(self.ids, places, order)
             rng = np.random.default_rng((self.seed, number))
             lost = np.where(rng.random(size) < self.shorten, rng.integers(1, order, size), 0)  # words, 1 to all
             ngrams.contexts[np.arange(order - 1) < lost[:, None]] = self.module.config.missing

@@ -11,19 +11,19 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from phrase_rescore.data import prepared
+from phrase_rescore.data.held_out import Smallest
 from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import RescoreError
-from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.files.inputs import map_array
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
@@ -36,7 +36,7 @@ ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(prepared.Numbers):
     """What a store holds and what was left out of it; all but the shares are numbers of distinct pairs."""
 
     training: int
@@ -46,12 +46,6 @@ class Numbers:
     source_unk: float  # UNK's share of the words to train on
     target_unk: float
     pairs_content: str  # a hash of all pairs and of the vocabularies
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for what no store holds: a summary may be damaged."""
-        counts, shares = (self.training, self.held_out, self.left_out, self.too_long), (self.source_unk, self.target_unk)
-        if not all(isinstance(n, int) and n >= 0 for n in counts) or not all(0 <= share <= 1 for share in shares):
-            raise ValueError(f"{counts}, {shares}")
 
     @property
     def distinct(self) -> int:
@@ -71,20 +65,21 @@ class PairStore:
     numbers: Numbers
 
 
-class HeldOut:
-    """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is under a threshold.
+class HeldOut(Smallest):
+    """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is smallest.
 
-    The threshold is the largest that holds out at most ``most`` pairs and 0.5 % of the sources. The choice depends on the
-    sources alone and never separates the targets of one source. Only the sources of the smallest hashes that have ``most``
-    pairs together can matter, and no more than twice as many pairs are remembered.
+    At most ``most`` pairs and 0.5 % of the sources are held out. The choice depends on the sources alone and never separates
+    the targets of one source.
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._limit = most, b"\xff" * 9  # hashes of eight bytes are below it
-        self._candidates: list[tuple[bytes, bytes, list[bytes]]] = []  # hash, source, its targets
-        self._sources = self._pairs = 0  # sources that went by, pairs of candidates
-        self._last, self._hash = b"", self._limit  # the last source, which the next block may go on with; none is empty
-        self._targets: list[bytes] = []  # its targets if it is a candidate
+        super().__init__(most, HELD_OUT_SOURCES)
+        self._last, self._hash = b"", self.limit  # the last source, which the next block may continue; none is empty
+        self._targets: list[bytes] = []  # its targets if it is kept
+
+    def weigh(self, item: tuple[Any, ...]) -> int:
+        """Return the number of pairs of a source."""
+        return len(item[2])
 
     def add(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> None:
         """Take the sources and targets of the next pairs, one of each a pair."""
@@ -92,42 +87,20 @@ class HeldOut:
         for source, size in Counter(src).items():
             start, end = end, end + size
             if source != self._last:
-                self._sources += 1
-                self._last, self._hash, self._targets = source, hashlib.blake2b(source, digest_size=8).digest(), []
-                if self._hash < self._limit:
-                    self._candidates.append((self._hash, source, self._targets))
-            if self._hash < self._limit:
+                self.seen += 1
+                digest = hashlib.blake2b(source, digest_size=8).digest()
+                self._last, self._hash, self._targets = source, int.from_bytes(digest), []
+                if self._hash < self.limit:
+                    self.kept.append((self._hash, source, self._targets))
+            if self._hash < self.limit:
                 self._targets += tgt[start:end]
-                self._pairs += size
-        if self._pairs > 2 * self._most:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Forget the candidates that cannot be held out: those from which on there would be more than ``most`` pairs."""
-        self._candidates.sort()
-        self._pairs = 0
-        for i, (hashed, _, targets) in enumerate(self._candidates):
-            if self._pairs + len(targets) > self._most:
-                self._limit = hashed
-                del self._candidates[i:]
-                break
-            self._pairs += len(targets)
+                self.weight += size
+        if self.weight > 2 * self.most:
+            self.forget()
 
     def sources(self) -> dict[bytes, list[bytes]]:
         """Return the sources to hold out, each with its targets, when all have gone by."""
-        self._forget()
-        return {source: targets for _, source, targets in self._candidates[: int(HELD_OUT_SOURCES * self._sources)]}
-
-
-def _word_counts(held: Mapping[bytes, Sequence[bytes]]) -> tuple[Counter[bytes], Counter[bytes]]:
-    """Count the words of pairs, of which every source has its targets."""
-    src: Counter[bytes] = Counter()
-    tgt: Counter[bytes] = Counter()
-    for source, targets in held.items():
-        for word in source.split(b" "):
-            src[word] += len(targets)
-        tgt.update(b" ".join(targets).split(b" "))
-    return src, tgt
+        return {source: targets for _, source, targets in self.chosen()}
 
 
 class _GrowingRagged:
@@ -192,20 +165,16 @@ def prepare_store(
     pairs: SortedPairs,
     vocabularies: ChooseVocabularies,
     held_out: int,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] = lambda pairs: None,
     check: Callable[[Numbers], None] = lambda numbers: None,
 ) -> PairStore:
     """Encode distinct pairs into a new store, which appears whole or not at all and replaces an older one.
 
     At most ``held_out`` pairs are held out. The pairs go by twice. In between, ``vocabularies`` gets the word counts of both
     sides, of the pairs to train on alone, and chooses the shortlists. ``progress`` is called with the number of pairs of
-    each block, in both passes.
-    What ``check`` raises keeps the store from being replaced. The caller holds the lock of the directory (``files.locks``).
-
-    Raises OptionError if the directory holds something else, and RescoreError if the files cannot be written.
+    each block, in both passes. ``check`` and errors are as of ``Layout.write``.
     """
     LAYOUT.check_target(directory)
-    tell = progress or (lambda pairs: None)
     choice = HeldOut(held_out)
     src_counts: Counter[bytes] = Counter()
     tgt_counts: Counter[bytes] = Counter()
@@ -213,23 +182,18 @@ def prepare_store(
         src_counts.update(b" ".join(block.src).split(b" "))
         tgt_counts.update(b" ".join(block.tgt).split(b" "))
         choice.add(block.src, block.tgt)
-        tell(len(block.src))
+        progress(len(block.src))
     held = choice.sources()
-    held_src_counts, held_tgt_counts = _word_counts(held)
-    src_counts -= held_src_counts
-    tgt_counts -= held_tgt_counts
+    src_counts -= Counter(word for source, targets in held.items() for word in source.split(b" ") * len(targets))
+    tgt_counts -= Counter(word for targets in held.values() for word in b" ".join(targets).split(b" "))
     chosen = vocabularies(src_counts, tgt_counts)
     del src_counts, tgt_counts
-    try:
-        with replace_directory(directory) as temporary:
-            numbers = _encode(temporary, pairs, chosen, held, tell)
-            check(numbers)
-            for name, vocabulary in zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True):
-                Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
-            LAYOUT.write_summary(temporary, fingerprint, asdict(numbers))
-    except OSError as error:
-        raise RescoreError(f"cannot write {directory}: {error.strerror}; make room there, or name another directory") from None
-    return _load(directory, numbers)
+
+    def fill(temporary: str) -> tuple[Numbers, dict[str, Vocabulary]]:
+        numbers = _encode(temporary, pairs, chosen, held, progress)
+        return numbers, dict(zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True))
+
+    return _load(directory, LAYOUT.write(directory, fingerprint, fill, check))
 
 
 def _load(directory: str, numbers: Numbers) -> PairStore:
@@ -252,9 +216,6 @@ def _load(directory: str, numbers: Numbers) -> PairStore:
     return PairStore(directory, train, held_out, src_vocab, tgt_vocab, numbers)
 
 
-def open_store(directory: str, fingerprint: Fingerprint | None) -> PairStore | None:
-    """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None.
-
-    A store that another process replaces meanwhile is none: its files may be of two.
-    """
-    return LAYOUT.open(directory, fingerprint, lambda numbers: _load(directory, Numbers(**numbers)))
+def open_store(directory: str, *fingerprints: Fingerprint | None) -> PairStore | None:
+    """Return the store if it is whole and was made from the files and options that a fingerprint tells of, else None."""
+    return LAYOUT.open(directory, fingerprints, lambda numbers: _load(directory, Numbers(**numbers)))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.data.permutation import Permutation
+from phrase_rescore.data.permutation import drawn_rows
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
@@ -58,74 +57,43 @@ class Part(NamedTuple):
 class PhrasePairTask:
     """Gives the loop every pair once a pass, in an order drawn from ``seed``.
 
-    The pairs come sorted by source, and ``group`` neighbours are drawn together. They share encoder work, but a minibatch
-    then has fewer sources than a random one. ``group`` divides ``batch_size``. ``sampled``: until the share SAMPLED of the
-    run the softmax is taken over drawn words.
+    ``sampled``: until the share SAMPLED of the run the softmax is taken over drawn words.
 
     Raises OptionError if there are no pairs.
     """
 
     def __init__(
-        self,
-        model: RNNEncoderDecoder,
-        pairs: EncodedPairs,
-        held_out: EncodedPairs,
-        batch_size: int,
-        seed: int,
-        device: str = "cpu",
-        group: int = 1,
-        sampled: bool = False,
-    ) -> None:
+        self, model: RNNEncoderDecoder, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
+        device: str = "cpu", sampled: bool = False,
+    ) -> None:  # fmt: skip
         if not len(pairs):
             raise OptionError("there are no pairs to train on")
-        self.sampled = sampled
         self.module, self.pairs, self.held_out = model, pairs, held_out
-        self.seed, self.device = seed, device
-        self._group = min(group, len(pairs))
-        self._groups = -(-len(pairs) // self._group)
-        self._batch_groups = min(batch_size // self._group, self._groups)
+        self.batch_size, self.seed, self.device, self.sampled = min(batch_size, len(pairs)), seed, device, sampled
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
         """Yield minibatches of ``batch_size`` pairs, drawn at random without replacement, pass after pass (section 4.1).
 
         If there are fewer pairs, every minibatch has all of them.
         """
-        n, size = self._groups, self._batch_groups
-        for start in count(first * size, size):
-            places = np.arange(start, start + size)
-            groups = np.empty(size, dtype=np.int64)
-            for number in np.unique(places // n):
-                of_pass = places // n == number
-                groups[of_pass] = Permutation(n, (self.seed, int(number))).at(places[of_pass] % n)
-            rows = (groups[:, None] * self._group + np.arange(self._group)).ravel()
-            yield self.pairs.take(rows[rows < len(self.pairs)])  # the last group may be smaller
+        return map(self.pairs.take, drawn_rows(len(self.pairs), self.batch_size, self.seed, first))
 
     def passes(self, steps: int) -> float:
         """Return how many passes over the pairs so many minibatches make."""
-        return steps * self._batch_groups / self._groups
+        return steps * self.batch_size / len(self.pairs)
 
     def size(self, batch: EncodedPairs) -> int:
         """Return the number of pairs."""
         return len(batch)
 
     def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
-        """Put every ``parts``-th pair in the order of lengths into a part, so that all parts have nearly the same work.
-
-        Groups stay whole, so that their pairs share work, unless there are too few of them for every part.
-        """
+        """Put every ``parts``-th pair in the order of lengths into a part, so that all parts have nearly the same work."""
+        cut = [batch]
+        if parts > 1:
+            order = np.lexsort((batch.src.lengths, batch.tgt.lengths))
+            cut = [batch.take(np.sort(order[i::parts])) for i in range(parts)]
         sampled = self.sampled and done < SAMPLED
-        return [
-            Part(pairs, (self.seed, step, number) if sampled else None) for number, pairs in enumerate(self._cut(batch, parts))
-        ]
-
-    def _cut(self, batch: EncodedPairs, parts: int) -> list[EncodedPairs]:
-        if parts == 1:
-            return [batch]
-        together = min(self._group, max(1, len(batch) // parts))
-        starts = np.arange(0, len(batch), together)
-        order = np.lexsort(tuple(np.add.reduceat(side.lengths, starts) for side in (batch.src, batch.tgt)))
-        rows = np.arange(len(batch))
-        return [batch.take(rows[np.isin(rows // together, order[i::parts])]) for i in range(parts)]
+        return [Part(pairs, (self.seed, step, number) if sampled else None) for number, pairs in enumerate(cut)]
 
     def loss(self, module: nn.Module, part: Part) -> Tensor:
         """Return the negative log-likelihood of the pairs in nats, a scalar."""

@@ -1,88 +1,18 @@
-"""Settings of a training on phrase pairs in small parts, one for each of its steps, and the presets, which are values of them.
-
-No torch here: ``--help`` shows the presets.
-"""
+"""The settings that every training has, in parts, and those who watch it. No torch here: ``--help`` shows the presets."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.moses.factors import WHOLE, Factors
-from phrase_rescore.ranges import (
-    BYTES,
-    FACTORS,
-    LAYERS,
-    LENGTHS,
-    SECONDS,
-    SEEDS,
-    THREADS,
-    Checked,
-    Decimal,
-    Range,
-    Whole,
-    check,
-    ranged,
-    ranges_of,
-)
+from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Decimal, Range, Whole, ranged, ranges_of
 from phrase_rescore.runtime import local_processes, usable_cores
 
-_SIZES = Whole(1, 100_000)  # of layers
-RATES = {"gru": 8e-3, "lstm": 8e-3, "rnn": 3e-3}  # Adam's highest, by cell; docs/model.md has the search
-_TIMES, _STEPS = Whole(1, 10**9), Whole(1, 10**12)
-
-
-@dataclass(frozen=True)
-class Data(Checked):
-    """Which pairs are learnt, in which direction, and how their words become ids."""
-
-    form: str | None = None  # table, extract or tsv; None: told by the content
-    factors: Factors = WHOLE
-    drop_bad_rows: bool = False
-    inverse: bool = False  # learn p(source | target)
-    source_vocab: str | None = None  # file of the shortlist
-    target_vocab: str | None = None
-    vocab_corpus: tuple[str, str] | None = None  # count words over these files, source and target
-    allow_poor_coverage: bool = False  # of the pairs' words by a given vocabulary
-    shortlist: int = ranged(15_000, Whole(1, 10**9))  # words a side
-    held_out: int = ranged(10_000, Whole(0, 10**9))  # pairs at most
-    min_count: int = ranged(1, _TIMES)
-    max_length: int | None = ranged(None, LENGTHS)  # words of a phrase
-    pairs_dir: str | None = None  # None: MODEL_DIR.pairs
-    scratch: str | None = None  # None: where temporary files go
-    memory: int = ranged(1 << 30, BYTES)  # bytes that sorting may use
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for factor in self.factors:
-            if factor is not None:
-                check("factors", factor, FACTORS)
-
-
-@dataclass(frozen=True)
-class Network(Checked):
-    """The structure of the network, and its sizes."""
-
-    cell: str = "gru"  # of encoder and decoder; or lstm, rnn
-    layers: int = ranged(1, LAYERS)  # of encoder and decoder
-    encoder: str = "forward"  # or reversed, bidirectional
-    hidden: int = ranged(500, _SIZES)
-    embedding: int = ranged(100, _SIZES)
-    maxout: int = ranged(250, _SIZES)  # units, each pooling 2
-    rank: int = ranged(100, _SIZES)  # of the output matrix
-
-
-@dataclass(frozen=True)
-class Start:
-    """The weights before the first step."""
-
-    paper_initialisation: bool = False
-    init_from: str | None = None  # a model directory
-    init: str = "all"  # the part of its weights that is taken over
-    freeze: tuple[str, ...] = ()  # parts that do not learn
+LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
+_STEPS = Whole(1, 10**12)
 
 
 @dataclass(frozen=True)
@@ -91,11 +21,11 @@ class Recipe(Checked):
 
     The rate rises linearly for the share ``warm_up`` of the run and, with ``decay``, falls linearly to 0 at its end.
 
-    Raises OptionError for a number that is out of its range, and if groups do not fill a minibatch.
+    Raises OptionError for a number that is out of its range.
     """
 
     optimizer: str = "adam"  # or adadelta
-    learning_rate: float = ranged(RATES["gru"], Decimal(0, 1000, above=True))  # at its highest
+    learning_rate: float = ranged(8e-3, Decimal(0, 1000, above=True))  # at its highest
     objective: str = "mean"  # the gradient is that of the minibatch's sum or mean
     clip: float = ranged(1.0, Decimal(0, 1e9, above=True))  # largest norm of that gradient
     decay: bool = True
@@ -106,7 +36,7 @@ class Recipe(Checked):
     max_steps: int | None = ranged(None, _STEPS)
     max_time: float | None = ranged(None, SECONDS)
     eval_every: int = ranged(500, _STEPS)
-    patience: int | None = ranged(None, _TIMES)  # evaluations without a better one before training ends
+    patience: int | None = ranged(None, TIMES)  # evaluations without a better one before training ends
 
     def rate(self, done: float) -> float:
         """Return the learning rate after the share ``done`` (0 to 1) of the run."""
@@ -123,30 +53,15 @@ class Recipe(Checked):
             remedy = "hold out more (--held-out; of a text --held-out-share, too)"
             raise OptionError(f"{needs} needs held-out data, and there are none; {remedy}")
 
-    def limited(self, items: int) -> Self:
-        """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already."""
+    def limited(self, items: int, held_out: int) -> Self:
+        """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already.
+
+        Raises OptionError as ``check_held_out`` does.
+        """
+        self.check_held_out(held_out)
         if self.max_steps is not None or self.max_time is not None:
             return self
         return replace(self, max_steps=max(1, math.ceil(self.epochs * items / min(self.batch_size, max(1, items)))))
-
-
-@dataclass(frozen=True)
-class PairRecipe(Recipe):
-    """How the weights are learnt of phrase pairs. Raises OptionError if groups do not fill a minibatch."""
-
-    softmax: str = "auto"  # or full: over all words; or sampled: over drawn ones for most of the run
-    group: int = ranged(1, Whole(1, 10_000_000))  # neighbours in the sorted pairs that are drawn together
-    final_pass: bool = False  # learn the held-out pairs at the end
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size % self.group:
-            what = f"--group {self.group} does not divide --batch-size {self.batch_size}"
-            raise OptionError(f"{what}; choose a group that does")
-
-    def needs_held_out(self) -> str:
-        """Return the option that needs held-out data, or nothing."""
-        return super().needs_held_out() or ("--final-pass" if self.final_pass else "")
 
 
 @dataclass(frozen=True)
@@ -159,30 +74,46 @@ class Machine(Checked):
 
 
 @dataclass(frozen=True)
-class Output(Checked):
-    """How the model is written, and what happens to what is there already."""
+class Output:
+    """What happens to what is in the model directory already."""
 
     overwrite: bool = False
-    resume: bool = False  # go on with an interrupted training
-    save_dtype: str = "float32"
-    shard_size: int | None = ranged(None, BYTES)  # bytes of the largest file of weights
+    resume: bool = False  # an interrupted training
 
 
+@dataclass(frozen=True)
 class Settings:
-    """Settings in parts, each a dataclass, and ``preset``, the name that the model's config.json records.
+    """The settings of a training in parts, each a dataclass, and ``preset``, the name that the model's config.json records.
 
     No two parts have a setting of the same name.
     """
 
-    preset: str
+    preset: str = "default"
+    recipe: Recipe = field(default_factory=Recipe)
+    machine: Machine = field(default_factory=Machine)
+    output: Output = field(default_factory=Output)
 
     def parts(self) -> dict[str, Any]:
         """Return the parts by name."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "preset"}  # type: ignore[arg-type]
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "preset"}
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of all parts by name."""
         return {name: value for part in self.parts().values() for name, value in vars(part).items()}
+
+    def summary(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return what the training summary of config.json says of the settings of these names, in their order."""
+        settings = {**self.settings(), "preset": self.preset}
+        return {**{name: settings[name] for name in names}, "max_seconds": self.recipe.max_time}
+
+    def identity(self, *parts: Any) -> dict[str, Any]:
+        """Return the settings that may change the weights: those of these parts, of the recipe and of the machine.
+
+        A new setting of a part ends up here and keeps older states from being resumed, unless it is left out as patience is.
+        """
+        run = {name: value for part in (*parts, self.recipe, self.machine) for name, value in asdict(part).items()}
+        del run["patience"]
+        return run
 
     def ranges(self) -> dict[str, Range]:
         """Return the ranges of the settings that are numbers."""
@@ -193,8 +124,8 @@ class Settings:
 
         Raises TypeError for a setting that no part has, OptionError as the parts do.
 
-        >>> PRESETS["paper"].override(hidden=10, max_steps=5).network
-        Network(cell='gru', layers=1, encoder='forward', hidden=10, embedding=100, maxout=500, rank=100)
+        >>> Settings().override(learning_rate=1.0, max_steps=5).recipe.max_steps
+        5
         """
         if unknown := settings.keys() - self.settings().keys():
             raise TypeError(f"a training has no setting {min(unknown)!r}")
@@ -202,53 +133,7 @@ class Settings:
             name: replace(part, **{key: settings[key] for key in vars(part) if key in settings})
             for name, part in self.parts().items()
         }
-        return replace(self, **changed)  # type: ignore[type-var]
-
-
-@dataclass(frozen=True)
-class TrainingConfig(Settings):
-    """All settings of a training on phrase pairs."""
-
-    preset: str = "default"
-    data: Data = field(default_factory=Data)
-    network: Network = field(default_factory=Network)
-    start: Start = field(default_factory=Start)
-    recipe: PairRecipe = field(default_factory=PairRecipe)
-    machine: Machine = field(default_factory=Machine)
-    output: Output = field(default_factory=Output)
-
-    def override(self, **settings: Any) -> Self:
-        """Return the configuration with these settings. A cell brings its rate to the default preset, if no other is given.
-
-        Raises as ``Settings.override`` does.
-
-        >>> TrainingConfig().override(cell="rnn").recipe.learning_rate
-        0.003
-        """
-        rate = RATES.get(settings.get("cell", "")) if self.preset == "default" else None
-        return super().override(**({} if rate is None else {"learning_rate": rate}) | settings)
-
-
-PRESETS = {
-    "default": TrainingConfig(),
-    # Cho et al. (2014), section 4.1; the clipped norm of the summed gradient is from the authors' released code
-    "paper": TrainingConfig(
-        "paper",
-        network=Network(hidden=1000, maxout=500),
-        start=Start(paper_initialisation=True),
-        recipe=PairRecipe(
-            optimizer="adadelta",
-            learning_rate=1.0,
-            objective="sum",
-            decay=False,
-            warm_up=0.0,
-            batch_size=64,
-            softmax="full",
-        ),
-    ),
-}
-
-RANGES = TrainingConfig().ranges()
+        return replace(self, **changed)
 
 
 @dataclass
@@ -261,6 +146,6 @@ class Observer:
 
     say: Callable[[str], None] = lambda message: None
     on_read: Callable[[int], object] | None = None  # bytes of the inputs
-    on_pairs: Callable[[int], object] | None = None  # pairs prepared
+    on_pairs: Callable[[int], object] = lambda pairs: None  # pairs or sentences prepared
     on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
     on_record: Callable[[dict[str, Any]], None] = lambda record: None

@@ -53,6 +53,12 @@ class Outcome:
     best: dict[str, float] | None
     seconds: float
 
+    def summary(self, passes: float) -> dict[str, Any]:
+        """Return what the training summary of config.json says of it; ``passes`` over the data were made."""
+        return {
+            "steps": self.steps, "passes": round(passes, 4), "best_step": self.best_step, "held_out": self.best,
+        }  # fmt: skip
+
 
 class NotFiniteError(RescoreError):
     """A loss, gradient or weight is infinite or NaN. ``batch`` was the last, that of ``step``; None before the first."""

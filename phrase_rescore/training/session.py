@@ -1,182 +1,222 @@
-"""The frame of every training: prepare, build, fit, save. What differs from one kind of model to the other is a job's."""
+"""What surrounds every training in its model directory: device, processes, lock, resume, log, and the model's publication."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import torch
+from torch import nn
 
 from phrase_rescore import runtime
 from phrase_rescore._version import __version__
-from phrase_rescore.errors import OptionError
+from phrase_rescore.data.prepared import Fingerprint, Numbers
+from phrase_rescore.errors import OptionError, RescoreError, cannot_write
+from phrase_rescore.files.directories import check_replaceable, recover_directory
 from phrase_rescore.files.locks import locked
-from phrase_rescore.files.paths import beside
-from phrase_rescore.nn.storage import DTYPES, LOG
-from phrase_rescore.training.config import Machine, Observer, Output, Recipe
+from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.paths import beside, check_outputs
+from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
+from phrase_rescore.training.config import Observer, Settings
 from phrase_rescore.training.log import LogWriter
-from phrase_rescore.training.loop import Task, Trainer
-from phrase_rescore.training.processes import ProcessGroup, find_processes, local_device, process_group
-from phrase_rescore.training.publishing import can_begin, failure_explained, publish
+from phrase_rescore.training.loop import NotFiniteError
+from phrase_rescore.training.processes import find_processes, local_device, process_group
 from phrase_rescore.training.state import TrainingState
 
-Store = TypeVar("Store")
-Made = TypeVar("Made")
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
-class Settings(Protocol):
-    """What the settings of every training have."""
-
-    @property
-    def machine(self) -> Machine:
-        """What computes."""
+class Store(Protocol):
+    """Data prepared on disk."""
 
     @property
-    def output(self) -> Output:
-        """How the model is written."""
+    def numbers(self) -> Numbers:
+        """What the data are known by."""
 
 
-class Job(Protocol[Store, Made]):
-    """What one kind of training does: ``Store`` is its data prepared on disk, ``Made`` the model with all that it needs."""
+AnyStore = TypeVar("AnyStore", bound=Store, covariant=True)
+
+
+class Source(Protocol[AnyStore]):
+    """Where the data of a training come from."""
 
     inputs: Sequence[str]
-    model_dir: str
+    fingerprint: Fingerprint | None  # of the files; None if one cannot be read twice
 
-    @property
-    def config(self) -> Settings:
-        """The settings, the device resolved."""
+    def check(self, say: Callable[[str], None]) -> None:
+        """Raise OptionError, InputError or ModelError for files that will not do, before hours of preparing data."""
 
-    def check_settings(self) -> None:
-        """Raise OptionError for settings that cannot be, before hours of preparing data."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return all settings that may change the weights."""
-
-    def check_files(self, processes: ProcessGroup, say: Callable[[str], None]) -> None:
-        """Raise OptionError, InputError or ModelError for paths and files that will not do, before hours of preparing data."""
-
-    def prepare(self, observer: Observer, check: Callable[[Any], None]) -> Store:
+    def prepare(self, observer: Observer, check: Callable[[Numbers], None]) -> AnyStore:
         """Return the data prepared on disk; ``check`` sees their numbers before they replace any."""
 
-    def find(self) -> Store | None:
+    def find(self) -> AnyStore | None:
         """Return the data if they are prepared already."""
 
-    def numbers(self, store: Store) -> Any:
-        """Return what the data are known by, a dataclass."""
 
-    def recipe(self, store: Store) -> Recipe:
-        """Return how the data are learnt, with an end. Raises OptionError if they cannot be learnt in this way."""
-
-    def task(self, store: Store, recipe: Recipe, say: Callable[[str], None]) -> Task:
-        """Return the model before its first step, with what it learns."""
-
-    def fit(self, trainer: Trainer, resume: bool) -> dict[str, Any]:
-        """Train, and return what config.json says of the outcome."""
-
-    def made(self, store: Store, trainer: Trainer, outcome: dict[str, Any], say: Callable[[str], None]) -> Made:
-        """Return the trained model."""
-
-    def in_words(self, store: Store, batch: Any) -> bytes:
-        """Return a minibatch as text that a person can read."""
-
-    def save(self, made: Made, directory: str) -> None:
-        """Write the files of the model into a directory."""
-
-    def load(self) -> Made:
-        """Return the model that is in the model directory."""
+def on_this_machine(settings: AnySettings) -> AnySettings:
+    """Return the settings with the device that this process computes on. Raises OptionError if it is not there."""
+    device = local_device(runtime.resolve_device(settings.machine.device))
+    return replace(settings, machine=replace(settings.machine, device=device))
 
 
-def on_this_machine(machine: Machine) -> Machine:
-    """Return the machine with the device that this process computes on. Raises OptionError if it is not there."""
-    return replace(machine, device=local_device(runtime.resolve_device(machine.device)))
-
-
-def train(job: Job[Store, Made], observer: Observer | None = None) -> Made:
-    """Do a job: write its model directory and return the model.
+class Session:
+    """A training's stay in its model directory, a ``with`` block: ``prepare``, ``learning``, ``publish`` in this order.
 
     The same inputs, settings and torch build give the same files, byte for byte, on a CPU if the run ends by ``max_steps``
-    (the log aside), however often it was killed and resumed. Raises OptionError, InputError or RescoreError. Then no model
-    directory is left, only, once training had begun, the state from which ``resume`` goes on.
+    (the log aside), however often it was killed and resumed. After an error no model directory is left, only, once training
+    had begun, the state from which ``resume`` continues.
 
-    Every process that torchrun started calls this; the first one prepares the data, talks and writes. It holds the lock of
-    the model directory (``files.locks``) from before its first write until the model has its name.
+    Every process that torchrun started has a session; the first one prepares the data, talks and writes. It holds the lock of
+    the model directory (``files.locks``) from before its first write until the block ends.
+
+    ``identity`` has all settings that may change the weights; the state compares the data themselves.
     """
-    machine, output, model_dir = job.config.machine, job.config.output, job.model_dir
-    if machine.precision not in runtime.PRECISIONS:
-        raise OptionError(f"precision {machine.precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
-    if output.save_dtype not in DTYPES:
-        raise OptionError(f"--save-dtype {output.save_dtype}; known are {', '.join(DTYPES)}")
-    job.check_settings()
-    slow = runtime.check_precision(machine.precision, machine.device)
-    runtime.prepare(machine.threads)
-    runtime.set_tf32(machine.precision, machine.device)
-    processes, talk = find_processes(), observer or Observer()
-    observer = talk if processes.is_first else Observer()
-    if slow:
-        observer.say(f"warning: {slow}")
-    state = TrainingState(beside(model_dir, "training"), identity(job, processes))
-    with contextlib.ExitStack() as held:
-        prepared: list[Store] = []
+
+    def __init__(self, model_dir: str, settings: Settings, identity: dict[str, Any], observer: Observer | None) -> None:
+        machine = settings.machine
+        if machine.precision not in runtime.PRECISIONS:
+            raise OptionError(f"precision {machine.precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
+        slow = runtime.check_precision(machine.precision, machine.device)
+        runtime.prepare(machine.threads)
+        runtime.set_tf32(machine.precision, machine.device)
+        self._talk = observer or Observer()
+        self.processes = find_processes()
+        identity |= {
+            "version": __version__, "torch": torch.__version__, "processes": self.processes.size,
+            "device": torch.device(machine.device).type,
+        }  # fmt: skip
+        self.state = TrainingState(beside(model_dir, "training"), identity)
+        told = self._talk if self.processes.is_first else Observer()
+        self._log = LogWriter(os.path.join(self.state.directory, LOG), told)
+        self.observer = replace(told, on_record=self._log.add)
+        if slow:
+            self.observer.say(f"warning: {slow}")
+        self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
+        self.resumes = False
+        self._model_dir, self._machine, self._output = model_dir, machine, settings.output
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._held.__exit__(*error)
+
+    def prepare(self, source: Source[AnyStore], check: Callable[[], None] = lambda: None) -> AnyStore | None:
+        """Take the lock and return the data, prepared by the first process; None if the training is over already.
+
+        Raises OptionError, InputError or ModelError before anything is read or written for files that will not do, and what
+        ``check`` raises.
+        """
+        say = self.observer.say
 
         def begin() -> bool:
-            """Prepare the data, with the lock that is held to the end; return whether anything is left to do."""
-            job.check_files(processes, observer.say)
-            os.makedirs(os.path.dirname(os.path.realpath(model_dir)), exist_ok=True)
-            held.enter_context(locked(model_dir, "let it end, or name another directory with -m", observer.say))
-            if not can_begin(model_dir, output, state, observer.say):
+            check_outputs(source.inputs, self._model_dir)
+            check_replaceable(self._model_dir)
+            check()
+            if self.processes.size > 1 and source.fingerprint is None:
+                raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
+            source.check(say)
+            os.makedirs(os.path.dirname(os.path.realpath(self._model_dir)), exist_ok=True)
+            self._held.enter_context(locked(self._model_dir, "let it end, or name another directory with -m", say))
+            if not self._can_begin():
                 return False
-            prepared.append(job.prepare(observer, state.check_data))
+            source.prepare(self.observer, self.state.check_data)
             return True
 
-        if not processes.first_alone(begin, talk.say):
-            return job.load()
-        store = prepared[0] if prepared else job.find()
+        if not self.processes.first_alone(begin, self._talk.say):
+            return None
+        store = source.find()
         if store is None:
             raise OptionError("many processes need prepared data, and inputs, that all of them see under the same names")
-        state.check_data(job.numbers(store))
-        resume = state.exists()
-        with process_group(machine.device, processes):
-            return _learn(job, processes, observer, store, state, resume)
+        self.state.check_data(store.numbers)
+        self.resumes = self.state.exists()
+        self._held.enter_context(process_group(self._machine.device, self.processes))
+        return store
 
+    def _can_begin(self) -> bool:
+        """Put right what killed runs left of the model, and check what is there. Return False if the training is over already.
 
-def identity(job: Job[Any, Any], processes: ProcessGroup) -> dict[str, Any]:
-    """Return what a training must share with an interrupted one to go on with it: all that may change the weights.
+        Raises OptionError if there is a model or a state that this run must not touch or cannot continue from.
+        """
+        state, resume = self.state, self._output.resume
+        recover_directory(self._model_dir)
+        if state.is_published(self._model_dir):
+            state.remove()
+            if resume:
+                self.observer.say(f"{self._model_dir} is complete; what was left of its training is removed")
+                return False
+        check_target(self._model_dir, self._output.overwrite)
+        if not state.exists():
+            if resume:
+                self.observer.say(f"no training to go on with in {state.directory}; it begins anew")
+        elif not resume:
+            found = f"{state.directory} holds an interrupted training"
+            raise OptionError(f"{found}; go on with --resume, or delete it to begin anew")
+        else:
+            state.check_run()
+        return True
 
-    The state compares the data themselves.
-    """
-    return {
-        **job.identity(),
-        **asdict(job.config.machine),
-        "version": __version__,
-        "torch": torch.__version__,
-        "processes": processes.size,
-        "device": torch.device(job.config.machine.device).type,
-    }
+    @contextlib.contextmanager
+    def learning(self, module: nn.Module, in_words: Callable[[Any], bytes]) -> Iterator[None]:
+        """Say what learns within the ``with`` block, and after a failure or an interruption how to continue.
 
+        A minibatch whose numbers were not finite is kept, ``in_words``.
+        """
+        together = f", {self.processes.size} processes" if self.processes.size > 1 else ""
+        numbers = sum(weight.numel() for weight in module.parameters())
+        self.observer.say(f"{numbers:,} parameters, {self._machine.threads} threads{together}, {self._machine.device}")
+        state = self.state
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if state.exists():
+                error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
+            raise
+        except NotFiniteError as error:
+            told = [f"{error.found} at step {error.step:,}"]
+            if error.batch is not None and self.processes.is_first:
+                told.append(self._keep(error.step, in_words, error.batch))
+            remedy = "try a smaller --learning-rate"
+            if state.exists():
+                told.append(f"{state.directory} has the last good state")
+                remedy = f"delete it and {remedy}, or, if the machine failed, go on with --resume"
+            raise RescoreError(f"{', '.join(told)}; {remedy}") from None
 
-def _learn(
-    job: Job[Store, Made], processes: ProcessGroup, observer: Observer, store: Store, state: TrainingState, resume: bool
-) -> Made:
-    machine, output = job.config.machine, job.config.output
-    recipe = job.recipe(store)
-    task = job.task(store, recipe, observer.say)
-    together = f", {processes.size} processes" if processes.size > 1 else ""
-    numbers = sum(weight.numel() for weight in task.module.parameters())
-    observer.say(f"{numbers:,} parameters, {machine.threads} threads{together}, {machine.device}")
-    log = LogWriter(os.path.join(state.directory, LOG), observer)
-    threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
-    told = replace(observer, on_record=log.add)
-    trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=told)
-    with failure_explained(state, processes, lambda batch: job.in_words(store, batch)):
-        outcome = job.fit(trainer, resume)
-    made = job.made(store, trainer, outcome, observer.say)
-    if processes.is_first:
+    def _keep(self, step: int, in_words: Callable[[Any], bytes], batch: Any) -> str:
+        """Write a minibatch beside the state; say where it is, or why not."""
+        path = os.path.join(self.state.directory, f"minibatch-{step:09d}.tsv")
+        try:
+            os.makedirs(self.state.directory, exist_ok=True)
+            with atomic_output(path) as stream:
+                stream.write(in_words(batch))
+        except RescoreError as failure:
+            return str(failure)
+        except OSError as failure:
+            return cannot_write(path, failure)
+        return f"its minibatch is in {path}"
 
-        def write(directory: str) -> None:
-            job.save(made, directory)
+    def publish(self, save: Callable[[str], None]) -> None:
+        """Make the model directory of the files that ``save`` puts into it and of the log, then remove the state.
 
-        publish(write, job.model_dir, output, log, state, observer.say)
-    return made
+        Raises RescoreError if the directory cannot be written; then nothing is left of it, and the state stays.
+        """
+        if not self.processes.is_first:
+            return
+        state = self.state
+        try:
+            with atomic_directory(self._model_dir, self._output.overwrite) as directory:
+                self._log.copy_to(os.path.join(directory, LOG))
+                save(directory)
+                state.about_to_publish(directory)
+            state.remove()
+        except (RescoreError, KeyboardInterrupt) as error:
+            error.add_note(f"{state.directory} has the whole training; the same command with --resume goes on")
+            raise
+        if os.path.lexists(state.directory):
+            self.observer.say(
+                f"warning: {state.directory} cannot be removed; the model is complete, and nothing in it is needed"
+            )

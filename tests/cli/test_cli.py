@@ -122,7 +122,7 @@ USAGE = {
     "side": (["annotate", "t", "--unknown-side", "target"], "'target' is not one of 'output', 'input', 'both'"),
     "duration": (["train", "t", "--max-time", "2 hours"], "'2 hours' is not a duration; write 90s, 20m, 2h or 1d"),
     "duration 0": (["train", "t", "--max-time", "0s"], "'0s' is not a duration; write 90s, 20m, 2h or 1d"),
-    "size": (["train", "t", "--shard-size", "0M"], "'0M' is not a size; write 500K, 15M or 2G"),
+    "size": (["train", "t", "--memory", "0M"], "'0M' is not a size; write 500K, 15M or 2G"),
     "held out": (["train", "t", "--held-out", "-1"], "is not a whole number from "),
     "format": (["train", "t", "--format", "csv"], "'csv' is not one of 'table', 'extract', 'tsv'"),
 }

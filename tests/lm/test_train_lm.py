@@ -22,7 +22,7 @@ from phrase_rescore.lm.checkpoint import load
 from phrase_rescore.lm.config import PRESETS
 from phrase_rescore.lm.network import FeedforwardLM
 from phrase_rescore.lm.ngrams import ngrams_at
-from phrase_rescore.lm.train import train_language_model
+from phrase_rescore.lm.train import train_text
 from phrase_rescore.training.config import Observer
 
 pytestmark = pytest.mark.slow
@@ -217,7 +217,7 @@ def test_numbers_that_are_not_finite_end_it(text: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(train_lm, "initialise", far_out)
     config = PRESETS["default"].override(embedding=8, hidden=16, max_steps=5, threads=1, device="cpu")
     with pytest.raises(RescoreError, match="try a smaller --learning-rate"):
-        train_language_model([str(text)], str(tmp_path / "lm"), config)
+        train_text([str(text)], str(tmp_path / "lm"), config)
     assert not (tmp_path / "lm").exists()
 
 
@@ -232,7 +232,7 @@ def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path)
         order=3, embedding=8, hidden=16, output=8, batch_size=50, max_steps=30, threads=1, device="cpu", held_out_share=0.1
     )
     lms = [
-        train_language_model([str(text)], str(tmp_path / precision), config.override(precision=precision))
+        train_text([str(text)], str(tmp_path / precision), config.override(precision=precision))
         for precision in ("float32", "bf16")
     ]
     exact, low = (lm.training["held_out"]["loss"] for lm in lms)
@@ -248,7 +248,7 @@ def test_shown_steps_count_words(text: Path, tmp_path: Path) -> None:
     config = PRESETS["default"].override(
         order=3, embedding=4, hidden=4, output=4, batch_size=50, max_steps=3, threads=1, device="cpu"
     )
-    train_language_model([str(text)], str(tmp_path / "lm"), config, Observer(on_step=lambda s, d, loss, n: seen.append(n)))
+    train_text([str(text)], str(tmp_path / "lm"), config, Observer(on_step=lambda s, d, loss, n: seen.append(n)))
     assert seen == [50, 50, 50]
 
 

@@ -8,13 +8,13 @@ from small_models import encoded, small_checkpoint
 from phrase_rescore.nn import softmax
 from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
 from phrase_rescore.rnn.cells import tanh
+from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.rnn.network import (
     PAPER_PARAMETERS,
     ModelConfig,
     RNNEncoderDecoder,
     packed,
 )
-from phrase_rescore.training.config import PRESETS
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():

@@ -117,7 +117,7 @@ def test_a_minibatch_that_cannot_be_kept_hides_nothing(training: Training, monke
     def full(path: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("phrase_rescore.training.publishing.atomic_output", full)
+    monkeypatch.setattr("phrase_rescore.training.session.atomic_output", full)
     with pytest.raises(RescoreError) as caught:
         training.run()
     assert str(caught.value).startswith("the loss is nan and its gradient nan at step 2, cannot write ")

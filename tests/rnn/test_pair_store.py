@@ -131,7 +131,7 @@ def test_held_out_sources_need_little_memory() -> None:
     choice = HeldOut(10)
     for start in range(0, 20_000, 100):
         choice.add([b"s%05d" % i for i in range(start, start + 100)], [b"t"] * 100)
-        assert sum(len(targets) for _, _, targets in choice._candidates) <= 20
+        assert sum(len(targets) for _, _, targets in choice.kept) <= 20
     assert len(choice.sources()) == 10
 
 
@@ -139,7 +139,7 @@ def test_a_source_of_more_pairs_than_may_be_held_out_is_not_remembered() -> None
     choice = HeldOut(10)
     for i in range(50):
         choice.add([b"s"] * 100, [b"t%d" % i] * 100)
-        assert choice._candidates == []
+        assert choice.kept == []
     assert choice.sources() == {}
 
 

@@ -11,8 +11,9 @@ from structures import every_structure, largest_difference, named, trained_twice
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.checkpoint import load
+from phrase_rescore.rnn.prepare import PairSource
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.train import PhrasePairs
+from phrase_rescore.rnn.train import make_task
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
 
@@ -98,10 +99,10 @@ def test_scores_in_fewer_digits_are_near(inputs: list[str], tmp_path: Path, chos
 def test_the_clipped_norm_is_the_one_asked_for(inputs: list[str], tmp_path: Path) -> None:
     norms = {}
     for clip in (0.01, 0.5, 1e6):
-        job = PhrasePairs(inputs, str(tmp_path / f"model{clip}"), small(cell="rnn", clip=clip))
-        store = job.prepare(Observer(), lambda numbers: None)
-        task = job.task(store, job.recipe(store), lambda line: None)
-        trainer = Trainer(task, job.recipe(store), threads=1)
+        config = small(cell="rnn", clip=clip)
+        store = PairSource(inputs, str(tmp_path / f"model{clip}"), config.data, 1).prepare(Observer())
+        task = make_task(store, config, lambda line: None)
+        trainer = Trainer(task, config.recipe, threads=1)
         trainer.step(next(task.batches(0)), 0.5)
         norms[clip] = torch.stack([p.grad.norm() for p in task.module.parameters()]).norm().item()
     assert norms[0.01] == pytest.approx(0.01, rel=1e-3)

@@ -1,8 +1,8 @@
 """Twenty steps of training in float64, alone or under torchrun; the gradients of every step and the last weights go to a file.
 
-usage: [torchrun …] distributed_script.py FOLDER MINIBATCH,GROUP …
+usage: [torchrun …] distributed_script.py FOLDER MINIBATCH …
 
-Writes FOLDER/MINIBATCH,GROUP.npz for each.
+Writes FOLDER/MINIBATCH.npz for each.
 """
 
 import sys
@@ -18,9 +18,9 @@ from phrase_rescore.training.processes import ProcessGroup, process_group
 STEPS = 20
 
 
-def train(processes: ProcessGroup, path: str, batch_size: int, group: int) -> None:
+def train(processes: ProcessGroup, path: str, batch_size: int) -> None:
     model = small_checkpoint().model.double().requires_grad_(True)
-    task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2, group=group)
+    task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     found: dict[str, np.ndarray] = {}
     gradients = Gradients(model, task.loss, 1, processes)
@@ -40,8 +40,7 @@ def main() -> None:
     folder, *sizes = sys.argv[1:]
     with process_group("cpu") as processes:
         for size in sizes:
-            batch_size, group = map(int, size.split(","))
-            train(processes, f"{folder}/{size}.npz", batch_size, group)
+            train(processes, f"{folder}/{size}.npz", int(size))
         assert processes.broadcast(float(processes.rank + 7)) == 7.0
 
 

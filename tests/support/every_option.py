@@ -54,7 +54,6 @@ BESIDE: dict[tuple[str, str], Tokens] = {  # what an option needs beside it, and
     ("generate", "temperature"): {"random": []},
     ("generate", "top_k"): {"random": []},
     ("score", "tokenize"): {},
-    ("train", "group"): {"batch_size": ["6"]},
     ("train-lm", "patience"): {"held_out_share": ["0.3"]},
     ("rescore", "source"): {"models": ["model"]},
     ("rescore", "weights"): {"models": []},

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.train import train_model
-from phrase_rescore.training.config import PRESETS, Observer, TrainingConfig
+from phrase_rescore.rnn.config import PRESETS, TrainingConfig
+from phrase_rescore.rnn.train import train_pairs
+from phrase_rescore.training.config import Observer
 
 SMALL = PRESETS["default"].override(hidden=32, embedding=16, maxout=16, rank=16, batch_size=32, device="cpu", threads=1)
 SIZES = ["--hidden", "32", "--embedding", "16", "--maxout", "16", "--rank", "16", "--batch-size", "32"]
@@ -51,7 +52,7 @@ class Training:
         return replace(self, **own, config=self.config.override(**changes))
 
     def run(self, observer: Observer | None = None) -> Checkpoint:
-        return train_model(self.inputs, self.model_dir, self.config, observer)
+        return train_pairs(self.inputs, self.model_dir, self.config, observer)
 
     @property
     def state_dir(self) -> Path:

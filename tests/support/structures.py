@@ -27,9 +27,10 @@ from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import words
 from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
+from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ENCODERS
-from phrase_rescore.rnn.train import train_model
-from phrase_rescore.training.config import Observer, TrainingConfig
+from phrase_rescore.rnn.train import train_pairs
+from phrase_rescore.training.config import Observer
 
 DEPTHS = (1, 2, 4)
 STRUCTURES = [
@@ -57,7 +58,7 @@ class Interrupted(Exception):
 def trained_twice(inputs: Iterable[str], folder: Path, config: TrainingConfig) -> tuple[Checkpoint, bool]:
     """Train at one sitting and at two; return the model, and whether both have the same bytes."""
     whole, parts = folder / "whole", folder / "parts"
-    train_model(list(inputs), str(whole), config)
+    train_pairs(list(inputs), str(whole), config)
     at = config.recipe.max_steps * 7 // 10
 
     def stop(step: int, *_: object) -> None:
@@ -65,10 +66,10 @@ def trained_twice(inputs: Iterable[str], folder: Path, config: TrainingConfig) -
             raise Interrupted
 
     try:
-        train_model(list(inputs), str(parts), config, Observer(on_step=stop))
+        train_pairs(list(inputs), str(parts), config, Observer(on_step=stop))
         raise AssertionError(f"was not interrupted after {at} steps")
     except Interrupted:
-        train_model(list(inputs), str(parts), config.override(resume=True))
+        train_pairs(list(inputs), str(parts), config.override(resume=True))
     files = [{p.name: p.read_bytes() for p in d.iterdir() if p.name != "train.log.jsonl"} for d in (whole, parts)]
     return load(str(whole)), files[0] == files[1]
 

@@ -1,7 +1,6 @@
 """Gradients of training against the plain objective in float64, however the work is cut; orders without memory."""
 
 import gc
-import itertools
 import weakref
 from typing import Any
 
@@ -13,13 +12,10 @@ from hypothesis import strategies as st
 from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.data.permutation import Permutation
-from phrase_rescore.data.ragged import EncodedPairs, Ragged
-from phrase_rescore.errors import OptionError
 from phrase_rescore.nn import linear
 from phrase_rescore.nn.linear import gathered_gradients, gathering
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
 from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.training.config import PRESETS
 from phrase_rescore.training.gradients import Gradients
 
 
@@ -144,37 +140,8 @@ def test_gradients_in_bf16_are_those_of_float32_nearly(chosen):
     assert 1e-5 < difference < 1e-2
 
 
-@pytest.mark.parametrize("group", [1, 2, 4, 8])
-def test_groups_are_drawn_together_and_every_pair_once_a_pass(group):
-    pairs = EncodedPairs(Ragged.of([[i] for i in range(30)]), Ragged.of([[i, i] for i in range(30)]))
-    task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=group)
-    seen: list[int] = []
-    for batch, _ in zip(task.batches(0), range(40), strict=False):
-        assert 0 < len(batch) <= 8
-        seen += batch.src.ids.tolist()
-        for n in (2, 3):
-            parts = [part.pairs for part in task.parts(batch, n)]
-            assert sorted(np.concatenate([part.src.ids for part in parts]).tolist()) == sorted(batch.src.ids.tolist())
-            assert all(len(part) for part in parts if len(batch) >= n)
-    for start in range(0, len(seen) - 29, 30):
-        assert sorted(seen[start : start + 30]) == list(range(30))
-    assert all(b == a + 1 for a, b in itertools.pairwise(seen) if a % group != group - 1 and a != 29)
-    with pytest.raises(OptionError, match="--group 3 does not divide --batch-size 8"):
-        PRESETS["default"].override(batch_size=8, group=3)
-
-
-def test_groups_stay_whole_in_parts():
-    pairs = EncodedPairs(Ragged.of([[i] for i in range(48)]), Ragged.of([[i] * (1 + i % 5) for i in range(48)]))
-    task = PhrasePairTask(small_model(), pairs, encoded([]), 16, seed=5, group=4)
-    for part, _ in task.parts(next(task.batches(0)), 2):
-        assert len(part) == 8
-        assert len({i // 4 for i in part.src.ids.tolist()}) == 2
-
-
-@pytest.mark.parametrize("group", [1, 4])
-def test_a_batch_depends_on_its_number_alone(group):
-    pairs = encoded(random_pairs(30))
-    task = PhrasePairTask(small_model(), pairs, encoded([]), 8, seed=5, group=group)
+def test_a_batch_depends_on_its_number_alone():
+    task = PhrasePairTask(small_model(), encoded(random_pairs(30)), encoded([]), 8, seed=5)
     batches = task.batches(0)
     listed = [next(batches).src.ids.tolist() for _ in range(12)]
     later = task.batches(7)

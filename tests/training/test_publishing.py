@@ -25,8 +25,7 @@ from phrase_rescore.files import outputs as atomic
 from phrase_rescore.nn import storage
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.checkpoint import load
-from phrase_rescore.training import publishing
-from phrase_rescore.training import session as job
+from phrase_rescore.training import session
 from phrase_rescore.training import state as training_state
 from phrase_rescore.training.config import Observer
 
@@ -112,7 +111,7 @@ def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_pat
     assert listing(tmp_path) == ["model.pairs", "model.training", "pairs.tsv"]
 
 
-OF_THE_END = [module.__file__ for module in (job, publishing, training_state, checkpoint, storage, atomic, locks)]
+OF_THE_END = [module.__file__ for module in (session, training_state, checkpoint, storage, atomic, locks)]
 
 
 def train_to(event: int, training: Training, kind: str) -> int:
@@ -141,18 +140,18 @@ def train_to(event: int, training: Training, kind: str) -> int:
                 raise KeyboardInterrupt
         return trace
 
-    publish = job.publish
+    publish = session.Session.publish
 
     def traced(*args: Any) -> None:
         frame: FrameType | None = sys._getframe(1)
-        while frame:  # what is on its way to the end: _train, train_model
+        while frame:
             if frame.f_code.co_filename in OF_THE_END:
                 frame.f_trace = trace
             frame = frame.f_back
         sys.settrace(trace)
         publish(*args)
 
-    job.publish = traced
+    session.Session.publish = traced
     try:
         training.run()
         sys.settrace(None)

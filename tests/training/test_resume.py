@@ -212,7 +212,7 @@ def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
     assert set(state["run"]) == {
         "version", "torch", "data", "cell", "layers", "encoder", "hidden", "embedding", "maxout",
         "rank", "shortlist", "batch_size", "optimizer", "softmax",
-        "learning_rate", "objective", "clip", "decay", "warm_up", "paper_initialisation", "group", "epochs", "seed", "threads",
+        "learning_rate", "objective", "clip", "decay", "warm_up", "paper_initialisation", "epochs", "seed", "threads",
         "precision", "max_time", "eval_every", "init_from", "init", "freeze", "final_pass", "inverse", "max_steps", "processes",
         "device",
     }  # fmt: skip
@@ -228,10 +228,10 @@ def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
 
 
 def test_what_does_not_change_the_weights_may_change_at_resume(training: Training) -> None:
-    training.but(model_dir=f"{training.model_dir}.whole", save_dtype="bfloat16").run()
+    training.but(model_dir=f"{training.model_dir}.whole").run()
     interrupted(training, 12)
     said: list[str] = []
-    changed = training.but(drop_bad_rows=True, patience=9, save_dtype="bfloat16", memory=1 << 20, allow_poor_coverage=True)
+    changed = training.but(drop_bad_rows=True, patience=9, memory=1 << 20, allow_poor_coverage=True)
     changed.but(resume=True).run(Observer(said.append))
     assert any("distinct pairs as prepared before" in line for line in said), said
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
