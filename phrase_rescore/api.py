@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from phrase_rescore.evaluation.corpora import SetFiles
     from phrase_rescore.evaluation.run import Evaluation
     from phrase_rescore.evaluation.why import Comparison
+    from phrase_rescore.info.model import ModelInfo
+    from phrase_rescore.info.table import TableInfo
     from phrase_rescore.rescoring.run import RescoreSummary
 
 __all__ = [
@@ -339,3 +341,24 @@ def why(
     outputs = [(name, os.fspath(path)) for name, path in systems]
     paths = os.fspath(source), os.fspath(reference), os.fspath(table)
     return compare(WhyOptions(*paths, outputs, segments, score_column, phi_column), on_read)
+
+
+def info(
+    path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Callable[[int], object] | None = None,
+    on_rows: Callable[[int], object] = lambda rows: None,
+) -> TableInfo | ModelInfo:  # fmt: skip
+    """Describe a phrase table, or a model directory, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
+
+    ``model_dir`` is a model of phrase pairs, whose share of the table's words is counted. ``check()`` of what is returned
+    raises RescoreError if some Moses program would mishandle a row. ``on_read`` is told bytes read, ``on_rows`` how many rows
+    were read so far. Raises InputError for what is not a phrase table, ModelError for a bad model.
+    """
+    if os.path.isdir(path):
+        from phrase_rescore.info.model import ModelInfo
+
+        if model_dir is not None or strict:
+            raise OptionError(f"{os.fspath(path)} is a model directory; -m and --strict are for tables")
+        return ModelInfo.read(os.fspath(path))
+    from phrase_rescore.info.table import TableInfo
+
+    return TableInfo.read(os.fspath(path), _path(model_dir), on_read, on_rows)

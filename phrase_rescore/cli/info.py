@@ -36,38 +36,14 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     """
     import json
 
-    from phrase_rescore.errors import OptionError, RescoreError
-
-    def show(lines: list[str], value: object) -> None:
-        click.echo(json.dumps(value, indent=2) if as_json else "\n".join(lines))
-
-    if os.path.isdir(path):
-        from phrase_rescore.info import model as model_report
-
-        if model_dir is not None or strict:
-            raise OptionError(f"{path} is a model directory; -m and --strict are for tables")
-        directory = model_report.ModelDirectory.read(path)
-        show(model_report.report(directory), model_report.as_object(directory))
-        return
-
+    from phrase_rescore.api import info
     from phrase_rescore.cli.terminal import byte_bar
-    from phrase_rescore.data.coverage import coverage
-    from phrase_rescore.info import table
-    from phrase_rescore.info.survey import survey_table
-    from phrase_rescore.moses.columns import read_sidecar
-    from phrase_rescore.runtime import keep_freed_memory
 
-    own, known = read_sidecar(path), None
-    if model_dir is not None:
-        from phrase_rescore.rnn.checkpoint import load
-
-        model = load(model_dir)
-    keep_freed_memory()
     with byte_bar((path,), quiet, os.path.basename(path)) as bar:
-        found = survey_table(path, bar.update, lambda survey: bar.set_postfix_str(f"{survey.rows:,} rows", refresh=False))
-    if model_dir is not None:
-        vocabularies, counts = (model.src_vocab, model.tgt_vocab), (found.survey.src.words, found.survey.tgt.words)
-        known = table.ModelCoverage(model_dir, model.signature, *map(coverage, counts, vocabularies, model.factors))
-    show(table.report(found, own, known), table.as_object(found, own, known))
-    if strict and (kinds := table.problems(found)):
-        raise RescoreError(f"{found.table}: problems of {len(kinds)} {'kind' if len(kinds) == 1 else 'kinds'} (--strict)")
+        found = info(
+            path, model_dir, strict=strict, on_read=bar.update,
+            on_rows=lambda rows: bar.set_postfix_str(f"{rows:,} rows", refresh=False),
+        )  # fmt: skip
+    click.echo(json.dumps(found.as_object(), indent=2) if as_json else "\n".join(found.lines()))
+    if strict:
+        found.check()

@@ -91,11 +91,6 @@ class DistinctSample:
         both = np.concatenate((self.hashes, hashes)), np.concatenate((self.lines, lines))
         return DistinctSample.of(*both, self.room, self.overflowed or later.overflowed)
 
-    def without(self, hash: np.uint64, line: int) -> DistinctSample:
-        """Return the sample without one occurrence."""
-        kept = (self.hashes != hash) | (self.lines != line)
-        return DistinctSample(self.hashes[kept], self.lines[kept], self.room, self.overflowed)
-
     @property
     def exact(self) -> bool:
         return not self.overflowed

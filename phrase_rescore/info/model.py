@@ -1,4 +1,4 @@
-"""A model directory is reported in lines for people, or as an object for programs."""
+"""Describe a model directory in lines for people, or as an object for programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SETTINGS = (
 
 
 @dataclass(frozen=True)
-class ModelDirectory:
+class ModelInfo:
     """A model that was loaded, of phrase pairs or of text, and all that its ``config.json`` says."""
 
     directory: str
@@ -36,7 +36,7 @@ class ModelDirectory:
     seconds: float | None  # of training, by its log
 
     @classmethod
-    def read(cls, directory: str) -> ModelDirectory:
+    def read(cls, directory: str) -> ModelInfo:
         """Read a model directory. Raises ModelError as ``checkpoint.load`` and ``language_model.load`` do."""
         with unchanged(directory):
             of_text = Config(directory).model_of() == TEXT
@@ -45,95 +45,106 @@ class ModelDirectory:
                 config = json.load(stream)
             return cls(directory, model, config, training_seconds(directory))
 
+    def check(self) -> None:
+        """Do nothing: no program mishandles a model that was loaded."""
 
-def report(directory: ModelDirectory) -> list[str]:
-    """Report for people, line by line."""
-    model, weights = directory.model, directory.config["weights"]
-    training = _object(model.training)
-    files = counted(len(weights["files"]), "file")
-    own = _of_text(model) if isinstance(model, LanguageModel) else _of_pairs(model)
-    lines = [f"{directory.directory}: a {own.what}", labelled("signature", model.signature), labelled("gives", own.gives)]
-    lines += [labelled("network", own.structure), labelled("sizes", own.sizes)]
-    lines.append(labelled("parameters", f"{model.model.config.parameters():,} in {weights['dtype']}, {files}"))
-    lines += [labelled(f"{side}words", _words(vocab, share)) for side, vocab, share in own.vocabularies]
-    lines += _training(training, directory.seconds, own)
-    lines += _losses(training, own)
-    return [*lines, labelled("made by", _text(directory.config.get("made_by")))]
+    def lines(self) -> list[str]:
+        """Return the description line by line."""
+        model, weights = self.model, self.config["weights"]
+        training = _object(model.training)
+        amounts: tuple[str, ...] = ("distinct_pairs",)
+        if isinstance(model, LanguageModel):
+            what, learnt, amounts, network = "language model", "word", ("sentences", "words"), _language_model(model)
+            vocabularies = [("words", model.vocab, model.unk_share)]
+        else:
+            what, learnt, network = "model", "pair", _pair_model(model)
+            vocabularies = [
+                ("source words", model.src_vocab, model.unk_shares[0]), ("target words", model.tgt_vocab, model.unk_shares[1])
+            ]  # fmt: skip
+        return [
+            f"{self.directory}: a {what}",
+            labelled("signature", model.signature),
+            *network,
+            labelled(
+                "parameters",
+                f"{model.model.config.parameters():,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}",
+            ),
+            *(labelled(label, _words(vocabulary, share)) for label, vocabulary, share in vocabularies),
+            *_training(training, self.seconds, learnt, amounts),
+            *_losses(training, learnt),
+            labelled("made by", _text(self.config.get("made_by"))),
+        ]
+
+    def as_object(self) -> dict[str, Any]:
+        """Return what ``config.json`` says, and what the weights and the log tell, in nothing but what JSON has."""
+        return {
+            "file": self.directory,
+            "kind": "language model" if isinstance(self.model, LanguageModel) else "model",
+            "signature": self.model.signature,
+            "config": self.config,
+            "training_seconds": self.seconds,
+        }
 
 
-@dataclass(frozen=True)
-class _Own:
-    """What is said in other words of each kind of model."""
-
-    what: str
-    gives: str
-    structure: str
-    sizes: str
-    vocabularies: tuple[tuple[str, Vocabulary, float], ...]  # the side, its words, UNK's share
-    learnt: str  # what is learnt: a loss is one of each
-    amounts: tuple[str, ...]  # entries of the training summary that count what was learnt
-
-
-def _of_pairs(model: Checkpoint) -> _Own:
+def _pair_model(model: Checkpoint) -> list[str]:
     given, predicted = model.sides
     sides = zip(checkpoint.SIDES, model.factors, strict=True)
     read = [f"factor {factor} of the {side} words" for side, factor in sides if factor is not None]
     config = model.model.config
-    return _Own(
-        "model",
-        f"p({predicted} | {given}), of {' and '.join(read) or 'whole words'}",
-        f"{config.cell}, {counted(config.layers, 'layer')}, encoder {config.encoder}",
-        ", ".join(f"{name} {getattr(config, name):,}" for name in ("hidden", "embedding", "maxout", "rank")),
-        (("source ", model.src_vocab, model.unk_shares[0]), ("target ", model.tgt_vocab, model.unk_shares[1])),
-        "pair",
-        ("distinct_pairs",),
-    )
+    return [
+        labelled("gives", f"p({predicted} | {given}), of {' and '.join(read) or 'whole words'}"),
+        labelled("network", f"{config.cell}, {counted(config.layers, 'layer')}, encoder {config.encoder}"),
+        labelled("sizes", _sizes(config, "hidden", "embedding", "maxout", "rank")),
+    ]
 
 
-def _of_text(model: LanguageModel) -> _Own:
-    sizes = model.model.config
-    layers = ", ".join(f"{name} {getattr(sizes, name):,}" for name in ("order", "embedding", "hidden", "output"))
-    return _Own(
-        "language model",
-        f"p(word | the {counted(sizes.order - 1, 'word')} before it)",
-        "feed-forward, 2 layers",
-        layers + ", embeddings tied" * sizes.tied,
-        (("", model.vocab, model.unk_share),),
-        "word",
-        ("sentences", "words"),
-    )
+def _language_model(model: LanguageModel) -> list[str]:
+    config = model.model.config
+    tied = ", embeddings tied" if config.tied else ""
+    return [
+        labelled("gives", f"p(word | the {counted(config.order - 1, 'word')} before it)"),
+        labelled("network", "feed-forward, 2 layers"),
+        labelled("sizes", _sizes(config, "order", "embedding", "hidden", "output") + tied),
+    ]
+
+
+def _sizes(config: object, *names: str) -> str:
+    return ", ".join(f"{name} {getattr(config, name):,}" for name in names)
 
 
 def _words(vocabulary: Vocabulary, unk_share: float) -> str:
     commonest = " ".join(printable(word) for word in vocabulary.words[:_COMMONEST])
-    more = " …" * (len(vocabulary.words) > _COMMONEST)
+    more = " …" if len(vocabulary.words) > _COMMONEST else ""
     return f"{len(vocabulary.words):,}: {commonest}{more} ({unk_share:.1%} of those in training were others)"
 
 
-def _training(training: Mapping[str, Any], seconds: float | None, own: _Own) -> Iterator[str]:
+def _training(
+    training: Mapping[str, Any], seconds: float | None, learnt: str, amounts: tuple[str, ...]
+) -> Iterator[str]:  # fmt: skip
+    """Write what was learnt and how; ``amounts``: the entries of the training summary that count it."""
     if not training:
         yield labelled("training", "not known")
         return
     inputs = training.get("inputs")
     names = ", ".join(map(_text, inputs)) if isinstance(inputs, list) else _text(inputs)
-    counts = [(name.removeprefix("distinct_"), _object(training.get(name))) for name in own.amounts]
-    learnt, held_out = (", ".join(f"{_text(n.get(part))} {name}" for name, n in counts) for part in ("training", "held_out"))
-    yield labelled("trained on", f"{names}: {learnt}; held out {held_out}")
+    counts = [(name.removeprefix("distinct_"), _object(training.get(name))) for name in amounts]
+    learnt_of, held_out = (", ".join(f"{_text(n.get(part))} {name}" for name, n in counts) for part in ("training", "held_out"))
+    yield labelled("trained on", f"{names}: {learnt_of}; held out {held_out}")
     time = f" in {seconds:,.0f} s" if seconds is not None else ""
-    passes = f", {_text(training['passes'])} passes over the {own.learnt}s" if "passes" in training else ""
+    passes = f", {_text(training['passes'])} passes over the {learnt}s" if "passes" in training else ""
     steps, best = _text(training.get("steps")), _text(training.get("best_step"))
     yield labelled("training", f"{steps} steps{time}{passes}, weights of step {best}")
-    if found := shortfall(training, f"{own.learnt}s"):
+    if found := shortfall(training, f"{learnt}s"):
         yield labelled("warning", found)
     yield labelled("settings", _named({name: training[name] for name in _SETTINGS if training.get(name) is not None}))
 
 
-def _losses(training: Mapping[str, Any], own: _Own) -> Iterator[str]:
-    """Write the losses of what was held out and of the control, those after a final pass, and how log Z strays."""
+def _losses(training: Mapping[str, Any], learnt: str) -> Iterator[str]:
+    """Write the losses of what was held out and of the control, those after a final pass, and the deviation of log Z."""
     for label, name, what in (("held out", "held_out", ""), ("  control", "held_out_other_sources", " (sources exchanged)")):
         if figures := _object(training.get(name)):
             loss, perplexity = _text(figures.get("loss")), _text(figures.get("perplexity"))
-            yield labelled(label, f"{loss} nats a {own.learnt}, perplexity {perplexity} a word{what}")
+            yield labelled(label, f"{loss} nats a {learnt}, perplexity {perplexity} a word{what}")
     if final := _object(training.get("final_pass")):
         yield labelled("final pass", _named(final))
     if log_z := _object(training.get("log_z")):
@@ -154,14 +165,3 @@ def _text(value: Any) -> str:
         return f"{value:,.4g}"
     text = "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
     return printable(text, limit=200)
-
-
-def as_object(directory: ModelDirectory) -> dict[str, Any]:
-    """Report for programs what ``config.json`` says, and what the weights and the log tell."""
-    return {
-        "file": directory.directory,
-        "kind": "language model" if isinstance(directory.model, LanguageModel) else "model",
-        "signature": directory.model.signature,
-        "config": directory.config,
-        "training_seconds": directory.seconds,
-    }

@@ -1,23 +1,21 @@
-"""A phrase table is surveyed in one pass: what is in it, its order, and the rows that some Moses program mishandles.
-
-``Surveyor(...)(number, first_row, data)`` is a pure function of a block of rows. Surveys of neighbouring blocks add up with
-``+=``.
-"""
+"""Survey a phrase table in one pass: what is in it, its order, and the rows that some Moses program mishandles."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, repeat
+from operator import lt, ne
 
 import numpy as np
+from numpy.typing import NDArray
 
+from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults
-from phrase_rescore.info.statistics import Survey, survey_of, tally
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.pairs import row_format
 from phrase_rescore.moses.table import SEPARATOR, cut_rows, score_values, split_fields, valid_rows, words
@@ -28,13 +26,74 @@ BAR = SEPARATOR[:1]
 
 
 @dataclass(frozen=True)
-class Surveyor:
-    """A function that surveys blocks of a table whose first row has ``n_scores`` scores and ``n_fields`` fields."""
+class RowCount:
+    """A number of rows (or sources) that have something in common, and the line of the first."""
 
-    n_scores: int
-    n_fields: int
+    count: int
+    first_line: int
 
-    def __call__(self, number: int, first_row: int, data: bytes) -> Survey:
+
+class ScoreRanges:
+    """What every score column ranges over, in the rows that have all scores: arrays (n_scores,)."""
+
+    def __init__(self, n_scores: int) -> None:
+        self.rows = 0
+        self.least, self.greatest = np.full(n_scores, np.inf), np.full(n_scores, -np.inf)
+        self.log_sums = np.zeros(n_scores)  # of natural logarithms of scores above 0
+        self.above_zero, self.zeros = np.zeros(n_scores, np.int64), np.zeros(n_scores, np.int64)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Measure more scores (rows, n_scores)."""
+        self.rows += len(values)
+        self.least = np.minimum(self.least, values.min(axis=0, initial=np.inf))
+        self.greatest = np.maximum(self.greatest, values.max(axis=0, initial=-np.inf))
+        above = values > 0
+        self.log_sums += np.log(np.where(above, np.minimum(values, np.finfo(np.float64).max), 1.0)).sum(axis=0)
+        self.above_zero += above.sum(axis=0)
+        self.zeros += (values == 0).sum(axis=0)
+
+
+class SurveyedSide:
+    """What is counted of the phrases of one side."""
+
+    def __init__(self) -> None:
+        self.words = Counter[bytes]()  # in how many places each stands
+        self.lengths = Counter[int]()  # in words: how many rows have a phrase so long
+        self.sample = DistinctSample.of(hashes([]), np.empty(0, np.int64))  # of sources one occurrence a run, else every one
+
+    def add(self, phrases: Sequence[bytes], occurrences: Sequence[bytes], lines: NDArray[np.int64]) -> None:
+        """Count more phrases; ``occurrences`` and their ``lines`` go to the sample."""
+        if phrases:
+            self.words.update(b" ".join(phrases).split(b" "))
+        for n, rows in Counter(map(bytes.count, phrases, repeat(b" "))).items():
+            self.lengths[n + 1] += rows
+        self.sample += DistinctSample.of(hashes(occurrences), lines)
+
+    @property
+    def factors(self) -> int | None:
+        """The number of factors that every word has; None if they differ."""
+        found = {word.count(BAR) for word in self.words}
+        return found.pop() + 1 if len(found) == 1 else None
+
+
+class Survey:
+    """What is known of the rows of a table so far, whose first row has ``n_scores`` scores and ``n_fields`` fields."""
+
+    def __init__(self, n_scores: int, n_fields: int, table: str = "", looks_annotated: bool = False) -> None:
+        self.table, self.looks_annotated = table, looks_annotated
+        self.n_scores, self.n_fields = n_scores, n_fields
+        self.rows = 0
+        self.pairs = 0  # rows that have both phrases
+        self.sources = 0  # runs of equal ones
+        self.src, self.tgt = SurveyedSide(), SurveyedSide()
+        self.scores = ScoreRanges(n_scores)
+        self.faults: dict[str, RowCount] = {}  # by keys of FAULTS
+        self.unsorted_pairs: RowCount | None = None  # rows that should stand before the row before; maybe only in a source
+        self.repeated_pairs: RowCount | None = None  # rows with the phrases of the row before
+        self._last: tuple[bytes, bytes] | None = None  # source and key of the last row with both phrases
+
+    def add(self, first_row: int, data: bytes) -> None:
+        """Survey the rows that follow."""
         rows, is_harmless = cut_rows(data, self.n_scores), harmless_tail(self.n_fields).fullmatch
         where: dict[str, list[int]] = defaultdict(list)  # lines that have a fault
         lines, sources, targets, keys = list[int](), list[bytes](), list[bytes](), list[bytes]()  # of rows with both phrases
@@ -58,24 +117,52 @@ class Surveyor:
             if scores:
                 scored.append(line)
                 numbers.append(scores)
+        self.rows += len(rows.heads)
         values = score_values(numbers, self.n_scores)
-        survey = survey_of(len(rows.heads), np.array(lines, np.int64), sources, targets, keys, values)
+        self.scores.add(values)
         for kind, mask in value_faults(values).items():
             where[kind] = np.array(scored)[mask].tolist()
         for kind, of_kind in where.items():
-            survey.add_fault(kind, tally(of_kind))
-        return survey
+            self._add_fault(kind, of_kind)
+        if sources:
+            self._add_pairs(np.array(lines, np.int64), sources, targets, keys)
+
+    def _add_pairs(self, lines: NDArray[np.int64], src: list[bytes], tgt: list[bytes], keys: list[bytes]) -> None:
+        """Count rows with both phrases; they should be sorted by ``keys``."""
+        last_src, last_key = self._last or (b"", b"")
+        begins = np.flatnonzero(np.fromiter(map(ne, src, chain((last_src,), src)), bool, len(src)))
+        self.pairs, self.sources = self.pairs + len(src), self.sources + len(begins)
+        self.src.add(src, [src[i] for i in begins.tolist()], lines[begins])
+        self.tgt.add(tgt, tgt, lines)
+        before, self._last = (last_key, *keys), (src[-1], keys[-1])
+        if not all(map(lt, before, keys)):  # else the sources ascend too
+            steps = list(zip(lines.tolist(), before, keys, strict=False))
+            self.unsorted_pairs = _more(self.unsorted_pairs, [line for line, key, then in steps if then < key])
+            self.repeated_pairs = _more(self.repeated_pairs, [line for line, key, then in steps if then == key])
+            self._add_fault("unsorted", [line for line, key, then in steps if _sorted_by(then) < _sorted_by(key)])
+
+    def _add_fault(self, kind: str, lines: Sequence[int]) -> None:
+        if found := _more(self.faults.get(kind), lines):
+            self.faults[kind] = found
+
+    def finish(self) -> None:
+        """Judge the table as a whole, after its last row."""
+        self._add_fault("sources_apart", np.sort(self.src.sample.repeated).tolist())
+        factors = self.src.factors, self.tgt.factors
+        if None not in factors and factors != (1, 1):
+            self.faults.pop("bars", None)  # a factored table
 
 
-@dataclass(frozen=True)
-class TableSurvey:
-    """The survey of a whole table."""
+def _sorted_by(key: bytes) -> bytes:
+    """Cut off ``source |||``, what CompactPT wants to be sorted (``TM/CompactPT/PhraseTableCreator.cpp:333-341``)."""
+    return key[: key.find(SEPARATOR) + len(SEPARATOR)]
 
-    table: str
-    n_scores: int  # of the first valid row
-    n_fields: int
-    looks_annotated: bool
-    survey: Survey
+
+def _more(found: RowCount | None, lines: Sequence[int]) -> RowCount | None:
+    """Add later lines, ascending."""
+    if not lines:
+        return found
+    return RowCount(found.count + len(lines), found.first_line) if found else RowCount(len(lines), lines[0])
 
 
 _OTHERS = {
@@ -109,11 +196,12 @@ def _check_format(table: str, rows: Sequence[bytes]) -> None:
 
 
 def survey_table(
-    table: str, on_read: Callable[[int], object] | None = None, on_block: Callable[[Survey], object] = lambda survey: None
-) -> TableSurvey:
+    table: str, on_read: Callable[[int], object] | None = None, on_rows: Callable[[int], object] = lambda rows: None
+) -> Survey:
     """Survey a table (``-``: standard input), which is read once. Memory grows with the number of distinct words alone.
 
-    Raises InputError for a file that cannot be read or is not a phrase table; bad rows are counted.
+    ``on_rows`` is told how many rows were read so far. Raises InputError for a file that cannot be read or is not a phrase
+    table; bad rows are counted.
     """
     name = display_name(table)
     with no_cycle_collection(), open_input(table, on_read) as stream:
@@ -122,15 +210,10 @@ def survey_table(
         rows = first[0].rows() if first else []
         _check_format(name, rows[:100])
         valid = list(islice(valid_rows(rows), JUDGED_ROWS))
-        n_scores = valid[0].n_scores if valid else 1
         n_fields = len(split_fields(next((row for row in rows if SEPARATOR in row), b"")))
-        surveyor = Surveyor(n_scores, n_fields)
-        survey = surveyor(0, 1, b"")
+        survey = Survey(valid[0].n_scores if valid else 1, n_fields, name, looks_annotated(valid))
         for block in chain(first, blocks):
-            survey += surveyor(*block)
-            on_block(survey)
-    again = survey.src.sample.repeated
-    survey.add_fault("sources_apart", tally(np.sort(again).tolist()))
-    if {survey.src.factors, survey.tgt.factors}.isdisjoint({None}) and (survey.src.factors, survey.tgt.factors) != (1, 1):
-        survey.faults.pop("bars", None)  # a factored table
-    return TableSurvey(name, n_scores, n_fields, looks_annotated(valid), survey)
+            survey.add(block.first_row, block.data)
+            on_rows(survey.rows)
+    survey.finish()
+    return survey

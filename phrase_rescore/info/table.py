@@ -1,21 +1,22 @@
-"""The survey of a table is reported in lines for people, or as an object for programs."""
+"""Describe a phrase table in lines for people, or as an object for programs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from phrase_rescore.data.coverage import Coverage
+from phrase_rescore.data.coverage import Coverage, coverage
+from phrase_rescore.errors import RescoreError, counted
 from phrase_rescore.info.faults import FAULTS
-from phrase_rescore.info.statistics import Side, Survey, Tally
-from phrase_rescore.info.survey import TableSurvey
-from phrase_rescore.moses.columns import AddedColumn
+from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
+from phrase_rescore.moses.columns import AddedColumn, read_sidecar
+from phrase_rescore.runtime import keep_freed_memory
 
-_LABEL = 13  # characters before what is said
+_LABEL = 13  # characters before a text
 _LONG = 10  # words from here on share a place
 
 
@@ -48,39 +49,123 @@ def share(part: int, whole: int) -> str:
     return f"{per_mille / 10:.1f}%"
 
 
-def problems(found: TableSurvey) -> list[tuple[str, Tally]]:
-    """List the kinds of fault that were found, keys of ``faults.FAULTS``, in its order."""
-    return [(kind, found.survey.faults[kind]) for kind in FAULTS if kind in found.survey.faults]
+@dataclass(frozen=True)
+class TableInfo:
+    """The survey of a table, the columns that its sidecar names (None without one), and what a model knows of its words."""
 
+    survey: Survey
+    added: list[AddedColumn] | None
+    coverage: ModelCoverage | None
 
-def report(found: TableSurvey, own: Sequence[AddedColumn] | None, coverage: ModelCoverage | None) -> list[str]:
-    """Report for people, line by line. ``own`` is what the sidecar says, None without one."""
-    survey = found.survey
-    no_pairs = survey.rows - survey.pairs
-    lines = [
-        f"{found.table}: a phrase table",
-        labelled("rows", f"{survey.rows:,}" + f" ({no_pairs:,} without two phrases)" * (no_pairs > 0)),
-        labelled("fields", f"{found.n_fields}"),
-        labelled("sources", _sources(survey)),
-        labelled("targets", _distinct(survey.tgt)),
-    ]
-    for name, side in (("source", survey.src), ("target", survey.tgt)):
-        lines.append(labelled(f"{name} words", f"{side.words.total():,}, {len(side.words):,} distinct"))
-    if (factors := _factors(survey)) and max(factors) > 1:
-        lines.append(labelled("factors", f"source {factors[0]}, target {factors[1]}"))
-    lines += [*_lengths(survey), *_scores(found), labelled("our columns", _own_columns(found, own))]
-    lines.append(labelled("order", _order(survey)))
-    if coverage:
-        lines.append(labelled("known to", coverage.model_dir))
-        lines += [
-            f"  {name:{_LABEL - 2}}{share(side.known_tokens, side.tokens)} of the words, "
-            f"{share(side.known_types, side.types)} of the distinct ones"
-            for name, side in (("source", coverage.source), ("target", coverage.target))
+    @classmethod
+    def read(
+        cls, table: str, model_dir: str | None = None, on_read: Callable[[int], object] | None = None,
+        on_rows: Callable[[int], object] = lambda rows: None,
+    ) -> TableInfo:  # fmt: skip
+        """Read a table (``-``: standard input). Raises as ``survey_table``, ``read_sidecar`` and ``checkpoint.load``."""
+        added, known = read_sidecar(table), None
+        if model_dir is None:
+            keep_freed_memory()
+            return cls(survey_table(table, on_read, on_rows), added, None)
+        from phrase_rescore.rnn.checkpoint import load
+
+        model = load(model_dir)
+        keep_freed_memory()
+        survey = survey_table(table, on_read, on_rows)
+        words, vocabularies = (survey.src.words, survey.tgt.words), (model.src_vocab, model.tgt_vocab)
+        known = ModelCoverage(model_dir, model.signature, *map(coverage, words, vocabularies, model.factors))
+        return cls(survey, added, known)
+
+    @property
+    def problems(self) -> list[tuple[str, RowCount]]:
+        """The kinds of fault that were found, keys of ``faults.FAULTS``, in its order."""
+        return [(kind, self.survey.faults[kind]) for kind in FAULTS if kind in self.survey.faults]
+
+    def check(self) -> None:
+        """Raise RescoreError if there are problems."""
+        if kinds := self.problems:
+            raise RescoreError(f"{self.survey.table}: problems of {counted(len(kinds), 'kind')} (--strict)")
+
+    def lines(self) -> list[str]:
+        """Return the description line by line."""
+        survey = self.survey
+        no_pairs = survey.rows - survey.pairs
+        lines = [
+            f"{survey.table}: a phrase table",
+            labelled("rows", f"{survey.rows:,}" + (f" ({no_pairs:,} without two phrases)" if no_pairs else "")),
+            labelled("fields", f"{survey.n_fields}"),
+            labelled("sources", _sources(survey)),
+            labelled("targets", _distinct(survey.tgt)),
         ]
-    return lines + _problems(found)
+        for name, side in (("source", survey.src), ("target", survey.tgt)):
+            lines.append(labelled(f"{name} words", f"{side.words.total():,}, {len(side.words):,} distinct"))
+        factors = survey.src.factors or 0, survey.tgt.factors or 0
+        if min(factors) and max(factors) > 1:
+            lines.append(labelled("factors", f"source {factors[0]}, target {factors[1]}"))
+        lines += [*_lengths(survey), *_scores(survey), labelled("our columns", self._added_columns())]
+        lines.append(labelled("order", _order(survey)))
+        if self.coverage:
+            lines.append(labelled("known to", self.coverage.model_dir))
+            lines += [
+                f"  {name:{_LABEL - 2}}{share(side.known_tokens, side.tokens)} of the words, "
+                f"{share(side.known_types, side.types)} of the distinct ones"
+                for name, side in (("source", self.coverage.source), ("target", self.coverage.target))
+            ]
+        return lines + self._problem_lines()
+
+    def _added_columns(self) -> str:
+        if self.added is None:
+            return "the last two look like ours (no .columns.json says more)" if self.survey.looks_annotated else "none"
+        by_model: dict[str, list[str]] = {}
+        for column in self.added:
+            by_model.setdefault(column.model, []).append(f"{column.column} {column.feature}")
+        texts = [f"{', '.join(columns)} of {model}" for model, columns in by_model.items()]
+        if any(column.column > self.survey.n_scores for column in self.added):
+            texts.append(f"but the table has {self.survey.n_scores}: the .columns.json belongs to another")
+        return "; ".join(texts) or "none"
+
+    def _problem_lines(self) -> list[str]:
+        if not self.problems:
+            return [labelled("problems", "none found")]
+        lines = ["problems"]
+        for kind, rows in self.problems:
+            at_least = "at least " if kind == "sources_apart" and not self.survey.src.sample.exact else ""
+            lines.append(f"  {FAULTS[kind].what}: {at_least}{rows.count:,}, the first in line {rows.first_line:,}")
+            lines += [f"    {programs}: {effect}" for programs, effect in FAULTS[kind].effects.items()]
+        return lines
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the description in nothing but what JSON has."""
+        survey = self.survey
+        is_sorted = "unsorted" not in survey.faults
+        return {
+            "file": survey.table,
+            "kind": "phrase table",
+            "rows": survey.rows,
+            "pairs": survey.pairs,
+            "fields": survey.n_fields,
+            "source": {"distinct": survey.sources if is_sorted else survey.src.sample.distinct,
+                       "exact": is_sorted or survey.src.sample.exact, "runs": survey.sources, **_side(survey.src)},
+            "target": {"distinct": survey.tgt.sample.distinct, "exact": survey.tgt.sample.exact, **_side(survey.tgt)},
+            "scores": _columns(survey),
+            "our_columns": None if self.added is None else [asdict(column) for column in self.added],
+            "looks_annotated": survey.looks_annotated,
+            "order": {
+                "pairs": _step(survey.unsorted_pairs),
+                "sources": _step(survey.faults.get("unsorted")),
+                "equal_sources": _adjacency(survey),
+                "repeated_pairs": survey.repeated_pairs.count if survey.repeated_pairs else 0,
+            },
+            "model": None if self.coverage is None else asdict(self.coverage),
+            "problems": [
+                {"problem": kind, "count": rows.count, "first_line": rows.first_line, "what": FAULTS[kind].what,
+                 "programs": FAULTS[kind].effects}
+                for kind, rows in self.problems
+            ],
+        }  # fmt: skip
 
 
-def _distinct(side: Side) -> str:
+def _distinct(side: SurveyedSide) -> str:
     n = side.sample.distinct
     return f"{n:,}" if side.sample.exact else f"about {float(f'{n:.3g}'):,.0f}"
 
@@ -91,20 +176,13 @@ def _sources(survey: Survey) -> str:
     return f"{_distinct(survey.src)} in {survey.sources:,} runs of equal ones"
 
 
-def _factors(survey: Survey) -> tuple[int, int] | None:
-    """Tell how many factors words have, source and target; None if they differ."""
-    src, tgt = survey.src.factors, survey.tgt.factors
-    return (src, tgt) if src and tgt else None
-
-
 def _lengths(survey: Survey) -> list[str]:
     longest = max(*survey.src.lengths, *survey.tgt.lengths, 1)
     places = range(1, min(longest, _LONG) + 1)
     heads = [f"{n}+" if n == _LONG and longest > _LONG else f"{n}" for n in places]
     lines = [labelled("length", "".join(f"{head:>7}" for head in (*heads, "mean", "most")))]
     for name, lengths in (("source", survey.src.lengths), ("target", survey.tgt.lengths)):
-        rows = lengths.total()
-        parts = Counter({n: 0 for n in places})
+        rows, parts = lengths.total(), Counter[int]()
         for n, times in lengths.items():
             parts[min(n, _LONG)] += times
         shares = [share(parts[n], rows) if parts[n] else "-" for n in places]
@@ -117,19 +195,18 @@ def _mean(lengths: Counter[int]) -> float:
     return sum(n * times for n, times in lengths.items()) / lengths.total()
 
 
-def _scores(found: TableSurvey) -> list[str]:
-    scores = found.survey.scores
+def _scores(survey: Survey) -> list[str]:
     lines = [labelled("score", f"{'smallest':>12}{'largest':>12}{'mean log':>12}{'zeros':>12}")]
-    for i, column in enumerate(_columns(found)):
-        shown = [column["smallest"], column["largest"], column["mean_log"]]
-        texts = ["none" if value is None else f"{value:.5g}" for value in shown]
-        zeros = share(int(scores.zeros[i]), scores.rows) if scores.zeros[i] else "-"
-        lines.append(labelled(f"  {i + 1}", "".join(f"{text:>12}" for text in (*texts, zeros))))
+    for column in _columns(survey):
+        numbers = column["smallest"], column["largest"], column["mean_log"]
+        texts = ["none" if value is None else f"{value:.5g}" for value in numbers]
+        zeros = share(column["zeros"], survey.scores.rows) if column["zeros"] else "-"
+        lines.append(labelled(f"  {column['column']}", "".join(f"{text:>12}" for text in (*texts, zeros))))
     return lines
 
 
-def _columns(found: TableSurvey) -> list[dict[str, Any]]:
-    scores = found.survey.scores
+def _columns(survey: Survey) -> list[dict[str, Any]]:
+    scores = survey.scores
     return [
         {
             "column": i + 1,
@@ -138,20 +215,8 @@ def _columns(found: TableSurvey) -> list[dict[str, Any]]:
             "mean_log": float(scores.log_sums[i] / scores.above_zero[i]) if scores.above_zero[i] else None,
             "zeros": int(scores.zeros[i]),
         }
-        for i in range(found.n_scores)
+        for i in range(survey.n_scores)
     ]
-
-
-def _own_columns(found: TableSurvey, own: Sequence[AddedColumn] | None) -> str:
-    if own is None:
-        return "the last two look like ours (no .columns.json says more)" if found.looks_annotated else "none"
-    by_model: dict[str, list[str]] = {}
-    for column in own:
-        by_model.setdefault(column.model, []).append(f"{column.column} {column.feature}")
-    texts = [f"{', '.join(columns)} of {model}" for model, columns in by_model.items()]
-    if any(column.column > found.n_scores for column in own):
-        texts.append(f"but the table has {found.n_scores}: the .columns.json belongs to another")
-    return "; ".join(texts) or "none"
 
 
 def _order(survey: Survey) -> str:
@@ -175,50 +240,7 @@ def _adjacency(survey: Survey) -> str:
     return "adjacent" if "unsorted" not in survey.faults or survey.src.sample.exact else "adjacent in a sample"
 
 
-def _problems(found: TableSurvey) -> list[str]:
-    kinds = problems(found)
-    if not kinds:
-        return [labelled("problems", "none found")]
-    lines = ["problems"]
-    for kind, tally in kinds:
-        at_least = "at least " if kind == "sources_apart" and not found.survey.src.sample.exact else ""
-        lines.append(f"  {FAULTS[kind].what}: {at_least}{tally.count:,}, the first in line {tally.first_line:,}")
-        lines += [f"    {programs}: {effect}" for programs, effect in FAULTS[kind].effects.items()]
-    return lines
-
-
-def as_object(found: TableSurvey, own: Sequence[AddedColumn] | None, coverage: ModelCoverage | None) -> dict[str, Any]:
-    """Report for programs, in nothing but what JSON has."""
-    survey = found.survey
-    return {
-        "file": found.table,
-        "kind": "phrase table",
-        "rows": survey.rows,
-        "pairs": survey.pairs,
-        "fields": found.n_fields,
-        "source": {"distinct": survey.src.sample.distinct if "unsorted" in survey.faults else survey.sources,
-                   "exact": "unsorted" not in survey.faults or survey.src.sample.exact,
-                   "runs": survey.sources, **_side(survey.src)},
-        "target": {"distinct": survey.tgt.sample.distinct, "exact": survey.tgt.sample.exact, **_side(survey.tgt)},
-        "scores": _columns(found),
-        "our_columns": None if own is None else [asdict(column) for column in own],
-        "looks_annotated": found.looks_annotated,
-        "order": {
-            "pairs": _step(survey.unsorted_pairs),
-            "sources": _step(survey.faults.get("unsorted")),
-            "equal_sources": _adjacency(survey),
-            "repeated_pairs": survey.repeated_pairs.count if survey.repeated_pairs else 0,
-        },
-        "model": None if coverage is None else asdict(coverage),
-        "problems": [
-            {"problem": kind, "count": tally.count, "first_line": tally.first_line, "what": FAULTS[kind].what,
-             "programs": FAULTS[kind].effects}
-            for kind, tally in problems(found)
-        ],
-    }  # fmt: skip
-
-
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: SurveyedSide) -> dict[str, Any]:
     return {
         "words": side.words.total(),
         "distinct_words": len(side.words),
@@ -228,5 +250,5 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _step(unsorted: Tally | None) -> dict[str, Any]:
+def _step(unsorted: RowCount | None) -> dict[str, Any]:
     return {"sorted": unsorted is None, "first_unsorted_line": unsorted.first_line if unsorted else None}

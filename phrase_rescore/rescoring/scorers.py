@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.coverage import MOST_UNKNOWN
+from phrase_rescore.data.coverage import too_many_unknown
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import RowError
 from phrase_rescore.lm.scorer import NgramScorer
@@ -49,7 +49,7 @@ class ScorerTally:
 
     def misfit(self) -> str:
         """Return a warning of unknown words, empty if they are not many."""
-        if self.share <= max(MOST_UNKNOWN, 2 * self.usual):
+        if not too_many_unknown(self.share, self.usual):
             return ""
         unknown = f"{self.share:.1%} of the words are unknown to the model, {self.usual:.1%} in its training"
         return f"{unknown}: is it of this language?"

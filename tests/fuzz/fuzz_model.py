@@ -18,8 +18,7 @@ import atheris
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.data.vocabulary import Vocabulary
     from phrase_rescore.errors import ModelError
-    from phrase_rescore.info import model as model_report
-    from phrase_rescore.info.model import ModelDirectory
+    from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.rnn import checkpoint
     from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 
@@ -76,7 +75,7 @@ class Watch:
 def check_model(folder: str) -> None:
     """What is loaded is what a scorer may rely on, and can be told to people."""
     try:
-        model = ModelDirectory.read(folder)
+        model = ModelInfo.read(folder)
     except ModelError as error:
         told(error, 1000)
         return
@@ -88,9 +87,9 @@ def check_model(folder: str) -> None:
     assert all(len(set(side.words)) == len(side.words) for side in found.vocabs)
     sizes = found.model.config
     assert tuple(map(len, found.vocabs)) == (sizes.src_vocabulary, sizes.tgt_vocabulary)
-    for line in model_report.report(model):
+    for line in model.lines():
         assert line.isprintable(), line
-    json.dumps(model_report.as_object(model))
+    json.dumps(model.as_object())
 
 
 def mutate_config(data: bytes, chance: random.Random) -> bytes:

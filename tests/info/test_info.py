@@ -19,9 +19,8 @@ import pytest
 from conftest import MakeModel, Result, Run
 from small_models import small_lm
 
-from phrase_rescore.info import model as model_report
 from phrase_rescore.info.faults import FAULTS
-from phrase_rescore.info.model import ModelDirectory
+from phrase_rescore.info.model import ModelInfo
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.rnn.checkpoint import load
 
@@ -310,9 +309,9 @@ def test_a_stranger_s_summary_of_training_does_not_reach_the_terminal(run: Run, 
 
 
 def test_direction_and_factors_of_a_model(model_dir: str) -> None:
-    model = ModelDirectory.read(model_dir)
+    model = ModelInfo.read(model_dir)
     odd = replace(model, model=replace(load(model_dir), inverse=True, factors=(0, None)))
-    assert "gives        p(source | target), of factor 0 of the source words" in model_report.report(odd)
+    assert "gives        p(source | target), of factor 0 of the source words" in odd.lines()
 
 
 LM_REPORT = """\

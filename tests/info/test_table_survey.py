@@ -20,8 +20,7 @@ from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.errors import InputError
 from phrase_rescore.info import survey
 from phrase_rescore.info.faults import FAULTS, examine, tail_faults
-from phrase_rescore.info.statistics import Survey, Tally
-from phrase_rescore.info.survey import Surveyor, TableSurvey, survey_table
+from phrase_rescore.info.survey import RowCount, Survey, survey_table
 from phrase_rescore.moses import table as moses_table
 
 GOOD = b"a b ||| c ||| 0.5 1e-05 ||| 0-0 1-0 ||| 3 2 1 ||| |||"
@@ -89,7 +88,7 @@ def comparable(survey: Survey) -> tuple[object, ...]:
         scores.rows,
         *map(tuple, (scores.least, scores.greatest, scores.log_sums.round(6), scores.above_zero, scores.zeros)),
     )
-    steps = s.unsorted_pairs, s.repeated_pairs, s.first, s.last
+    steps = s.unsorted_pairs, s.repeated_pairs, s._last
     return s.rows, s.pairs, s.sources, *sides, *ranges, s.faults, *steps
 
 
@@ -111,13 +110,20 @@ ANY = st.one_of(
     st.lists(PIECES, max_size=12).map(b"".join),
 )
 ROWS = st.one_of(st.lists(PLAIN, min_size=1, max_size=12), st.lists(ANY, min_size=1, max_size=12))
-SURVEYOR = Surveyor(2, 7)
 
 
-def by_rows(surveyor: Surveyor, first_row: int, data: bytes) -> Survey:
+def surveyed(parts: list[tuple[int, bytes]], n_scores: int = 2, n_fields: int = 7) -> Survey:
+    """The survey of parts of a table, each with the number of its first row."""
+    found = Survey(n_scores, n_fields)
+    for first_row, data in parts:
+        found.add(first_row, data)
+    return found
+
+
+def by_rows(first_row: int, data: bytes, n_scores: int = 2, n_fields: int = 7) -> Survey:
     """The survey of rows each of which is examined."""
     with mock.patch.object(moses_table, "plain_row", return_value=re.compile(rb"()()()()([^\n]*+)\n")):
-        return surveyor(0, first_row, data)
+        return surveyed([(first_row, data)], n_scores, n_fields)
 
 
 @given(ROWS, st.integers(1, 3), st.integers(1, 8), st.booleans())
@@ -125,34 +131,20 @@ def test_plain_rows_are_surveyed_as_if_they_were_examined(
     rows: list[bytes], n_scores: int, n_fields: int, newline: bool
 ) -> None:
     data = b"\n".join(rows) + b"\n" * (newline or not rows[-1])
-    surveyor = Surveyor(n_scores, n_fields)
-    assert comparable(surveyor(0, 41, data)) == comparable(by_rows(surveyor, 41, data))
+    assert comparable(surveyed([(41, data)], n_scores, n_fields)) == comparable(by_rows(41, data, n_scores, n_fields))
 
 
 @given(st.lists(PLAIN, min_size=1))
 def test_plain_rows_are_not_examined(rows: list[bytes]) -> None:
     with mock.patch.object(survey, "examine", side_effect=AssertionError("examined")):
-        assert SURVEYOR(0, 1, table_of(rows)).rows == len(rows)
+        assert surveyed([(1, table_of(rows))]).rows == len(rows)
 
 
 @given(ROWS, st.lists(st.integers(0, 12), max_size=3))
-def test_parts_add_up_to_the_whole_in_whatever_order(rows: list[bytes], cuts: list[int]) -> None:
+def test_parts_add_up_to_the_whole(rows: list[bytes], cuts: list[int]) -> None:
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    pieces = [(start + 1, table_of(rows[start:end])) for start, end in pairwise(bounds)]
-
-    def surveys() -> list[Survey]:
-        return [SURVEYOR(0, first_row, data) for first_row, data in pieces]
-
-    expected = comparable(by_rows(SURVEYOR, 1, table_of(rows)))
-    first, *others = surveys()
-    for other in others:
-        first += other
-    assert comparable(first) == expected
-    *others, last = surveys()
-    for other in reversed(others):
-        other += last
-        last = other
-    assert comparable(last) == expected
+    parts = [(start + 1, table_of(rows[start:end])) for start, end in pairwise(bounds)]
+    assert comparable(surveyed(parts)) == comparable(by_rows(1, table_of(rows)))
 
 
 def test_most_rows_beside_an_odd_one_need_no_closer_look() -> None:
@@ -163,8 +155,8 @@ def test_most_rows_beside_an_odd_one_need_no_closer_look() -> None:
         mock.patch.object(survey, "examine", side_effect=examine) as whole,
         mock.patch.object(survey, "tail_faults", side_effect=tail_faults) as tail,
     ):
-        found = SURVEYOR(0, 1, table_of(rows)).faults
-    assert found == {"carriage_returns": Tally(1, 124), "score_blanks": Tally(1, 322)}
+        found = surveyed([(1, table_of(rows))]).faults
+    assert found == {"carriage_returns": RowCount(1, 124), "score_blanks": RowCount(1, 322)}
     whole.assert_called_once_with(rows[321], 2, 7)
     tail.assert_called_once_with(b" ||| 0-0 ||| 1 1 1 ||| |||\r\n", 2, 7)
 
@@ -173,9 +165,9 @@ def test_most_rows_beside_an_odd_one_need_no_closer_look() -> None:
 def test_faults_are_counted_with_their_first_line(tmp_path: Path, row: bytes, kinds: set[str]) -> None:
     path = tmp_path / "table"
     path.write_bytes(table_of([GOOD, GOOD, row, GOOD, row]))
-    faults = survey_table(str(path)).survey.faults
+    faults = survey_table(str(path)).faults
     order = {"unsorted", "sources_apart"}
-    assert {kind: tally for kind, tally in faults.items() if kind not in order} == {kind: Tally(2, 3) for kind in kinds}
+    assert {kind: tally for kind, tally in faults.items() if kind not in order} == {kind: RowCount(2, 3) for kind in kinds}
 
 
 def test_every_kind_of_fault_is_tried() -> None:
@@ -187,7 +179,7 @@ def test_every_kind_of_fault_is_tried() -> None:
 def test_rows_that_nobody_mishandles(tmp_path: Path, row: bytes) -> None:
     path = tmp_path / "table"
     path.write_bytes(table_of([row]))
-    assert survey_table(str(path)).survey.faults == {}
+    assert survey_table(str(path)).faults == {}
 
 
 def readings_of(row: bytes) -> dict[str, Reading | None]:
@@ -205,7 +197,7 @@ def readings_of(row: bytes) -> dict[str, Reading | None]:
 @given(ANY)
 def test_programs_that_refuse_a_row_are_named(row: bytes) -> None:
     """The readers are written from Moses' sources, without a look at our list."""
-    faults = SURVEYOR(0, 1, row + b"\n").faults
+    faults = surveyed([(1, row + b"\n")]).faults
     named = {name for kind in faults for programs in FAULTS[kind].effects for name in programs.split(", ")}
     readings = readings_of(row)
     assert {name for name, reading in readings.items() if reading is None} <= named
@@ -221,7 +213,7 @@ def test_rows_without_a_fault_have_the_fields_that_moses_counts(row: bytes) -> N
 # Order
 
 
-def survey_of(tmp_path: Path, rows: list[bytes]) -> TableSurvey:
+def survey_of(tmp_path: Path, rows: list[bytes]) -> Survey:
     path = tmp_path / "table"
     path.write_bytes(table_of(rows))
     return survey_table(str(path))
@@ -239,29 +231,29 @@ def test_what_sort_sorts_is_sorted(tmp_path: Path) -> None:
     table = table_of(rows_of(*{f"{src}/{tgt}" for src, tgt in zip(phrases, phrases[::-1], strict=True)}))
     ordered = subprocess.run(["sort"], input=table, env={"LC_ALL": "C"}, capture_output=True, check=True).stdout
     found = survey_of(tmp_path, ordered.splitlines())
-    assert not found.survey.faults
-    assert not found.survey.unsorted_pairs
+    assert not found.faults
+    assert not found.unsorted_pairs
 
 
 def test_the_separator_counts_in_sorting(tmp_path: Path) -> None:
-    assert not survey_of(tmp_path, rows_of("a b/x", "a/x", "a ~/x")).survey.faults, "| stands between letters and ~"
-    found = survey_of(tmp_path, rows_of("a/x", "a b/x")).survey
-    assert (found.faults["unsorted"], found.unsorted_pairs) == (Tally(1, 2), Tally(1, 2))
+    assert not survey_of(tmp_path, rows_of("a b/x", "a/x", "a ~/x")).faults, "| stands between letters and ~"
+    found = survey_of(tmp_path, rows_of("a/x", "a b/x"))
+    assert (found.faults["unsorted"], found.unsorted_pairs) == (RowCount(1, 2), RowCount(1, 2))
 
 
 def test_targets_out_of_order_are_no_fault(tmp_path: Path) -> None:
-    found = survey_of(tmp_path, rows_of("a/x", "a/y", "a/x", "b/x")).survey
-    assert (found.faults, found.unsorted_pairs, found.sources) == ({}, Tally(1, 3), 2)
+    found = survey_of(tmp_path, rows_of("a/x", "a/y", "a/x", "b/x"))
+    assert (found.faults, found.unsorted_pairs, found.sources) == ({}, RowCount(1, 3), 2)
 
 
 def test_a_pair_twice_running_is_counted(tmp_path: Path) -> None:
-    assert survey_of(tmp_path, rows_of("a/x", "a/x", "a/x", "b/x")).survey.repeated_pairs == Tally(2, 2)
+    assert survey_of(tmp_path, rows_of("a/x", "a/x", "a/x", "b/x")).repeated_pairs == RowCount(2, 2)
 
 
 def test_sources_that_come_again_are_found_however_far_away(tmp_path: Path) -> None:
     rows = rows_of(*(f"w{i:05}/x" for i in range(40000)), "w00017/x", "w00003/x", "w00003/y", "w00017/y")
-    found = survey_of(tmp_path, rows).survey
-    assert found.faults == {"unsorted": Tally(2, 40001), "sources_apart": Tally(2, 40001)}
+    found = survey_of(tmp_path, rows)
+    assert found.faults == {"unsorted": RowCount(2, 40001), "sources_apart": RowCount(2, 40001)}
     assert (found.sources, found.src.sample.distinct) == (40003, 40000)
 
 
@@ -295,15 +287,15 @@ def test_estimates_are_close_whatever_the_text_looks_like() -> None:
 
 
 def test_factored_tables_may_have_bars(tmp_path: Path) -> None:
-    found = survey_of(tmp_path, rows_of("a|X/b", "b|Y c|X/b")).survey
+    found = survey_of(tmp_path, rows_of("a|X/b", "b|Y c|X/b"))
     assert (found.faults, found.src.factors, found.tgt.factors) == ({}, 2, 1)
-    assert survey_of(tmp_path, rows_of("a|X/b", "b c|X/b")).survey.faults == {"bars": Tally(2, 1)}
+    assert survey_of(tmp_path, rows_of("a|X/b", "b c|X/b")).faults == {"bars": RowCount(2, 1)}
 
 
 def test_numbers_of_scores_and_lengths(tmp_path: Path) -> None:
     rows = [b"a ||| x y ||| 0 0.5", b"a ||| z ||| 0.25 2", b"b c ||| x ||| x 1", b"b d ||| x ||| 1"]
     found = survey_of(tmp_path, rows)
-    scores = found.survey.scores
+    scores = found.scores
     assert (found.n_scores, found.n_fields, scores.rows) == (2, 3, 2)
     assert [*map(list, (scores.least, scores.greatest, scores.zeros, scores.above_zero))] == [
         [0, 0.5],
@@ -312,20 +304,20 @@ def test_numbers_of_scores_and_lengths(tmp_path: Path) -> None:
         [1, 2],
     ]
     assert scores.log_sums == pytest.approx([np.log(0.25), 0])
-    assert (found.survey.src.lengths, found.survey.tgt.lengths) == ({1: 2, 2: 2}, {1: 3, 2: 1})
-    assert found.survey.src.words == Counter({b"a": 2, b"b": 2, b"c": 1, b"d": 1})
+    assert (found.src.lengths, found.tgt.lengths) == ({1: 2, 2: 2}, {1: 3, 2: 1})
+    assert found.src.words == Counter({b"a": 2, b"b": 2, b"c": 1, b"d": 1})
 
 
 def test_the_first_valid_row_says_how_many_scores(tmp_path: Path) -> None:
     found = survey_of(tmp_path, [b"a ||| b ||| inf 1 1", b"c ||| d ||| 1 1"])
     assert found.n_scores == 2
-    assert found.survey.faults == {"infinite": Tally(1, 1), "n_scores": Tally(1, 1), "no_alignment": Tally(2, 1)}
+    assert found.faults == {"infinite": RowCount(1, 1), "n_scores": RowCount(1, 1), "no_alignment": RowCount(2, 1)}
 
 
 def test_a_table_without_any_valid_row_is_told_about(tmp_path: Path) -> None:
     found = survey_of(tmp_path, [b"[X] ||| b ||| inf", b" ||| ||| 1"])
-    assert (found.survey.rows, found.survey.pairs, found.survey.scores.rows) == (2, 1, 1)
-    assert found.survey.faults.keys() == {"non_terminals", "infinite", "empty_phrase", "no_alignment"}
+    assert (found.rows, found.pairs, found.scores.rows) == (2, 1, 1)
+    assert found.faults.keys() == {"non_terminals", "infinite", "empty_phrase", "no_alignment"}
 
 
 @given(st.binary(max_size=200), st.booleans())
@@ -333,7 +325,7 @@ def test_no_bytes_make_it_stumble(tmp_path_factory: pytest.TempPathFactory, data
     path = tmp_path_factory.getbasetemp() / "hostile"
     path.write_bytes((GOOD + b"\n") * first + data)
     try:
-        survey = survey_table(str(path)).survey
+        survey = survey_table(str(path))
     except InputError:
         return
     assert survey.rows == len(path.read_bytes().removesuffix(b"\n").split(b"\n"))
@@ -345,7 +337,7 @@ def test_the_shared_table_in_numbers(shared_data: Path) -> None:
         mock.patch.object(survey, "tail_faults", side_effect=AssertionError("examined")),
     ):
         found = survey_table(str(shared_data / "phrase-table.20k.gz"))
-    s = found.survey
+    s = found
     assert (s.rows, s.pairs, s.sources, s.faults) == (20000, 20000, 12557, {})
     assert (s.src.sample.distinct, s.tgt.sample.distinct) == (12557, 17196)
     assert (s.src.words.total(), len(s.src.words)) == (71765, 3952)

@@ -12,8 +12,7 @@ from small_trainings import Training, write_language
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.info import model as model_report
-from phrase_rescore.info.model import ModelDirectory
+from phrase_rescore.info.model import ModelInfo
 from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.config import PRESETS
@@ -349,8 +348,8 @@ def test_a_training_that_was_too_short_says_so(tmp_path: Path) -> None:
     (tmp_path / "few.tsv").write_text("a\tb\n")
     few = Training((str(tmp_path / "few.tsv"),), str(tmp_path / "few")).but(max_steps=20).run()
     assert few.training["passes"] == 20.0
-    assert "warning      hardly trained: 19 steps" in model_report.report(ModelDirectory.read(str(tmp_path / "b")))
-    assert not [line for line in model_report.report(ModelDirectory.read(str(tmp_path / "d"))) if "warning" in line]
+    assert "warning      hardly trained: 19 steps" in ModelInfo.read(str(tmp_path / "b")).lines()
+    assert not [line for line in ModelInfo.read(str(tmp_path / "d")).lines() if "warning" in line]
 
 
 def test_nothing_is_left_of_a_failed_training(tmp_path):
