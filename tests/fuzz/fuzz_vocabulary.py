@@ -60,8 +60,7 @@ def check_text(lines: list[bytes], shortlist: int) -> None:
     known = sum(n for word, n in counts.items() if word in vocabulary.ids)
     assert share == (known / counts.total() if counts else 1)
     assert lacking.isprintable(), lacking
-    phrases = [b" ".join(counts), *counts]
-    for warning in fit_warnings((phrases, phrases), (vocabulary, OTHER), (0.0, 0.0)) if counts else ():
+    for warning in fit_warnings((counts, counts), (vocabulary, OTHER), (0.0, 0.0)) if counts else ():
         assert warning.isprintable(), warning
 
 
