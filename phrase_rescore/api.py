@@ -5,6 +5,7 @@ Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -13,55 +14,64 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.annotation.annotator import RowPolicy
-from phrase_rescore.annotation.run import AnnotateOptions, Summary
-from phrase_rescore.annotation.run import Observer as AnnotateObserver
-from phrase_rescore.annotation.run import annotate as annotate_table
 from phrase_rescore.annotation.strip import strip as strip_table
-from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
-from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.checkpoint import load as load_language_model
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
-from phrase_rescore.lm.export import export_lm
-from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
-from phrase_rescore.lm.train import train_text
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import words
 from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.queries.embed import embed
-from phrase_rescore.queries.generate import generate
-from phrase_rescore.queries.score import score, score_lm
 from phrase_rescore.ranges import COLUMNS, check
-from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint
-from phrase_rescore.rnn.checkpoint import load as load_checkpoint
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.train import train_pairs
-from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
-from phrase_rescore.rnn.vectors import PhraseEncoder
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import Observer
 
 if TYPE_CHECKING:
+    from phrase_rescore.annotation.run import Observer as AnnotateObserver
+    from phrase_rescore.annotation.run import Summary
+    from phrase_rescore.data.ragged import EncodedPairs
     from phrase_rescore.evaluation.corpora import SetFiles
     from phrase_rescore.evaluation.run import Evaluation
     from phrase_rescore.evaluation.why import Comparison
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
+    from phrase_rescore.lm.checkpoint import LanguageModel
+    from phrase_rescore.lm.export import export_lm
+    from phrase_rescore.lm.scorer import SentenceScores
+    from phrase_rescore.queries.embed import embed
+    from phrase_rescore.queries.generate import generate
+    from phrase_rescore.queries.score import score, score_lm
     from phrase_rescore.rescoring.run import RescoreSummary
+    from phrase_rescore.rnn.checkpoint import Checkpoint
+    from phrase_rescore.rnn.translator import Hypothesis
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "TextModel", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "score", "score_lm", "strip",
-    "train", "train_lm", "why",
+    "TextModel", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore",
+    "score", "score_lm", "strip", "train", "train_lm", "why",
 ]  # fmt: skip
+
+_ELSEWHERE = {  # names that are used as they are, by the modules that have them; what needs torch is imported when it is used
+    "Hypothesis": "phrase_rescore.rnn.translator",
+    "Summary": "phrase_rescore.annotation.run",
+    "embed": "phrase_rescore.queries.embed",
+    "export_lm": "phrase_rescore.lm.export",
+    "generate": "phrase_rescore.queries.generate",
+    "score": "phrase_rescore.queries.score",
+    "score_lm": "phrase_rescore.queries.score",
+}
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
 Path = str | os.PathLike[str]
 
 _SENTENCES = 4096  # at a time
+
+
+def __getattr__(name: str) -> object:
+    """Import one of _ELSEWHERE."""
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_ELSEWHERE[name]), name)
 
 
 class Model:
@@ -72,6 +82,8 @@ class Model:
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
+        from phrase_rescore.rnn.scorer import Scorer
+
         self.checkpoint, self._device = checkpoint, resolve_device(device)
         self._scorer = Scorer(checkpoint, self._device, precision)
 
@@ -93,18 +105,22 @@ class Model:
 
     def generate(
         self, sources: Sequence[Phrase], n: int = 10, *, beam: int | None = None, unk: bool = False,
-        max_length: int = MAX_LENGTH,
+        max_length: int | None = None,
     ) -> list[list[Hypothesis]]:  # fmt: skip
         """Return, for each source, the ``n`` most probable targets that a beam search finds, the best first.
 
         ``beam`` prefixes are kept (``n``, and at least 10, by default). ``unk`` allows targets with unknown words. Targets
-        have at most ``max_length`` words.
+        have at most ``max_length`` words (20 by default).
         """
+        from phrase_rescore.rnn.translator import MAX_LENGTH, Translator
+
         translator = Translator(self.checkpoint, self._device)
-        return translator.n_best(self._phrases(sources, self.checkpoint.sides[0]), n, beam, unk, max_length)
+        return translator.n_best(self._phrases(sources, self.checkpoint.sides[0]), n, beam, unk, max_length or MAX_LENGTH)
 
     def embed(self, phrases: Sequence[Phrase]) -> NDArray[np.float32]:
         """Return the summaries c of n phrases of the side that the model reads: (n, H), numbers from -1 to 1."""
+        from phrase_rescore.rnn.vectors import PhraseEncoder
+
         return PhraseEncoder(self.checkpoint, self._device).vectors(self._phrases(phrases, self.checkpoint.sides[0]))
 
     def _encoded(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> EncodedPairs:
@@ -113,7 +129,7 @@ class Model:
         return self._scorer.encode_phrases(self._phrases(sources, "source"), self._phrases(targets, "target"))
 
     def _phrases(self, phrases: Sequence[Phrase], side: str) -> list[bytes]:
-        read = PhraseReader(side, self.checkpoint.factors[SIDES.index(side)])
+        read = PhraseReader(side, self.checkpoint.factors[0 if side == "source" else 1])
         return [read(phrase.encode() if isinstance(phrase, str) else phrase) for phrase in phrases]
 
 
@@ -124,6 +140,8 @@ def load(model_dir: Path, *, device: str = "cpu", precision: str = "float32") ->
 
     Raises ModelError for a directory that is missing or damaged, OptionError for a device or precision that is not there.
     """
+    from phrase_rescore.rnn.checkpoint import load as load_checkpoint
+
     return Model(load_checkpoint(os.fspath(model_dir)), device, precision)
 
 
@@ -145,6 +163,8 @@ def train(
     Raises TypeError for a setting that there is not, OptionError for settings that do not fit, InputError for a bad input,
     RescoreError if a loss is not finite or something cannot be written.
     """
+    from phrase_rescore.rnn.train import train_pairs
+
     config = PRESETS[preset].override(**settings)
     return train_pairs(_paths(inputs), os.fspath(model_dir), config, observer).training
 
@@ -162,6 +182,8 @@ def train_lm(
     ``settings`` are those of ``LanguageModelConfig``, by the names of the command's options; a duration is in seconds.
     Returns the training summary that the model's config.json has. Raises as ``train`` does.
     """
+    from phrase_rescore.lm.train import train_text
+
     config = LM_PRESETS[preset].override(**settings)
     return train_text(_paths(inputs), os.fspath(model_dir), config, observer).training
 
@@ -173,6 +195,8 @@ class TextModel:
     """
 
     def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+        from phrase_rescore.lm.scorer import NgramScorer
+
         self.lm = lm
         self._scorer = NgramScorer(lm, resolve_device(device))
 
@@ -208,6 +232,8 @@ def load_lm(lm: Path, *, device: str = "cpu") -> TextModel:
     Raises ModelError for a directory that is missing, damaged or a model of phrase pairs, OptionError for a device that is
     not there.
     """
+    from phrase_rescore.lm.checkpoint import load as load_language_model
+
     return TextModel(load_language_model(os.fspath(lm)), device)
 
 
@@ -230,6 +256,9 @@ def annotate(
     options that do not fit, RescoreError if ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when
     it is complete.
     """
+    from phrase_rescore.annotation.annotator import RowPolicy
+    from phrase_rescore.annotation.run import AnnotateOptions
+    from phrase_rescore.annotation.run import annotate as annotate_table
 
     def taken(kind: type[Any]) -> dict[str, Any]:
         return {item.name: options.pop(item.name) for item in fields(kind) if item.name in options}
@@ -248,14 +277,6 @@ def strip(table: Path, out: Path, *, columns: int, on_read: Callable[[int], obje
     """
     check("columns", columns, COLUMNS)
     return strip_table(os.fspath(table), os.fspath(out), columns, on_read)
-
-
-def _path(path: Path | None) -> str | None:
-    return None if path is None else os.fspath(path)
-
-
-def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
-    return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
 
 
 def moses_ini(
@@ -362,3 +383,11 @@ def info(
     from phrase_rescore.info.table import TableInfo
 
     return TableInfo.read(os.fspath(path), _path(model_dir), on_read, on_rows)
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else os.fspath(path)
+
+
+def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
+    return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
