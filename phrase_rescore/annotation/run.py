@@ -38,9 +38,7 @@ from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.moses.columns import (
     ColumnFormat,
-    Scored,
     check_replaced,
-    describing,
     format_sidecar,
     looks_annotated,
     sidecar_path,
@@ -217,15 +215,15 @@ class _Run:
 def _output(run: _Run, out: str, options: AnnotateOptions, block_rows: int) -> Iterator[ResumableOutput | RowOutput]:
     """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
     annotator, dropped = run.annotator, run.dropped
-    sides = [Scored(model.signature, checkpoint_of(model.directory).sides) for model in annotator.models]
-    sidecar = format_sidecar(annotator.columns, annotator.n_scores, sides)
+    sides = [(model.signature, checkpoint_of(model.directory).sides) for model in annotator.models]
+    described = annotator.columns, annotator.n_scores, sides
     if is_stream(out):
         if options.resume:
             raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {out}")
         with row_output(out) as writer, dropped.opened():
             yield writer
         if options.columns_json:
-            _write(options.columns_json, sidecar)
+            _write(options.columns_json, format_sidecar(*described))
         return
     beside = () if is_stream(dropped.path) else (dropped.path,)
     with ResumableOutput(out, _identity(annotator, block_rows), options.resume, beside).kept() as output:
@@ -234,7 +232,7 @@ def _output(run: _Run, out: str, options: AnnotateOptions, block_rows: int) -> I
         with dropped.opened(*(output.other(path) for path in beside if dropped.expected)):
             yield output
         output.commit(run.state, complete=True)
-        _write(options.columns_json or sidecar_path(out), describing(sidecar, output.path, output.rows))
+        _write(options.columns_json or sidecar_path(out), format_sidecar(*described, output.path, output.rows))
         output.publish()
 
 

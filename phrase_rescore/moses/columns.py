@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
@@ -81,24 +81,22 @@ class AddedColumn:
     unit: str
 
 
-class Scored(NamedTuple):
-    """A model whose columns a table has: its signature, and the sides that it reads and predicts."""
-
-    signature: str
-    sides: tuple[str, str]
-
-
 def sidecar_path(table: str) -> str:
     """Name the file where annotate says what it added to a table."""
     return f"{table}.columns.json"
 
 
-def format_sidecar(form: ColumnFormat, n_scores: int, models: Sequence[Scored]) -> str:
-    """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added."""
+def format_sidecar(
+    form: ColumnFormat, n_scores: int, models: Sequence[tuple[str, tuple[str, str]]], table: str | None = None, rows: int = 0
+) -> str:
+    """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added.
+
+    ``models``: signature, and the sides that are read and predicted. ``table``: the file of its ``rows`` rows, which is
+    described too; None for a stream.
+    """
     of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
     columns = list[AddedColumn]()
-    for model in models:
-        read, predicted = model.sides
+    for signature, (read, predicted) in models:
         side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
         meanings = {
             "score": ("log_prob", f"{of_p}natural log p({predicted} | {read}), EOS included"),
@@ -106,15 +104,9 @@ def format_sidecar(form: ColumnFormat, n_scores: int, models: Sequence[Scored]) 
         }
         for feature in form.features:
             name, unit = meanings[feature]
-            columns.append(AddedColumn(n_scores - form.replace + len(columns) + 1, name, model.signature, unit))
-    return json.dumps({"format_version": 1, "columns": list(map(asdict, columns))}, indent=2) + "\n"
-
-
-def describing(sidecar: str, path: str, rows: int) -> str:
-    """Return the sidecar with what it describes: the table whose ``rows`` rows are in this file."""
-    told = json.loads(sidecar)
-    table = {"rows": rows, "head": _head(path)}
-    return json.dumps({"format_version": told.pop("format_version"), "table": table, **told}, indent=2) + "\n"
+            columns.append(AddedColumn(n_scores - form.replace + len(columns) + 1, name, signature, unit))
+    described = {} if table is None else {"table": {"rows": rows, "head": _head(table)}}
+    return json.dumps({"format_version": 1, **described, "columns": list(map(asdict, columns))}, indent=2) + "\n"
 
 
 def _head(path: str) -> str:
@@ -149,22 +141,18 @@ def read_sidecar(table: str) -> list[AddedColumn] | None:
         ) from None
 
 
-def read_first_rows(table: str, limit: int = JUDGED_ROWS) -> Iterator[TableRow]:
-    """Read the first ``limit`` rows of a table (``-``: standard input).
-
-    Raises InputError for an empty table, and for a row that is not valid or has another number of scores than the first one.
-    """
-    name, n_scores = display_name(table), None
+def _read_first_rows(table: str, limit: int) -> list[TableRow]:
+    """Read the first rows of a table, which must be valid and have as many scores as the first one."""
+    name, rows = display_name(table), list[TableRow]()
     with open_input(table) as stream:
         for line, data in enumerate(islice(read_rows(stream), limit), 1):
             try:
-                row = parse_row(data.removesuffix(b"\n"), n_scores)
+                rows.append(parse_row(data.removesuffix(b"\n"), rows[0].n_scores if rows else None))
             except RowError as error:
                 raise error.at(name, line) from None
-            n_scores = row.n_scores
-            yield row
-    if n_scores is None:
+    if not rows:
         raise InputError(name, "is empty", "pass a phrase table")
+    return rows
 
 
 def _is_count(x: float) -> bool:
@@ -173,15 +161,12 @@ def _is_count(x: float) -> bool:
     return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
 
 
-def _looks(values: Sequence[float]) -> set[tuple[str, str]]:
-    """Tell what the values of a column may be: which feature of annotate, on which scale."""
-    looks = {
-        ("score", "exp"): all(0 < x <= 1 for x in values),
-        ("score", "log"): all(-math.inf < x <= 0 for x in values),
-        ("count", "exp"): all(map(_is_count, values)),
-        ("count", "log"): all(x >= 0 and x.is_integer() for x in values),
-    }
-    return {look for look, fits in looks.items() if fits}
+_LOOKS: dict[tuple[str, str], Callable[[float], bool]] = {  # of the values of a feature, on either scale
+    ("score", "exp"): lambda x: 0 < x <= 1,
+    ("score", "log"): lambda x: -math.inf < x <= 0,
+    ("count", "exp"): _is_count,
+    ("count", "log"): lambda x: x >= 0 and x.is_integer(),
+}
 
 
 def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
@@ -193,10 +178,10 @@ def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[
     if not rows or any(row.n_scores <= last for row in rows) or last % len(features):
         return False
     columns = list(zip(*(map(float, row.scores[-last:]) for row in rows), strict=True))
-    names, looks = [features[i % len(features)] for i in range(last)], list(map(_looks, columns))
-    if not any(all((name, scale) in look for name, look in zip(names, looks, strict=True)) for scale in ("exp", "log")):
+    named = [(features[i % len(features)], values) for i, values in enumerate(columns)]
+    if not any(all(all(map(_LOOKS[name, scale], values)) for name, values in named) for scale in ("exp", "log")):
         return False
-    counts = [values for name, values in zip(names, columns, strict=True) if name == "count"]
+    counts = [values for name, values in named if name == "count"]
     telling = any(n not in (0.0, 1.0) for values in counts for n in values)
     return telling or rows[0].n_scores - (0 if counts else last - 1) > 4
 
@@ -208,11 +193,10 @@ def check_replaced(table: str, rows: Sequence[TableRow], replace: int) -> None:
     """
     if not replace:
         return
-    first = rows[0].n_scores - replace + 1
-    if (own := read_sidecar(table)) is not None:
-        ours = {column.column for column in own}
-        foreign = next((number for number in range(first, rows[0].n_scores + 1) if number not in ours), None)
-        found = f"column {foreign} is none of those that {sidecar_path(table)} names" if foreign else ""
+    n = rows[0].n_scores
+    if (added := read_sidecar(table)) is not None:
+        foreign = sorted(set(range(n - replace + 1, n + 1)) - {column.column for column in added})
+        found = f"column {foreign[0]} is none of those that {sidecar_path(table)} names" if foreign else ""
     else:
         what = "its last column does" if replace == 1 else f"its last {replace} columns do"
         looks = any(looks_annotated(rows, replace, features) for features in (FEATURES, *zip(FEATURES)))
@@ -262,9 +246,10 @@ class TableColumns:
     def read(cls, table: str, limit: int = JUDGED_ROWS) -> TableColumns:
         """Read the columns from the first ``limit`` rows of a table (``-``: standard input) and its sidecar.
 
-        Raises InputError as ``read_first_rows`` and ``read_sidecar``, and for a sidecar that names columns beyond the last.
+        Raises InputError for an empty table, a row that is not valid or has another number of scores than the first one, as
+        ``read_sidecar``, and for a sidecar that names columns beyond the last.
         """
-        rows, added = list(read_first_rows(table, limit)), read_sidecar(table)
+        rows, added = _read_first_rows(table, limit), read_sidecar(table)
         n = rows[0].n_scores
         values = [[float(score) for score in row.scores] for row in rows]
         ranges = [(min(column), max(column)) for column in zip(*values, strict=True)]
