@@ -15,11 +15,10 @@ from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError, counted, printable, shown
 from phrase_rescore.moses.segmentation import Derivation, has_spans, parse_entry, parse_surface
-from phrase_rescore.moses.table import SEPARATOR, is_number, split_fields, words
+from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
 
 T = TypeVar("T")
 LABEL = re.compile(rb"[A-Za-z][0-9A-Za-z]*")
-_BLANKS = b" \t"
 _ID = re.compile(rb"\d{1,9}")
 _HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
 
@@ -40,12 +39,12 @@ class Entry(NamedTuple):
     def hypothesis(self) -> list[bytes]:
         """Return the words of the hypothesis. Raises RowError as ``segmentation.parse_surface`` does."""
         if has_spans(self.fields[1]):
-            return [word for phrase in parse_surface(self.fields[1].strip(_BLANKS)) for word in words(phrase.tgt)]
+            return [word for phrase in parse_surface(self.fields[1].strip(BLANKS)) for word in words(phrase.tgt)]
         return words(self.fields[1])
 
     def derivation(self) -> Derivation:
         """Return the phrases of the hypothesis. Raises RowError if the entry has no segmentation."""
-        return parse_entry([field.strip(_BLANKS) for field in self.fields])
+        return parse_entry([field.strip(BLANKS) for field in self.fields])
 
     def features(self) -> dict[bytes, list[float]]:
         """Return the values by label. Raises RowError for a value before any label, a label that stands twice, a bad value."""
@@ -63,7 +62,7 @@ class Entry(NamedTuple):
 
     def total(self) -> float:
         """Return the total. Raises RowError if it is no number."""
-        return _number(self.fields[3].strip(_BLANKS)) if self.exact_total is None else self.exact_total
+        return _number(self.fields[3].strip(BLANKS)) if self.exact_total is None else self.exact_total
 
     def with_feature(self, label: bytes, values: Sequence[float], replace: bool) -> Entry:
         """Return the entry with a feature more, or, with ``replace``, with new values of one that it has already.
@@ -79,20 +78,20 @@ class Entry(NamedTuple):
         if there and more[0]:
             raise _stands_twice(label + b"=")
         if there and not replace:
-            found = f"the list has a feature {printable(label)} already"
-            raise RowError(found, "renew it with --replace, or choose another with --label")
+            hint = "renew it with --replace, or choose another with --label"
+            raise RowError(f"the list has a feature {printable(label)} already", hint)
         if there:
             features = features[: there.start()] + text + features[there.end() :]
         else:
-            bare = features.rstrip(_BLANKS)
+            bare = features.rstrip(BLANKS)
             features = bare + b" " + text + (features[len(bare) :] or b" ")
         return self._replace(fields=(*self.fields[:2], features, *self.fields[3:]))
 
     def with_total(self, total: float) -> Entry:
         """Return the entry with another total."""
         old = self.fields[3]
-        bare = old.strip(_BLANKS)
-        before, after = old[: len(old) - len(old.lstrip(_BLANKS))], old[len(old.rstrip(_BLANKS)) :] if bare else b""
+        bare = old.strip(BLANKS)
+        before, after = old[: len(old) - len(old.lstrip(BLANKS))], old[len(old.rstrip(BLANKS)) :] if bare else b""
         return self._replace(fields=(*self.fields[:3], before + as_value(total) + after, *self.fields[4:]), exact_total=total)
 
 
@@ -120,7 +119,7 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
     """Read a line of a list, the ``line``-th. Raises RowError for one that is not an entry."""
     bare = row.rstrip(b"\r\n")
     fields = tuple(split_fields(bare))
-    number = fields[0].strip(_BLANKS)
+    number = fields[0].strip(BLANKS)
     if not _ID.fullmatch(number):
         raise RowError(f"{shown(number)} is not the number of a segment", _HINT)
     if len(fields) < 4:

@@ -36,8 +36,6 @@ class PairBlock(NamedTuple):
     counts: Sequence[float] | None = None  # how often each pair was extracted: whole numbers, unless Moses weighted them
 
 
-BlockReader = Callable[[Block], tuple[PairBlock, list[BadRow]]]
-
 _POINT = re.compile(rb"\d+-\d+")
 _COUNTS = re.compile(rb"[ \t]*+(?:" + NUMBER + rb"[ \t]++){2}(" + NUMBER + rb")(?=[ \t\r]|\Z)")
 _SNIFFED_ROWS = 100
@@ -120,47 +118,33 @@ def _joint_count(counts: bytes, row: bytes) -> float:
     return float(found[1])
 
 
-def _table_reader(counts: bool, factors: Factors) -> BlockReader:
-    """Make the reader of a phrase table, whose first valid row says how many scores every row has."""
-    n_scores: int | None = None
-
-    def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
-        nonlocal n_scores
-        if n_scores is None and (row := next(valid_rows(block.rows()), None)):
-            n_scores = row.n_scores
-        table = parse_block(block, n_scores or 1, factors=(factors,))  # without any good row, all are bad whatever the number
-        if not counts:
-            return PairBlock(table.src, table.tgt), table.bad
-        kept, found, bad = list[int](), list[float](), table.bad
-        for i, field in enumerate(table.counts()):
-            try:
-                found.append(_joint_count(field, table.row(i)))
-                kept.append(i)
-            except RowError as error:
-                bad.append((table.lines[i], table.row(i), error))
-        return PairBlock([table.src[i] for i in kept], [table.tgt[i] for i in kept], found), sorted(bad, key=lambda b: b[0])
-
-    return read
+def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:
+    table = parse_block(block, n_scores, factors=(factors,))
+    if not counts:
+        return PairBlock(table.src, table.tgt), table.bad
+    kept, found, bad = list[int](), list[float](), table.bad
+    for i, field in enumerate(table.counts()):
+        try:
+            found.append(_joint_count(field, table.row(i)))
+            kept.append(i)
+        except RowError as error:
+            bad.append((table.lines[i], table.row(i), error))
+    return PairBlock([table.src[i] for i in kept], [table.tgt[i] for i in kept], found), sorted(bad, key=lambda b: b[0])
 
 
-def _occurrence_reader(reader: RowReader, counts: bool, factors: Factors) -> BlockReader:
-    """Make the reader of a file that has a row for every occurrence of a pair."""
-
-    def read(block: Block) -> tuple[PairBlock, list[BadRow]]:
-        src, tgt, bad = [], [], []
-        for line, row in enumerate(block.rows(), block.first_row):
-            try:
-                of_src, of_tgt = map(b" ".join, reader(row))
-                check_factor(of_src, factors[0], "source")
-                check_factor(of_tgt, factors[1], "target")
-            except RowError as error:
-                bad.append((line, row, error))
-                continue
-            src.append(of_src)
-            tgt.append(of_tgt)
-        return PairBlock(src, tgt, [1] * len(src) if counts else None), bad
-
-    return read
+def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:
+    src, tgt, bad = list[bytes](), list[bytes](), list[BadRow]()
+    for line, row in enumerate(block.rows(), block.first_row):
+        try:
+            of_src, of_tgt = map(b" ".join, reader(row))
+            check_factor(of_src, factors[0], "source")
+            check_factor(of_tgt, factors[1], "target")
+        except RowError as error:
+            bad.append((line, row, error))
+            continue
+        src.append(of_src)
+        tgt.append(of_tgt)
+    return PairBlock(src, tgt, [1] * len(src) if counts else None), bad
 
 
 def read_pair_blocks(
@@ -181,14 +165,18 @@ def read_pair_blocks(
     without it makes a bad row.
     """
     refuse_by_name(path)
-    name = display_name(path)
+    name, n_scores = display_name(path), None
     with open_input(path, on_read) as stream:
         blocks = read_blocks(stream, _BLOCK_ROWS)
         first = list(islice(blocks, 1))
         form = form or detect_format(name, first[0].rows()[:_SNIFFED_ROWS] if first else [])
-        read = _table_reader(counts, factors) if form == "table" else _occurrence_reader(_ROW_READERS[form], counts, factors)
         for block in chain(first, blocks):
-            pairs, bad = read(block)
+            if form == "table":
+                if n_scores is None and (valid := next(valid_rows(block.rows()), None)):
+                    n_scores = valid.n_scores  # without any good row, all are bad whatever the number
+                pairs, bad = _read_table(block, n_scores or 1, counts, factors)
+            else:
+                pairs, bad = _read_occurrences(block, _ROW_READERS[form], counts, factors)
             for line, row, error in bad:
                 if on_bad_row is None:
                     raise error.at(name, line) from None
