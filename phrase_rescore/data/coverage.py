@@ -19,24 +19,6 @@ EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the
 FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
 
 
-@dataclass(frozen=True)
-class _Wording:
-    """How a cause names the text, that of the vocabulary, and that the two sides may be exchanged."""
-
-    here: str
-    there: str
-    exchanged: str
-
-
-_ANNOTATING = _Wording(
-    "the table", "the model's text",
-    "the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?",
-)  # fmt: skip
-_PREPARING = _Wording(
-    "the input", "the vocabulary's text", "the vocabulary of the other side fits better: are the two exchanged?"
-)
-
-
 def _folded(word: bytes) -> bytes:
     return word.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
 
@@ -45,11 +27,12 @@ def _first_factor(word: bytes) -> bytes:
     return word.partition(b"|")[0]
 
 
-def _likely_cause(
-    unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, wording: _Wording
-) -> str:
-    """Name what would make most of the unknown words known, as tested on the words themselves. Empty if nothing does."""
-    total, here, there = unknown.total(), wording.here, wording.there
+def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, annotating: bool) -> str:
+    """Name the commonest unknown words, and what would make most of them known, as tested on the words themselves."""
+    ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
+    commonest = "commonest: " + ", ".join(f"{shown(word)} {n}" for word, n in ranked)
+    total = unknown.total()
+    here, there = ("the table", "the model's text") if annotating else ("the input", "the vocabulary's text")
 
     def share(known: Callable[[bytes], bool]) -> float:
         return sum(n for word, n in unknown.items() if known(word)) / total
@@ -65,19 +48,14 @@ def _likely_cause(
     }
     likeliest = max(causes, key=lambda cause: causes[cause])
     if causes[likeliest] >= EXPLAINS:
-        return f"{likeliest} ({causes[likeliest]:.0%} of them)"
-    elsewhere = sum(n for word, n in seen.items() if word not in other.ids)
-    if elsewhere < total / 2:
-        return wording.exchanged
-    return ""
-
-
-def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, wording: _Wording) -> str:
-    """Name the commonest unknown words and the likely cause."""
-    ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
-    commonest = ", ".join(f"{shown(word)} {n}" for word, n in ranked)
-    cause = _likely_cause(unknown, vocab, seen, other, wording)
-    return f"commonest: {commonest}" + (f"; likely cause: {cause}" if cause else "")
+        return f"{commonest}; likely cause: {likeliest} ({causes[likeliest]:.0%} of them)"
+    if sum(n for word, n in seen.items() if word not in other.ids) >= total / 2:
+        return commonest
+    if annotating:
+        exchanged = "the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?"
+    else:
+        exchanged = "the vocabulary of the other side fits better: are the two exchanged?"
+    return f"{commonest}; likely cause: {exchanged}"
 
 
 def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
@@ -91,7 +69,7 @@ def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) ->
     """
     unknown, total = _unknown(counts, vocab), counts.total()
     share = (total - unknown.total()) / total if total else 1.0
-    return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, _PREPARING)
+    return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, annotating=False)
 
 
 def untrained_unk(shares: Mapping[str, float], consequence: str) -> list[str]:
@@ -131,7 +109,7 @@ def fit_warnings(
         share = unknown.total() / max(counts.total(), 1)
         if too_many_unknown(share, unk_shares[i]):
             found = f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training"
-            warnings.append(f"{found}; {_described(unknown, vocab, counts, other, _ANNOTATING)}")
+            warnings.append(f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}")
     return warnings
 
 

@@ -13,7 +13,6 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
-from phrase_rescore._version import __version__
 from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
@@ -24,11 +23,12 @@ from phrase_rescore.nn.storage import (
     TWO_MODELS,
     Config,
     as_json,
-    content_hash,
+    is_share,
     load_network,
     read_words,
     require,
     save_files,
+    signature_of,
     unchanged,
 )
 
@@ -66,15 +66,8 @@ def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
 
 def _signature(lm: LanguageModel) -> str:
     """Return one line that names the model: its kind, its sizes, a hash of weights and words, our version."""
-    sizes = asdict(lm.model.config).items()
-    parts = [
-        KIND.name,
-        *(f"{name}:{size}" for name, size in sizes if name != "vocabulary"),
-        f"words:{len(lm.vocab.words)}",
-        f"model:{content_hash(lm.model, (lm.vocab,))}",
-        f"version:{__version__}",
-    ]
-    return "|".join(parts)
+    sizes = [f"{name}:{size}" for name, size in asdict(lm.model.config).items() if name != "vocabulary"]
+    return signature_of(KIND, sizes, lm.model, (lm.vocab,))
 
 
 def save(lm: LanguageModel, directory: str) -> None:
@@ -89,8 +82,7 @@ def load(directory: str) -> LanguageModel:
         config = Config(directory)
         sizes = cast(LanguageModelSizes, config.sizes(KIND))
         share: Any = config.entries.get("unk_share")
-        usable = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
-        require(usable, f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
+        require(is_share(share), f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
         require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, and an n-gram has 2 words at least; {DAMAGED}")
         fits = sizes.output == sizes.embedding or not sizes.tied
         require(fits, f"{config.path}: sizes.tied, and sizes.output is not sizes.embedding; {DAMAGED}")

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -81,15 +81,16 @@ def save_files(
     Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
 
 
-def content_hash(network: StoredNetwork, vocabularies: Sequence[Vocabulary]) -> str:
-    """Return a hash of all weights and words, as the signature of a model has it."""
+def signature_of(kind: NetworkKind, parts: Iterable[str], network: StoredNetwork, vocabularies: Sequence[Vocabulary]) -> str:
+    """Return one line that names a model: its kind, what ``parts`` say, a hash of all weights and words, our version."""
     digest = hashlib.blake2b(digest_size=8)
     for name, weight in sorted(network.named_weights(), key=lambda item: item[0]):
         digest.update(name.encode())
         digest.update(weight.detach().cpu().contiguous().numpy().tobytes())
     for vocabulary in vocabularies:
         digest.update(b"\0" + b"\n".join(vocabulary.words))
-    return digest.hexdigest()
+    words = "/".join(str(len(vocabulary.words)) for vocabulary in vocabularies)
+    return "|".join([kind.name, *parts, f"words:{words}", f"model:{digest.hexdigest()}", f"version:{__version__}"])
 
 
 def check_target(directory: str, overwrite: bool) -> None:
@@ -233,6 +234,11 @@ def as_json(value: Any) -> str:
 
 def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_share(value: Any) -> bool:
+    """Tell whether a value of a config is a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _is_deep(value: Any) -> bool:

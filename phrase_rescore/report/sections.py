@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore.data.coverage import MOST_UNKNOWN
+from phrase_rescore.data.coverage import too_many_unknown
 from phrase_rescore.moses.text import readable
 from phrase_rescore.pages.page import nats, number, percent
 from phrase_rescore.pages.theme import FULL, Records, Spec
@@ -228,7 +228,7 @@ def coverage(sides: Mapping[str, SideCoverage], rows: int, trained: Sequence[flo
             number(side.rows), percent(share(side.rows, rows)), seen,
         ])  # fmt: skip
         unknown.append((name, len(ranked), ranked[:_COMMONEST]))
-        fits &= not words or side.unknown_share <= max(MOST_UNKNOWN, 2 * of_training)
+        fits &= not words or not too_many_unknown(side.unknown_share, of_training)
     return Section({"rows": cells, "unknown": unknown, "fits": fits})
 
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-from phrase_rescore._version import __version__
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
@@ -26,12 +25,13 @@ from phrase_rescore.nn.storage import (
     TWO_MODELS,
     Config,
     as_json,
-    content_hash,
+    is_share,
     is_whole,
     load_network,
     read_words,
     require,
     save_files,
+    signature_of,
     unchanged,
 )
 from phrase_rescore.ranges import LAYERS
@@ -136,15 +136,11 @@ def _signature(checkpoint: Checkpoint) -> str:
     config = checkpoint.model.config
     told = [(item.name, getattr(config, item.name)) for item in fields(config) if getattr(config, item.name) != item.default]
     parts = [
-        KIND.name,
         f"p({predicted}|{given})",
         *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
         *(f"{name}:{value}" for name, value in told if not name.endswith("_vocabulary")),
-        f"words:{len(checkpoint.src_vocab.words)}/{len(checkpoint.tgt_vocab.words)}",
-        f"model:{content_hash(checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))}",
-        f"version:{__version__}",
     ]
-    return "|".join(parts)
+    return signature_of(KIND, parts, checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))
 
 
 def save(checkpoint: Checkpoint, directory: str) -> None:
@@ -159,29 +155,21 @@ def save(checkpoint: Checkpoint, directory: str) -> None:
     save_files(directory, KIND, checkpoint.model, entries, vocabularies, checkpoint.training)
 
 
-class _Config(Config):
-    """The entries of a model of phrase pairs. All methods raise ModelError."""
+def _factors(config: Config) -> Factors:
+    factors: Any = config.entries.get("factors")
+    by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
+    require(by_side, f"{config.path}: factors {as_json(factors)} have no source and target")
+    for factor in factors.values():
+        usable = factor is None or is_whole(factor, 0, _LAST_FACTOR)
+        require(usable, f"{config.path}: factor {as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
+    return factors["source"], factors["target"]
 
-    def inverse(self) -> bool:
-        inverse: Any = self.entries.get("inverse")
-        require(isinstance(inverse, bool), f"{self.path}: inverse {as_json(inverse)} is neither true nor false")
-        return bool(inverse)
 
-    def factors(self) -> Factors:
-        factors: Any = self.entries.get("factors")
-        by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
-        require(by_side, f"{self.path}: factors {as_json(factors)} have no source and target")
-        for factor in factors.values():
-            usable = factor is None or is_whole(factor, 0, _LAST_FACTOR)
-            require(usable, f"{self.path}: factor {as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
-        return factors["source"], factors["target"]
-
-    def unk_shares(self) -> tuple[float, float]:
-        shares = self.entries.get("unk_share")
-        found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
-        usable = all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1 for share in found)
-        require(usable, f"{self.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
-        return float(found[0]), float(found[1])
+def _unk_shares(config: Config) -> tuple[float, float]:
+    shares = config.entries.get("unk_share")
+    found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
+    require(all(map(is_share, found)), f"{config.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
+    return float(found[0]), float(found[1])
 
 
 def load(directory: str) -> Checkpoint:
@@ -196,9 +184,11 @@ def load(directory: str) -> Checkpoint:
 
 
 def _load(directory: str) -> Checkpoint:
-    config = _Config(directory)
+    config = Config(directory)
     sizes = cast(ModelConfig, config.sizes(KIND))
-    inverse, factors, shares = config.inverse(), config.factors(), config.unk_shares()
+    inverse: Any = config.entries.get("inverse")
+    require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is neither true nor false")
+    factors, shares = _factors(config), _unk_shares(config)
     src_vocab, tgt_vocab = (read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
     read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
     for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
