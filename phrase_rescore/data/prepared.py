@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.directories import check_replaceable, recover_directory, replace_directory
-from phrase_rescore.files.locks import lock_name, locked
+from phrase_rescore.files.directories import check_replaceable, replace_directory
 
 AT_ONCE = 1 << 22  # ids of an array that is mapped from a file
 Fingerprint = dict[str, Any]
@@ -70,7 +69,7 @@ Fill = Callable[[str], tuple[Counts, Mapping[str, Vocabulary]]]
 class Layout:
     """What a directory of prepared data has: the file of the summary and all others."""
 
-    what: str  # for messages
+    what: str  # pairs, text
     summary: str  # format version, fingerprint, numbers, sizes of the others
     content: tuple[str, ...]
     version: int
@@ -83,10 +82,10 @@ class Layout:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise OptionError(f"{directory}: {error.strerror}; name another directory for {self.what}") from None
+            raise OptionError(f"{directory}: {error.strerror}; name another directory for the prepared {self.what}") from None
         if strangers:
             found = f"holds other files, such as {min(strangers)}"
-            raise OptionError(f"{directory} {found}; name a directory for nothing but {self.what}")
+            raise OptionError(f"{directory} {found}; name a directory for nothing but the prepared {self.what}")
 
     def write(
         self, directory: str, fingerprint: Fingerprint | None, fill: Fill[Counts], check: Callable[[Any], None]
@@ -137,37 +136,6 @@ class Layout:
             return store if os.path.samestat(before, os.stat(directory)) else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, RescoreError):
             return None
-
-    def find_or_make(
-        self,
-        directory: str,
-        find: Callable[[], Store | None],
-        make: Callable[[], Store],
-        say: Callable[[str], None],
-        is_left: bool = False,
-        clean: Callable[[], None] = lambda: None,
-    ) -> tuple[Store, bool]:
-        """Return the data as an earlier run left them, else as ``make`` makes them while nobody else may; tell whether it did.
-
-        ``is_left`` tells that killed runs left something elsewhere, which ``clean`` removes. Raises OptionError if another
-        process makes the data.
-        """
-        store = find()
-        if store is None or is_left or os.path.lexists(lock_name(directory)):
-            os.makedirs(os.path.dirname(os.path.realpath(directory)), exist_ok=True)
-            with ExitStack() as held:
-                try:
-                    held.enter_context(locked(directory, f"let it end: it prepares {self.what.split()[-1]} there", say))
-                except OptionError:
-                    if store is None:
-                        raise
-                else:
-                    recover_directory(directory)  # from here on what killed runs left is nobody's
-                    clean()
-                    store = store or find()
-                if store is None:
-                    return make(), True
-        return store, False
 
 
 @contextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import fingerprint_of, unk_not_learnt
@@ -20,25 +18,28 @@ from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.store import LAYOUT, RESERVED, Numbers, TextStore, open_text, prepare_text
 from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.training.config import Observer
+from phrase_rescore.training.source import Source
 
 _AT_ONCE = 4096  # lines
 _SHAPE_TEXT = ("shortlist", "min_count", "held_out", "held_out_share")  # of Text
 
 
-class TextSource:
-    """The text of a training: the files that it comes from, and the store on disk in which it is prepared."""
+class TextSource(Source[TextStore]):
+    """The text of a training."""
+
+    layout = LAYOUT
+    called = "text"
+    others = "the text of other inputs, options or versions"
 
     def __init__(self, inputs: Sequence[str], model_dir: str, text: Text) -> None:
-        self.inputs, self.text = inputs, text
-        self.directory = text.text_dir or beside(model_dir, "text")
+        self.text = text
         options = {name: getattr(text, name) for name in _SHAPE_TEXT}
-        self.fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
-        self._store: TextStore | None = None
+        fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
+        super().__init__(inputs, text.text_dir or beside(model_dir, "text"), fingerprint)
 
-    def find(self) -> TextStore | None:
-        """Return the store if it is there and nothing has changed."""
-        self._store = self._store or open_text(self.directory, self.fingerprint)
-        return self._store
+    def open(self) -> TextStore | None:
+        """Return the text that is in the directory, if it is that of the fingerprint."""
+        return open_text(self.directory, self.fingerprint)
 
     def check(self, say: Callable[[str], None]) -> None:
         """Open every input, and read a given vocabulary, before hours of work. Raises InputError."""
@@ -48,34 +49,22 @@ class TextSource:
         if self.text.vocab and not is_stream(self.text.vocab):
             read_shortlist(self.text.vocab, RESERVED)
 
-    def prepare(self, observer: Observer, check: Callable[[Numbers], None] = lambda numbers: None) -> TextStore:
-        """Return the encoded text: that of an earlier run if nothing has changed, else a new one.
-
-        ``check`` sees the numbers of the store; what it raises keeps an older one from being replaced. Raises InputError for a
-        file that cannot be read, OptionError if there are no sentences or if another process is preparing.
-        """
-        make = partial(self._make, observer, check)
-        store, made = LAYOUT.find_or_make(self.directory, self.find, make, observer.say)
-        if not made:
-            observer.say(f"text as prepared before in {self.directory}")
-        self._store, numbers = store, store.numbers
-        check(numbers)
+    def report(self, store: TextStore, made: bool, say: Callable[[str], None]) -> None:
+        """Say what the text is."""
+        numbers = store.numbers
         held_out = f"{numbers.held_out_sentences:,} sentences held out"
-        observer.say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to learn from, {held_out}")
+        say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to learn from, {held_out}")
         if numbers.empty:
-            observer.say(f"{numbers.empty:,} lines without a word left out")
+            say(f"{numbers.empty:,} lines without a word left out")
         if self.text.held_out and self.text.held_out_share and not numbers.held_out_sentences:
-            observer.say("warning: too few sentences to hold any out; the last model is kept, not the best")
-        observer.say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
+            say("warning: too few sentences to hold any out; the last model is kept, not the best")
+        say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
         if not numbers.unk:
-            observer.say(unk_not_learnt("word in the text"))
-        return store
+            say(unk_not_learnt("word in the text"))
 
-    def _make(self, observer: Observer, check: Callable[[Numbers], None]) -> TextStore:
+    def make(self, observer: Observer, check: Callable[[Numbers], None]) -> TextStore:
+        """Read, count and encode the text."""
         text = self.text
-        LAYOUT.check_target(self.directory)
-        if os.path.isdir(self.directory) and os.listdir(self.directory):
-            observer.say(f"{self.directory} has the text of other inputs, options or versions; prepared anew")
         with contextlib.closing(_lines(self.inputs, observer)) as lines:
             return prepare_text(
                 self.directory, self.fingerprint, lines, self._vocabulary, text.held_out, text.held_out_share,

@@ -32,7 +32,7 @@ from phrase_rescore.lm.nplm import NULL
 from phrase_rescore.moses.table import words
 
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
-LAYOUT = Layout("the prepared text", "text.json", (VOCAB, TRAIN, HELD_OUT), version=1)
+LAYOUT = Layout("text", "text.json", (VOCAB, TRAIN, HELD_OUT), version=1)
 RESERVED = frozenset((START, END, UNKNOWN, NULL))  # what ARPA files and NPLM call what is not a word
 _AT_ONCE = 1 << 20  # ids of a pass
 _SENTENCES, _HASHES = "sentences", "hashes"  # scratch, gone when the store is whole

@@ -23,31 +23,41 @@ from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_na
 from phrase_rescore.rnn.config import Data
 from phrase_rescore.rnn.store import LAYOUT, Numbers, PairStore, open_store, prepare_store
 from phrase_rescore.training.config import Observer
+from phrase_rescore.training.source import Source
 
 Drop = Callable[[int, bytes, RowError], None]
 _SIDES = ("source", "target")
 _SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length")  # of Data
 
 
-class PairSource:
-    """The pairs of a training: the files that they come from, and the store on disk in which they are prepared."""
+class PairSource(Source[PairStore]):
+    """The pairs of a training. Those of all rows serve, too, if bad rows are to be dropped."""
+
+    layout = LAYOUT
+    called = "distinct pairs"
+    others = "pairs of other inputs, options or versions, or that cannot be compared"
 
     def __init__(self, inputs: Sequence[str], model_dir: str, data: Data, threads: int) -> None:
-        self.inputs, self.data, self._threads = inputs, data, threads
-        self.directory = data.pairs_dir or beside(model_dir, "pairs")
+        self.data, self._threads = data, threads
         self._scratch = data.scratch or tempfile.gettempdir()
         self._dropped = beside(model_dir, "dropped")
         files = (data.source_vocab, data.target_vocab, *(data.vocab_corpus or ()))
         options = {name: getattr(data, name) for name in _SHAPE_PAIRS} | {"version": __version__}
         self._of_some = fingerprint_of(inputs, files, **options)
-        self.fingerprint = fingerprint_of(inputs, files, **options | {"drop_bad_rows": False})  # of pairs of all rows
-        self._store: PairStore | None = None
+        of_all = fingerprint_of(inputs, files, **options | {"drop_bad_rows": False})
+        super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all)
 
-    def find(self) -> PairStore | None:
-        """Return the store if nothing has changed since it was made; one without bad rows serves if they are to be dropped."""
-        if self._store is None:
-            self._store = open_store(self.directory, self._of_some, self.fingerprint)
-        return self._store
+    def open(self) -> PairStore | None:
+        """Return the pairs that are in the directory, if they are those of the fingerprint."""
+        return open_store(self.directory, self._of_some, self.fingerprint)
+
+    def is_left(self) -> bool:
+        """Tell whether a killed run's sorting left files in scratch."""
+        return is_in_scratch(self._scratch, self.directory)
+
+    def clean(self) -> None:
+        """Remove what a killed run's sorting left in scratch."""
+        remove_scratch(self._scratch, self.directory)
 
     def check(self, say: Callable[[str], None]) -> None:
         """Look at the first rows of every input, at given vocabularies and at the room in scratch, before hours of reading.
@@ -68,42 +78,27 @@ class PairSource:
             found = f"{self._scratch} has room for {room / 2**30:.1f} GB, and sorting takes up to twice the text of all pairs"
             say(f"warning: {found}; --scratch names another directory")
 
-    def prepare(self, observer: Observer, check: Callable[[Numbers], None] = lambda numbers: None) -> PairStore:
-        """Return the distinct pairs of the inputs: the store of an earlier run if nothing has changed, else a new one.
-
-        ``check`` sees the numbers of the store; what it raises keeps an older one from being replaced.
-        Raises InputError for a bad row, OptionError if there are no pairs or if another process is preparing them.
-        """
-        store, made = LAYOUT.find_or_make(
-            self.directory, self.find, lambda: self._make(observer, check), observer.say,
-            is_in_scratch(self._scratch, self.directory), lambda: remove_scratch(self._scratch, self.directory),
-        )  # fmt: skip
-        self._store, numbers = store, store.numbers
+    def report(self, store: PairStore, made: bool, say: Callable[[str], None]) -> None:
+        """Say what the pairs are. Raises OptionError if there are none, or if given vocabularies lack too many words."""
+        numbers = store.numbers
         shares = (numbers.source_unk, numbers.target_unk)
         if not made:
-            observer.say(f"distinct pairs as prepared before in {self.directory}")
-            for number, unknown in enumerate(shares):
-                self._check_coverage(number, 1 - unknown, observer.say)
-        check(numbers)
+            for side, unknown in enumerate(shares):
+                self._check_coverage(side, 1 - unknown, say)
         if not numbers.training:
             raise OptionError("there are no pairs to train on")
-        observer.say(f"{numbers.training:,} distinct pairs to learn from, {numbers.held_out:,} held out")
+        say(f"{numbers.training:,} distinct pairs to learn from, {numbers.held_out:,} held out")
         if self.data.held_out and not numbers.held_out:
-            observer.say("warning: too few sources to hold any out; the last model is kept, not the best")
-        known = " and ".join(f"{1 - share:.1%} of the running {side} words" for side, share in zip(_SIDES, shares, strict=True))
-        observer.say(f"the shortlists have {known}")
-        for side, share in zip(_SIDES, shares, strict=True):
+            say("warning: too few sources to hold any out; the last model is kept, not the best")
+        known = (f"{1 - share:.1%} of the running {side} words" for side, share in zip(_SIDES, shares, strict=True))
+        say(f"the shortlists have {' and '.join(known)}")
+        for name, share in zip(_SIDES, shares, strict=True):
             if share == 0:
-                observer.say(unk_not_learnt(f"{side} word among the pairs"))
-        return store
+                say(unk_not_learnt(f"{name} word among the pairs"))
 
-    def _make(self, observer: Observer, check: Callable[[Numbers], None]) -> PairStore:
-        """Make a store, in the place of one of other pairs if there is one."""
+    def make(self, observer: Observer, check: Callable[[Numbers], None]) -> PairStore:
+        """Read, sort and encode the pairs."""
         data = self.data
-        LAYOUT.check_target(self.directory)
-        if os.path.isdir(self.directory) and os.listdir(self.directory):
-            found = "has pairs of other inputs, options or versions, or that cannot be compared"
-            observer.say(f"{self.directory} {found}; prepared anew")
         with contextlib.ExitStack() as sorting:
             with DroppedRows(self._dropped, data.drop_bad_rows).opened() as dropped:
                 blocks = chain.from_iterable(

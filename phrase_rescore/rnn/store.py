@@ -31,7 +31,7 @@ SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
 _PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
 _FILES = (f"{part}.{side}.{array}.npy" for part in _PARTS for side in _SIDES for array in _ARRAYS)
 # Version 1: the shortlists counted words of held-out pairs too
-LAYOUT = Layout("the prepared pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB, *_FILES), version=2)
+LAYOUT = Layout("pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB, *_FILES), version=2)
 ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
 
 

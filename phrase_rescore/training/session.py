@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from phrase_rescore import runtime
 from phrase_rescore._version import __version__
-from phrase_rescore.data.prepared import Fingerprint, Numbers
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write
 from phrase_rescore.files.directories import check_replaceable, recover_directory
 from phrase_rescore.files.locks import locked
@@ -24,36 +23,10 @@ from phrase_rescore.training.config import Observer, Settings
 from phrase_rescore.training.log import LogWriter
 from phrase_rescore.training.loop import NotFiniteError
 from phrase_rescore.training.processes import find_processes, local_device, process_group
+from phrase_rescore.training.source import AnyStore, Source
 from phrase_rescore.training.state import TrainingState
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
-
-
-class Store(Protocol):
-    """Data prepared on disk."""
-
-    @property
-    def numbers(self) -> Numbers:
-        """What the data are known by."""
-
-
-AnyStore = TypeVar("AnyStore", bound=Store, covariant=True)
-
-
-class Source(Protocol[AnyStore]):
-    """Where the data of a training come from."""
-
-    inputs: Sequence[str]
-    fingerprint: Fingerprint | None  # of the files; None if one cannot be read twice
-
-    def check(self, say: Callable[[str], None]) -> None:
-        """Raise OptionError, InputError or ModelError for files that will not do, before hours of preparing data."""
-
-    def prepare(self, observer: Observer, check: Callable[[Numbers], None]) -> AnyStore:
-        """Return the data prepared on disk; ``check`` sees their numbers before they replace any."""
-
-    def find(self) -> AnyStore | None:
-        """Return the data if they are prepared already."""
 
 
 def on_this_machine(settings: AnySettings) -> AnySettings:
@@ -124,7 +97,7 @@ class Session:
             self._held.enter_context(locked(self._model_dir, "let it end, or name another directory with -m", say))
             if not self._can_begin():
                 return False
-            source.prepare(self.observer, self.state.check_data)
+            source.prepare(self.observer, self.state.check)
             return True
 
         if not self.processes.first_alone(begin, self._talk.say):
@@ -132,7 +105,7 @@ class Session:
         store = source.find()
         if store is None:
             raise OptionError("many processes need prepared data, and inputs, that all of them see under the same names")
-        self.state.check_data(store.numbers)
+        self.state.check(store.numbers)
         self.resumes = self.state.exists()
         self._held.enter_context(process_group(self._machine.device, self.processes))
         return store
@@ -157,7 +130,7 @@ class Session:
             found = f"{state.directory} holds an interrupted training"
             raise OptionError(f"{found}; go on with --resume, or delete it to begin anew")
         else:
-            state.check_run()
+            state.check()
         return True
 
     @contextlib.contextmanager

@@ -61,31 +61,31 @@ def _crc(state: dict[str, Any]) -> int:
 
 
 class TrainingState:
-    """The state directory of one training. ``run`` is what it was asked for; only the same run may go on from it."""
+    """The state directory of one training. ``run`` is what it was asked for; only the same run may continue from it."""
 
     def __init__(self, directory: str, run: dict[str, Any]) -> None:
         self.directory, self._run = directory, json.loads(json.dumps(run))
-        self._pairs: dict[str, Any] | None = None
+        self._numbers: dict[str, Any] | None = None  # of the data
 
     def exists(self) -> bool:
-        """Tell whether there is a state to go on from."""
+        """Tell whether there is a state to continue from."""
         return os.path.lexists(os.path.join(self.directory, STATE))
 
-    def check_run(self) -> None:
-        """Raise OptionError, with all that differs, if the interrupted run was asked for something else; ModelError if it
-        is damaged."""
-        self._refuse(differences(self._read()["run"], self._run))
+    def check(self, numbers: Any = None) -> None:
+        """Take note of this run's data, if they are known, by the numbers of their store, a dataclass.
 
-    def check_data(self, numbers: Any) -> None:
-        """Take note of this run's data by the numbers of their store, a dataclass.
-
-        Raises OptionError if the interrupted run, if there is one, had others.
+        Raises OptionError, with all that differs, if the interrupted run, if there is one, was asked for something else or had
+        other data; ModelError if it is damaged.
         """
-        self._pairs = asdict(numbers)
+        if numbers is not None:
+            self._numbers = asdict(numbers)
         if self.exists():
-            self._refuse(differences(self._read()["pairs"], self._pairs))
+            self._check(self._read())
 
-    def _refuse(self, found: list[str]) -> None:
+    def _check(self, state: dict[str, Any]) -> None:
+        found = differences(state["run"], self._run)
+        if self._numbers is not None:
+            found += differences(state["pairs"], self._numbers)
         if found:
             remedy = f"give the command as it was, or delete {self.directory} to begin anew"
             raise OptionError(f"--resume: the interrupted training was another: {', '.join(found)}; {remedy}")
@@ -96,36 +96,30 @@ class TrainingState:
         Raises RescoreError when it cannot be written, as on a full disk; the last state is then untouched.
         """
         name = f"tensors-{step:09d}.safetensors"
+        file = os.path.join(self.directory, name)
         state = {
-            "format_version": FORMAT_VERSION, "run": self._run, "pairs": self._pairs, "step": step, "tensors": name,
+            "format_version": FORMAT_VERSION, "run": self._run, "pairs": self._numbers, "step": step, "tensors": name,
             "figures": figures,
         }  # fmt: skip
         state["crc"] = _crc(state)
-        temporary = os.path.join(self.directory, ".partial")
         try:
             os.makedirs(self.directory, exist_ok=True)
-            remove_directory(temporary)
-            os.mkdir(temporary, 0o700)
-            file, text = os.path.join(temporary, name), os.path.join(temporary, STATE)
-            save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, file)
-            Path(text).write_text(json.dumps(state) + "\n", encoding="utf-8")
-            for path in (file, text):
-                sync(path)
-            os.replace(file, os.path.join(self.directory, name))
+            save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, f"{file}.partial")
+            sync(f"{file}.partial")
+            os.replace(f"{file}.partial", file)
             sync(self.directory)
-            os.replace(text, os.path.join(self.directory, STATE))  # from now on it counts
-            sync(self.directory)
+            write_durably(os.path.join(self.directory, STATE), json.dumps(state).encode() + b"\n")  # from now on it counts
         except (OSError, safetensors.SafetensorError) as error:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{file}.partial")
             reason = getattr(error, "strerror", None) or str(error)
             raise RescoreError(
                 f"{self.directory}: the state of step {step:,} cannot be saved ({reason}); the last one is intact: "
                 "make room and go on with --resume"
             ) from None
-        finally:
-            remove_directory(temporary)
-        for left in Path(self.directory).iterdir():  # older tensors, perhaps of killed runs
+        for left in Path(self.directory).glob("tensors-*"):  # older ones, perhaps of killed runs
             with contextlib.suppress(OSError):
-                if left.name.startswith("tensors-") and left.name != name:
+                if left.name != name:
                     left.unlink()
 
     def _read(self) -> dict[str, Any]:
@@ -148,8 +142,7 @@ class TrainingState:
         Raises OptionError when it is another run's, ModelError when it is damaged or missing.
         """
         state = self._read()
-        pairs = state["pairs"] if self._pairs is None else self._pairs
-        self._refuse(differences(state["run"], self._run) + differences(state["pairs"], pairs))
+        self._check(state)
         try:
             with utf8_name(os.path.join(self.directory, state["tensors"])) as name:
                 tensors = load_file(name)

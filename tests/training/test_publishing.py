@@ -20,7 +20,7 @@ from conftest import ROOT, Run
 from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files import locks
+from phrase_rescore.files import directories, locks
 from phrase_rescore.files import outputs as atomic
 from phrase_rescore.nn import storage
 from phrase_rescore.rnn import checkpoint
@@ -111,7 +111,7 @@ def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_pat
     assert listing(tmp_path) == ["model.pairs", "model.training", "pairs.tsv"]
 
 
-OF_THE_END = [module.__file__ for module in (session, training_state, checkpoint, storage, atomic, locks)]
+OF_THE_END = [module.__file__ for module in (session, training_state, checkpoint, storage, directories, atomic, locks)]
 
 
 def train_to(event: int, training: Training, kind: str) -> int:
@@ -183,7 +183,7 @@ def test_killed_at_the_lines_of_its_end(
             before.run()
         train_to(event, new, "interrupt" if number % 3 == 2 else "kill")
         with locks.locked(new.model_dir, ""):
-            atomic.recover_directory(new.model_dir)
+            directories.recover_directory(new.model_dir)
         if older or Path(new.model_dir).exists():
             load(new.model_dir)
             assert files(Path(new.model_dir)) in ([expected, earlier] if older else [expected])
@@ -257,7 +257,7 @@ def test_a_disk_that_fills_at_the_end_keeps_the_training(training: Training, mon
 
     training.but(model_dir=f"{training.model_dir}.whole").run()
     with monkeypatch.context() as broken:
-        broken.setattr(atomic, "sync", full)
+        broken.setattr(directories, "sync", full)
         broken.setattr(training_state, "sync", lambda path: None)
         with pytest.raises(Exception, match="cannot write .*No space left on device; make room") as caught:
             training.but(pairs_dir=f"{training.model_dir}.whole.pairs").run()

@@ -1,0 +1,101 @@
+"""Where the data of a training come from: files that are prepared in a directory once, and found there by later trainings."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, Generic, Protocol, TypeVar
+
+from phrase_rescore.data.prepared import Fingerprint, Layout, Numbers
+from phrase_rescore.errors import OptionError
+from phrase_rescore.files.directories import recover_directory
+from phrase_rescore.files.locks import lock_name, locked
+from phrase_rescore.training.config import Observer
+
+
+class Store(Protocol):
+    """Data prepared on disk."""
+
+    @property
+    def numbers(self) -> Numbers:
+        """What the data are known by."""
+
+
+AnyStore = TypeVar("AnyStore", bound=Store)
+
+
+class Source(ABC, Generic[AnyStore]):
+    """The files that the data of a training come from, and the directory in which they are prepared.
+
+    ``fingerprint`` is what the data depend on; None if a file cannot be read twice.
+    """
+
+    layout: Layout
+    called: str  # the data, in messages
+    others: str  # data that are replaced
+
+    def __init__(self, inputs: Sequence[str], directory: str, fingerprint: Fingerprint | None) -> None:
+        self.inputs, self.directory, self.fingerprint = inputs, directory, fingerprint
+        self._store: AnyStore | None = None
+
+    def find(self) -> AnyStore | None:
+        """Return the data if they are prepared already and nothing has changed since."""
+        self._store = self._store or self.open()
+        return self._store
+
+    def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> AnyStore:
+        """Return the data as an earlier run left them, if nothing has changed, else as they are made while nobody else may.
+
+        ``check`` sees their numbers; what it raises keeps older data from being replaced. Raises InputError for a file that
+        cannot be used, OptionError if there is nothing to learn or if another process is preparing the data.
+        """
+        store, made = self.find(), False
+        if store is None or self.is_left() or os.path.lexists(lock_name(self.directory)):
+            os.makedirs(os.path.dirname(os.path.realpath(self.directory)), exist_ok=True)
+            with ExitStack() as held:
+                try:
+                    remedy = f"let it end: it prepares {self.layout.what} there"
+                    held.enter_context(locked(self.directory, remedy, observer.say))
+                except OptionError:
+                    if store is None:
+                        raise
+                else:
+                    recover_directory(self.directory)  # from here on what killed runs left is nobody's
+                    self.clean()
+                    store = self.find()
+                if store is None:
+                    self.layout.check_target(self.directory)
+                    if os.path.isdir(self.directory) and os.listdir(self.directory):
+                        observer.say(f"{self.directory} has {self.others}; prepared anew")
+                    self._store = store = self.make(observer, check)
+                    made = True
+        if not made:
+            observer.say(f"{self.called} as prepared before in {self.directory}")
+        check(store.numbers)
+        self.report(store, made, observer.say)
+        return store
+
+    @abstractmethod
+    def check(self, say: Callable[[str], None]) -> None:
+        """Raise OptionError, InputError or RescoreError for files that will not do, before hours of preparing data."""
+
+    @abstractmethod
+    def open(self) -> AnyStore | None:
+        """Return the data that are in the directory, if they are those of the fingerprint."""
+
+    @abstractmethod
+    def make(self, observer: Observer, check: Callable[[Any], None]) -> AnyStore:
+        """Prepare the data in the directory. The caller holds its lock."""
+
+    @abstractmethod
+    def report(self, store: AnyStore, made: bool, say: Callable[[str], None]) -> None:
+        """Say what the data are; ``made`` tells whether they were prepared now. Raises OptionError if they cannot be learnt."""
+
+    def is_left(self) -> bool:
+        """Tell whether killed runs left something elsewhere."""
+        return False
+
+    def clean(self) -> None:
+        """Remove what killed runs left elsewhere."""
