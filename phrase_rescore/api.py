@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from phrase_rescore.annotation.strip import strip as strip_table
-from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.moses.table import words
-from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
@@ -29,20 +23,17 @@ from phrase_rescore.training.config import Observer
 if TYPE_CHECKING:
     from phrase_rescore.annotation.run import Observer as AnnotateObserver
     from phrase_rescore.annotation.run import Summary
-    from phrase_rescore.data.ragged import EncodedPairs
     from phrase_rescore.evaluation.corpora import SetFiles
     from phrase_rescore.evaluation.run import Evaluation
     from phrase_rescore.evaluation.why import Comparison
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
-    from phrase_rescore.lm.checkpoint import LanguageModel
     from phrase_rescore.lm.export import export_lm
-    from phrase_rescore.lm.scorer import SentenceScores
+    from phrase_rescore.models import Model, TextModel, load, load_lm
     from phrase_rescore.queries.embed import embed
     from phrase_rescore.queries.generate import generate
     from phrase_rescore.queries.score import score, score_lm
     from phrase_rescore.rescoring.run import RescoreSummary
-    from phrase_rescore.rnn.checkpoint import Checkpoint
     from phrase_rescore.rnn.translator import Hypothesis
 
 __all__ = [
@@ -53,10 +44,14 @@ __all__ = [
 
 _ELSEWHERE = {  # names that are used as they are, by the modules that have them; what needs torch is imported when it is used
     "Hypothesis": "phrase_rescore.rnn.translator",
+    "Model": "phrase_rescore.models",
     "Summary": "phrase_rescore.annotation.run",
+    "TextModel": "phrase_rescore.models",
     "embed": "phrase_rescore.queries.embed",
     "export_lm": "phrase_rescore.lm.export",
     "generate": "phrase_rescore.queries.generate",
+    "load": "phrase_rescore.models",
+    "load_lm": "phrase_rescore.models",
     "score": "phrase_rescore.queries.score",
     "score_lm": "phrase_rescore.queries.score",
 }
@@ -64,85 +59,12 @@ _ELSEWHERE = {  # names that are used as they are, by the modules that have them
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
 Path = str | os.PathLike[str]
 
-_SENTENCES = 4096  # at a time
-
 
 def __getattr__(name: str) -> object:
     """Import one of _ELSEWHERE."""
     if name not in _ELSEWHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_ELSEWHERE[name]), name)
-
-
-class Model:
-    """A trained model, ready to score phrase pairs and to propose, embed and count the words of phrases.
-
-    Source and target are those of the phrase table: an inverse model reads targets and gives p(source | target). Methods
-    raise RowError for an empty phrase, a non-terminal, or a word without the factor that the model reads.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
-        from phrase_rescore.rnn.scorer import Scorer
-
-        self.checkpoint, self._device = checkpoint, resolve_device(device)
-        self._scorer = Scorer(checkpoint, self._device, precision)
-
-    @property
-    def signature(self) -> str:
-        """The line that names the model: what it scores, its sizes, a hash of its weights and vocabularies, the version."""
-        return self.checkpoint.signature
-
-    def score(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> NDArray[np.float32]:
-        """Return natural log p(target | source), EOS included, of n phrase pairs: (n,).
-
-        Raises ValueError if there are not as many targets as sources, else as the class says.
-        """
-        return self._scorer.log_probs(self._encoded(sources, targets)).astype(np.float32)
-
-    def unknown_words(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> NDArray[np.int64]:
-        """Return how many words of the predicted side of each of n pairs the model does not know: (n,). Raises as ``score``."""
-        return self.checkpoint.for_model(self._encoded(sources, targets)).tgt.counts_of(UNK)
-
-    def generate(
-        self, sources: Sequence[Phrase], n: int = 10, *, beam: int | None = None, unk: bool = False,
-        max_length: int | None = None,
-    ) -> list[list[Hypothesis]]:  # fmt: skip
-        """Return, for each source, the ``n`` most probable targets that a beam search finds, the best first.
-
-        ``beam`` prefixes are kept (``n``, and at least 10, by default). ``unk`` allows targets with unknown words. Targets
-        have at most ``max_length`` words (20 by default).
-        """
-        from phrase_rescore.rnn.translator import MAX_LENGTH, Translator
-
-        translator = Translator(self.checkpoint, self._device)
-        return translator.n_best(self._phrases(sources, self.checkpoint.sides[0]), n, beam, unk, max_length or MAX_LENGTH)
-
-    def embed(self, phrases: Sequence[Phrase]) -> NDArray[np.float32]:
-        """Return the summaries c of n phrases of the side that the model reads: (n, H), numbers from -1 to 1."""
-        from phrase_rescore.rnn.vectors import PhraseEncoder
-
-        return PhraseEncoder(self.checkpoint, self._device).vectors(self._phrases(phrases, self.checkpoint.sides[0]))
-
-    def _encoded(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> EncodedPairs:
-        if len(sources) != len(targets):
-            raise ValueError(f"{len(sources)} sources and {len(targets)} targets; a pair has one of each")
-        return self._scorer.encode_phrases(self._phrases(sources, "source"), self._phrases(targets, "target"))
-
-    def _phrases(self, phrases: Sequence[Phrase], side: str) -> list[bytes]:
-        read = PhraseReader(side, self.checkpoint.factors[0 if side == "source" else 1])
-        return [read(phrase.encode() if isinstance(phrase, str) else phrase) for phrase in phrases]
-
-
-def load(model_dir: Path, *, device: str = "cpu", precision: str = "float32") -> Model:
-    """Load a model directory that ``train`` made. Loading one runs no code of it.
-
-    ``device`` is auto, cpu, cuda or cuda:N; ``precision`` is that of the large products: float32, or tf32 or bf16 on GPUs.
-
-    Raises ModelError for a directory that is missing or damaged, OptionError for a device or precision that is not there.
-    """
-    from phrase_rescore.rnn.checkpoint import load as load_checkpoint
-
-    return Model(load_checkpoint(os.fspath(model_dir)), device, precision)
 
 
 def train(
@@ -186,55 +108,6 @@ def train_lm(
 
     config = LM_PRESETS[preset].override(**settings)
     return train_text(_paths(inputs), os.fspath(model_dir), config, observer).training
-
-
-class TextModel:
-    """A trained language model, ready to score sentences: tokenized as its corpus, blanks between words.
-
-    Every sentence ends with ``</s>``, whose log p counts. An empty sentence has no words.
-    """
-
-    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
-        from phrase_rescore.lm.scorer import NgramScorer
-
-        self.lm = lm
-        self._scorer = NgramScorer(lm, resolve_device(device))
-
-    @property
-    def signature(self) -> str:
-        """The line that names the model: its kind, its sizes, a hash of its weights and words, the version."""
-        return self.lm.signature
-
-    def score(self, sentences: Sequence[Phrase]) -> NDArray[np.float64]:
-        """Return natural log p of n sentences: (n,)."""
-        return np.concatenate([found.sums() for found in self._scored(sentences)] or [np.empty(0)])
-
-    def score_words(self, sentences: Sequence[Phrase]) -> list[NDArray[np.float64]]:
-        """Return natural log p of every word of each sentence, and of its ``</s>``: an array (words + 1,) each."""
-        return [by_word for found in self._scored(sentences) for by_word in np.split(found.log_probs, found.starts[1:])]
-
-    def perplexity(self, sentences: Sequence[Phrase]) -> float:
-        """Return the perplexity of all words and ``</s>`` together, unknown ones counted; NaN without sentences."""
-        by_word = [np.empty(0), *self.score_words(sentences)]
-        return float(np.exp(-np.concatenate(by_word).mean())) if len(by_word) > 1 else float("nan")
-
-    def _scored(self, sentences: Sequence[Phrase]) -> Iterator[SentenceScores]:
-        """Score some sentences at a time: a word takes some hundred bytes meanwhile."""
-        for start in range(0, len(sentences), _SENTENCES):
-            some = sentences[start : start + _SENTENCES]
-            split = [words(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
-            yield self._scorer.sentences(split)
-
-
-def load_lm(lm: Path, *, device: str = "cpu") -> TextModel:
-    """Load a language model that ``train_lm`` made. Loading one runs no code of it.
-
-    Raises ModelError for a directory that is missing, damaged or a model of phrase pairs, OptionError for a device that is
-    not there.
-    """
-    from phrase_rescore.lm.checkpoint import load as load_language_model
-
-    return TextModel(load_language_model(os.fspath(lm)), device)
 
 
 def annotate(
