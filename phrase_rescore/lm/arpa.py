@@ -30,25 +30,15 @@ class Ngram(NamedTuple):
     log10_backoff: float  # 0 where the line has none
 
 
-class Header(NamedTuple):
-    """How many n-grams of every order a file has, from order 1 on."""
-
-    counts: tuple[int, ...]
-
-    @property
-    def order(self) -> int:
-        return len(self.counts)
-
-
 class ArpaReader:
-    """Reads an ARPA file: ``header`` first, then its n-grams, order after order. Messages call the file ``name``.
+    """Reads an ARPA file: ``counts``, the numbers of its n-grams by order, then the n-grams. Messages call the file ``name``.
 
     Raises InputError, with the line, for what is no ARPA file, one that is cut off or has other numbers than it says.
     """
 
     def __init__(self, rows: Iterable[bytes], name: str) -> None:
         self._rows, self._name, self._line, self._newline = iter(rows), name, 0, b"\n"
-        self.header = self._read_header()
+        self.counts = self._read_counts()
 
     def _next(self) -> bytes:
         row = next(self._rows, None)
@@ -62,7 +52,7 @@ class ArpaReader:
     def _error(self, found: str, hint: str = _HINT) -> InputError:
         return InputError(self._name, found, hint, max(1, self._line))
 
-    def _read_header(self) -> Header:
+    def _read_counts(self) -> tuple[int, ...]:
         row = self._next_filled()
         if row != b"\\data\\":
             raise self._error(f"{shown(row)} where \\data\\ should be")
@@ -74,7 +64,7 @@ class ArpaReader:
             counts.append(int(found[2]))
         if not counts:
             raise self._error("no numbers of n-grams")
-        return Header(tuple(counts))
+        return tuple(counts)
 
     def _next_filled(self) -> bytes:
         while not (row := self._next().strip()):
@@ -83,7 +73,7 @@ class ArpaReader:
 
     def ngrams(self) -> Iterator[Ngram]:
         """Yield all n-grams, unigrams first."""
-        for order, count in enumerate(self.header.counts, 1):
+        for order, count in enumerate(self.counts, 1):
             title = self._next_filled()
             if title != b"\\%d-grams:" % order:
                 raise self._error(f"{shown(title)} where \\{order}-grams: should be")

@@ -30,12 +30,11 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.lm.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram, write_arpa
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
 from phrase_rescore.lm.ngrams import Ngrams
-from phrase_rescore.lm.nplm import NULL, Nplm, write_nplm
+from phrase_rescore.lm.nplm import write_nplm
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
 _AT_ONCE = 1 << 16  # contexts
-_NEVER_CHOSEN = -100.0  # the score in NPLM of what is never predicted: Moses' floor of log-probabilities
 _LEAST = 10.0**NEVER
 
 
@@ -55,36 +54,16 @@ def export_lm(
         warn(warning)
     if arpa is None:
         with atomic_output(out) as output:
-            write_nplm(output, as_nplm(model))
+            write_nplm(output, model)
         return f"{out}: NeuralLM factor=0 name=CSLM0 order={model.model.config.order} path={out}"
     prepare(usable_cores())
     name = display_name(arpa)
     with open_input(arpa) as stream, atomic_output(out) as output:
         found = NetworkArpa(ArpaReader(read_rows(stream), name), model, name, resolve_device(device))
-        write_arpa(output, found.header.counts, found.ngrams())
+        write_arpa(output, found.counts, found.ngrams())
     if not found.has_unknown:
         warn(f"{name} has no <unk>, what decoders give to other words is theirs; make it with lmplz")
-    return f"{out}: {sum(found.header.counts):,} n-grams"
-
-
-def as_nplm(lm: LanguageModel) -> Nplm:
-    """Return the model in NPLM's terms, its words by our ids, then the start of a sentence and the missing word.
-
-    What stands before a sentence is EOS in our contexts. NPLM has one list of words for both sides: what is never predicted
-    has a score that nothing chooses.
-    """
-    weights = {name: weight.detach().float().cpu().numpy() for name, weight in lm.model.named_weights()}
-    embeddings, G = weights["embedding"], lm.model.G.detach().float().cpu().numpy()
-    return Nplm(
-        words=(END, UNKNOWN, *lm.vocab.words, START, NULL),
-        input_embeddings=np.concatenate((embeddings[:-1], embeddings[EOS : EOS + 1], embeddings[-1:])),
-        hidden_weights_1=weights["U"],
-        hidden_biases_1=weights["b_1"],
-        hidden_weights_2=weights["W"],
-        hidden_biases_2=weights["b_2"],
-        output_weights=np.concatenate((G, np.zeros((2, G.shape[1]), np.float32))),
-        output_biases=np.concatenate((weights["b_G"], np.full(2, _NEVER_CHOSEN, np.float32))),
-    )
+    return f"{out}: {sum(found.counts):,} n-grams"
 
 
 @dataclass
@@ -108,7 +87,7 @@ class NetworkArpa:
     """
 
     def __init__(self, reader: ArpaReader, lm: LanguageModel, name: str, device: str = "cpu") -> None:
-        self.header, self._sizes, self._name = reader.header, lm.model.config, name
+        self.counts, self._sizes, self._name = reader.counts, lm.model.config, name
         self._numbers: dict[bytes, int] = {}
         self._orders: list[_Order] = []
         self._read(reader)
@@ -122,7 +101,7 @@ class NetworkArpa:
         self._start = self._numbers.get(START, -1)
         self._scorer = NgramScorer(lm, device, among=np.unique(self._ids[~self._outside]))
         shares: list[NDArray[np.float64]] = []  # S of each order's n-grams as contexts, NaN where they are none
-        for n in range(1, self.header.order + 1):
+        for n in range(1, len(self.counts) + 1):
             shares.append(self._shares_after(n, shares))
             self._compute(n, shares)
 
@@ -130,7 +109,7 @@ class NetworkArpa:
         """Read the orders, and sort each by word numbers."""
         ngrams = reader.ngrams()
         below = np.zeros(1, np.int64)  # what stands before a unigram
-        for n, count in enumerate(reader.header.counts, 1):
+        for n, count in enumerate(reader.counts, 1):
             flat, log_p, log_bo = array("i"), array("d"), array("d")  # they grow: the header may lie
             for ngram in islice(ngrams, count):
                 if n == 1:

@@ -30,19 +30,12 @@ class Mixture:
 
     def lines(self) -> list[str]:
         """Return what is to be said of it."""
-        told = [
-            f"with the words that the n-gram model knows, all but {self.unknown:,} of {self.tokens:,} tokens:",
-            *(
-                f"{name}: perplexity {including:.6g} including OOVs, {self.perplexities[name]:.6g} excluding OOVs"
-                for name, including in self.including_unknown.items()
-            ),
-        ]
+        lines = [f"with the words that the n-gram model knows, all but {self.unknown:,} of {self.tokens:,} tokens:"]
+        for name, including in self.including_unknown.items():
+            lines.append(f"{name}: perplexity {including:.6g} including OOVs, {self.perplexities[name]:.6g} excluding OOVs")
         share = max(0.0, 1 - self.perplexities["mixture"] / self.perplexities["n-gram model"])
-        return [
-            *told,
-            f"weight of the network, by EM on this text: {self.weight:.4f}; the mixture's perplexity is {share:.1%} lower than "
-            f"the n-gram model's",
-        ]
+        lower = f"the mixture's perplexity is {share:.1%} lower than the n-gram model's"
+        return [*lines, f"weight of the network, by EM on this text: {self.weight:.4f}; {lower}"]
 
 
 def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> Mixture:
@@ -62,14 +55,10 @@ def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Seq
     weight = _weight(network[known], ngram[known])
     mixed = np.logaddexp(np.log(max(weight, 1e-300)) + network, np.log(max(1.0 - weight, 1e-300)) + ngram)
     of = {"n-gram model": ngram, "network": network, "mixture": mixed}
-    return Mixture(
-        weight,
-        {name: float(np.exp(-log_p[known].mean())) for name, log_p in of.items()},
-        {name: float(np.exp(-log_p.mean())) for name, log_p in of.items()},
-        len(known),
-        int((~known).sum()),
-        UNKNOWN in backoff.unigrams,
+    excluding, including = (
+        {name: float(np.exp(-log_p[rows].mean())) for name, log_p in of.items()} for rows in (known, slice(None))
     )
+    return Mixture(weight, excluding, including, len(known), int((~known).sum()), UNKNOWN in backoff.unigrams)
 
 
 def _network_log_probs(
@@ -105,7 +94,7 @@ class BackoffModel:
     """
 
     def __init__(self, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> None:
-        self.order = reader.header.order
+        self.order = len(reader.counts)
         self.unigrams: dict[bytes, float] = {}
         self._ngrams: dict[tuple[bytes, ...], Ngram] = {}
         wanted: set[tuple[bytes, ...]] | None = None

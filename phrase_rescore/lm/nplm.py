@@ -12,72 +12,60 @@ scores as they are, without dividing by their sum (moses/LM/NeuralLMWrapper.cpp)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import InputError, RescoreError, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import open_plain
 from phrase_rescore.files.outputs import Writable
+from phrase_rescore.lm.arpa import END, START, UNKNOWN
+
+if TYPE_CHECKING:
+    from phrase_rescore.lm.checkpoint import LanguageModel
 
 NULL = b"<null>"
-_SIZES = (
-    b"ngram_size", b"input_vocab_size", b"output_vocab_size", b"input_embedding_dimension", b"num_hidden",
-    b"output_embedding_dimension",
-)  # fmt: skip
-_WORDS = (b"\\input_vocab", b"\\output_vocab")
-_MATRICES = (
-    b"\\input_embeddings", b"\\hidden_weights 1", b"\\hidden_biases 1", b"\\hidden_weights 2", b"\\hidden_biases 2",
-    b"\\output_weights", b"\\output_biases",
-)  # fmt: skip
 _SEPARATORS = b" \t\n"  # a word with one of them cannot stand in the file
+_NEVER = -100.0  # the score of what is never predicted: Moses' floor of log-probabilities
 
 
-@dataclass(frozen=True)
-class Nplm:
-    """A model in NPLM's terms: sizes V words, E input embedding, H hidden, D output embedding, n order; float32."""
+def write_nplm(stream: Writable, lm: LanguageModel) -> None:
+    """Write a model: its words by our ids, then the start of a sentence and the missing word.
 
-    words: tuple[bytes, ...]  # (V,) of both sides
-    input_embeddings: NDArray[np.float32]  # (V, E)
-    hidden_weights_1: NDArray[np.float32]  # (H, (n - 1) E)
-    hidden_biases_1: NDArray[np.float32]  # (H,)
-    hidden_weights_2: NDArray[np.float32]  # (D, H)
-    hidden_biases_2: NDArray[np.float32]  # (D,)
-    output_weights: NDArray[np.float32]  # (V, D)
-    output_biases: NDArray[np.float32]  # (V,)
-
-    @property
-    def order(self) -> int:
-        """The order n of its n-grams."""
-        return int(self.hidden_weights_1.shape[1] // self.input_embeddings.shape[1]) + 1
-
-    @property
-    def matrices(self) -> tuple[NDArray[np.float32], ...]:
-        """The matrices in the order of the file."""
-        return (
-            self.input_embeddings, self.hidden_weights_1, self.hidden_biases_1, self.hidden_weights_2, self.hidden_biases_2,
-            self.output_weights, self.output_biases,
-        )  # fmt: skip
-
-
-def write_nplm(stream: Writable, model: Nplm) -> None:
-    """Write a model. Raises RescoreError for a word that the format cannot have: NPLM would read it as none or as two."""
-    if len(set(model.words)) < len(model.words):
+    What stands before a sentence is EOS in our contexts. NPLM has one list of words for both sides: what is never predicted
+    has a score that nothing chooses. Raises RescoreError for a word that NPLM would read as none or as two.
+    """
+    words = (END, UNKNOWN, *lm.vocab.words, START, NULL)
+    if len(set(words)) < len(words):
         raise RescoreError("a word stands twice in the vocabulary, or is spelt like a mark of NPLM; train the model again")
-    for word in model.words:
+    for word in words:
         if not word or any(byte in _SEPARATORS for byte in word):
             raise RescoreError(f"the word {shown(word)} cannot stand in a file of NPLM; train without it")
-    (V, E), (H, _), (D, _) = model.input_embeddings.shape, model.hidden_weights_1.shape, model.hidden_weights_2.shape
-    stream.write(b"\\config\nversion 1\n")
-    for size in zip(_SIZES, (model.order, V, V, E, H, D), strict=True):
-        stream.write(b"%b %d\n" % size)
+    config, V = lm.model.config, len(words)
+    sizes = {
+        b"ngram_size": config.order, b"input_vocab_size": V, b"output_vocab_size": V,
+        b"input_embedding_dimension": config.embedding, b"num_hidden": config.hidden,
+        b"output_embedding_dimension": config.output,
+    }  # fmt: skip
+    weights = {name: weight.detach().float().cpu().numpy() for name, weight in lm.model.named_weights()}
+    embeddings, G = weights["embedding"], lm.model.G.detach().float().cpu().numpy()
+    matrices = {
+        b"\\input_embeddings": np.concatenate((embeddings[:-1], embeddings[EOS : EOS + 1], embeddings[-1:])),
+        b"\\hidden_weights 1": weights["U"],
+        b"\\hidden_biases 1": weights["b_1"],
+        b"\\hidden_weights 2": weights["W"],
+        b"\\hidden_biases 2": weights["b_2"],
+        b"\\output_weights": np.concatenate((G, np.zeros((2, G.shape[1]), np.float32))),
+        b"\\output_biases": np.concatenate((weights["b_G"], np.full(2, _NEVER, np.float32))),
+    }
+    stream.write(b"\\config\nversion 1\n" + b"".join(b"%b %d\n" % size for size in sizes.items()))
     stream.write(b"activation_function rectifier\n\n")
-    for title in _WORDS:
-        stream.write(b"%b\n%b\n\n" % (title, b"\n".join(model.words)))
-    for title, matrix in zip(_MATRICES, model.matrices, strict=True):
+    for title in (b"\\input_vocab", b"\\output_vocab"):
+        stream.write(b"%b\n%b\n\n" % (title, b"\n".join(words)))
+    for title, matrix in matrices.items():
         stream.write(title + b"\n")
         for row in matrix.reshape(len(matrix), -1):
             stream.write(b" ".join([b"%.9g" % x for x in row.tolist()]) + b"\n")  # all digits of a float32

@@ -31,7 +31,7 @@ def check(data: bytes) -> None:
         told(error)
         return
     stream = io.BytesIO()
-    write_arpa(stream, reader.header.counts, found)
+    write_arpa(stream, reader.counts, found)
     again = list(ArpaReader([row + b"\n" for row in stream.getvalue().split(b"\n")], "lm").ngrams())
     assert [ngram.words for ngram in again] == [ngram.words for ngram in found]
     model = BackoffModel(ArpaReader(rows, "lm.arpa"), [[b"a", b"b"], []])

@@ -13,7 +13,6 @@ from small_models import small_checkpoint
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import ModelError, RescoreError
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
-from phrase_rescore.lm.export import as_nplm
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.lm.nplm import write_nplm
 from phrase_rescore.rnn import checkpoint
@@ -129,7 +128,7 @@ def test_what_contradicts_itself_is_refused(lm_dir, entries, message):
 
 def exported(lm: LanguageModel) -> NplmModel:
     stream = io.BytesIO()
-    write_nplm(stream, as_nplm(lm))
+    write_nplm(stream, lm)
     return NplmModel(stream.getvalue())
 
 
@@ -166,7 +165,7 @@ def test_a_word_that_the_format_cannot_have():
     for word in (b"", b"a b", b"a\tb", b"a\nb"):
         lm = replace(small(), vocab=replace(WORDS, words=(word, *WORDS.words[1:])))
         with pytest.raises(RescoreError, match="cannot stand in a file of NPLM"):
-            write_nplm(io.BytesIO(), as_nplm(lm))
+            write_nplm(io.BytesIO(), lm)
 
 
 def test_every_number_keeps_its_digits():
