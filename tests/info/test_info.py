@@ -182,13 +182,6 @@ def test_how_much_of_it_a_model_knows(run: Run, table: Path, model_dir: str) -> 
     ]
 
 
-def test_a_model_that_is_not_there_is_told_before_the_table_is_read(run: Run, tmp_path: Path, table: Path) -> None:
-    result = run("info", table, "-m", tmp_path / "none")
-    none = tmp_path / "none"
-    text = f"-m {none}: no such model directory; make one with 'phrase-rescore train TABLE -m {none}'"
-    assert result == (2, b"", f"phrase-rescore: error: {text}\n")
-
-
 def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, model_dir: str) -> None:
     out = tmp_path / "new.gz"
     assert run("annotate", table, "-m", model_dir, "-o", out, "-q").status == 0
@@ -209,17 +202,6 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format_version": 2, "columns": []}', '{"format_version": 1, "columns": [{}]}']
-)
-def test_a_sidecar_that_is_none(run: Run, table: Path, text: str) -> None:
-    Path(f"{table}.columns.json").write_text(text)
-    assert run("info", table) == Result(
-        1, b"", f"phrase-rescore: error: {table}.columns.json: is not a list of columns that annotate wrote; "
-        "remove it, or annotate the table again\n",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
     ("data", "found"),
     [
         (b"", "is empty"),
@@ -235,13 +217,6 @@ def test_what_is_no_table(run: Run, table: Path, data: bytes, found: str) -> Non
     table.write_bytes(data)
     message = f"phrase-rescore: error: {table}: {found}; info reads phrase tables and model directories\n"
     assert run("info", table) == Result(1, b"", message)
-
-
-def test_a_file_cut_off_tells_nothing(run: Run, table: Path) -> None:
-    table.write_bytes(gzip.compress(TABLE * 1000)[:-20])
-    result = run("info", table)
-    assert (result.status, result.out) == (1, b"")
-    assert result.err == f"phrase-rescore: error: {table}: the compressed file is cut off; make or copy it again\n"
 
 
 MODEL_REPORT = """\
@@ -352,12 +327,6 @@ def test_a_language_model(run: Run, tmp_path: Path) -> None:
     assert run("info", directory).out.decode().startswith(head + LM_TRAINED + "made by      phrase-rescore ")
     value = told(run("info", directory, "--json"))
     assert (value["kind"], value["signature"], value["config"]["training"]) == ("language model", lm.signature, LM_TRAINING)
-
-
-def test_a_directory_that_is_no_model(run: Run, tmp_path: Path) -> None:
-    result = run("info", tmp_path)
-    assert (result.status, result.out) == (1, b"")
-    assert result.err.endswith(f"config.json: No such file or directory; is {tmp_path} a model directory?\n")
 
 
 def test_options_for_tables_do_not_go_with_a_model(run: Run, model_dir: str) -> None:

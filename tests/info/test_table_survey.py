@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moses_readers import ALL_READERS, Reading, Refused, field_count
+from moses_readers import ALL_READERS, Reading, Refused
 
 from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.errors import InputError
@@ -205,11 +205,6 @@ def test_programs_that_refuse_a_row_are_named(row: bytes) -> None:
         assert len(set(readings.values())) == 1, "all take the same from it"
 
 
-@given(PLAIN)
-def test_rows_without_a_fault_have_the_fields_that_moses_counts(row: bytes) -> None:
-    assert ("n_fields" in examine(row, 2, field_count(row)).faults) is False
-
-
 # Order
 
 
@@ -239,15 +234,6 @@ def test_the_separator_counts_in_sorting(tmp_path: Path) -> None:
     assert not survey_of(tmp_path, rows_of("a b/x", "a/x", "a ~/x")).faults, "| stands between letters and ~"
     found = survey_of(tmp_path, rows_of("a/x", "a b/x"))
     assert (found.faults["unsorted"], found.unsorted_pairs) == (RowCount(1, 2), RowCount(1, 2))
-
-
-def test_targets_out_of_order_are_no_fault(tmp_path: Path) -> None:
-    found = survey_of(tmp_path, rows_of("a/x", "a/y", "a/x", "b/x"))
-    assert (found.faults, found.unsorted_pairs, found.sources) == ({}, RowCount(1, 3), 2)
-
-
-def test_a_pair_twice_running_is_counted(tmp_path: Path) -> None:
-    assert survey_of(tmp_path, rows_of("a/x", "a/x", "a/x", "b/x")).repeated_pairs == RowCount(2, 2)
 
 
 def test_sources_that_come_again_are_found_however_far_away(tmp_path: Path) -> None:
@@ -306,12 +292,6 @@ def test_numbers_of_scores_and_lengths(tmp_path: Path) -> None:
     assert scores.log_sums == pytest.approx([np.log(0.25), 0])
     assert (found.src.lengths, found.tgt.lengths) == ({1: 2, 2: 2}, {1: 3, 2: 1})
     assert found.src.words == Counter({b"a": 2, b"b": 2, b"c": 1, b"d": 1})
-
-
-def test_the_first_valid_row_says_how_many_scores(tmp_path: Path) -> None:
-    found = survey_of(tmp_path, [b"a ||| b ||| inf 1 1", b"c ||| d ||| 1 1"])
-    assert found.n_scores == 2
-    assert found.faults == {"infinite": RowCount(1, 1), "n_scores": RowCount(1, 1), "no_alignment": RowCount(2, 1)}
 
 
 def test_a_table_without_any_valid_row_is_told_about(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from phrase_rescore.files import blocks
 from phrase_rescore.files.blocks import batches, read_blocks
 from phrase_rescore.files.inputs import open_input
 
-PAGE = ROOT / "docs" / "odd-input.md"
 GOOD = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
 PLAIN = "scores are plain decimal numbers such as 0.25 or 6.1e-05"
 WEIGHTS = "model-00001-of-00001.safetensors"
@@ -166,15 +165,6 @@ def test_no_final_newline(run: Run, model_dir: str, tmp_path: Path, row: bytes) 
     assert json.loads((tmp_path / "model" / "config.json").read_bytes())["training"]["distinct_pairs"]["training"] == 2
 
 
-def test_the_page_has_these_rows() -> None:
-    section = PAGE.read_text(encoding="utf-8").split("\n## Hostile rows\n")[1].split("\n**Memory.**")[0]
-    told = [
-        line.split(" | ")[0].removeprefix("| ").replace(r"\|", "|") for line in section.splitlines() if line.startswith("| ")
-    ]
-    others = {"no last newline", "a line of more than 16 MiB", "one source a million times"}
-    assert set(told[1:]) == ROWS.keys() | others
-
-
 @pytest.mark.slow
 def test_a_phrase_of_ten_thousand_words_is_scored_exactly(run: Run, make_model: MakeModel) -> None:
     """Sums over so many words keep their digits: as the equations give it, in double precision and word by word."""
@@ -296,18 +286,3 @@ def test_long_lines_take_no_more_memory_the_more_there_are(tmp_path: Path) -> No
             stream.writelines(itertools.repeat(row, n))
         sizes.append(peak("strip", tmp_path / "table", "--columns", 1, "-o", tmp_path / "out", "-q"))
     assert sizes[1] < sizes[0] + 150, sizes  # MiB; the table grew by 180 and its copies by as much
-
-
-@pytest.mark.slow
-def test_one_source_again_and_again(run: Run, model_dir: str, tmp_path: Path) -> None:
-    """One source, rows that repeat: counted, kept, learnt once each. 200,000 times here; the page has figures of a million."""
-    table = tmp_path / "table"
-    table.write_bytes(b"".join(b"the house ||| das %d ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % (i % 5000) for i in range(200_000)))
-    found = json.loads(run("info", table, "--json").out)
-    assert (found["rows"], found["source"]["distinct"], found["target"]["distinct"]) == (200_000, 1, 5000)
-    assert found["order"]["equal_sources"] == "adjacent"
-    assert run("train", table, "-m", tmp_path / "model", *TINY).status == 0
-    assert json.loads((tmp_path / "model" / "config.json").read_bytes())["training"]["distinct_pairs"]["training"] == 5000
-    assert "200,000 rows of 1 sources in " in run("annotate", table, "-m", model_dir, "-o", tmp_path / "out").err
-    assert run("strip", tmp_path / "out", "--columns", 2, "-o", tmp_path / "stripped").status == 0
-    assert (tmp_path / "stripped").read_bytes() == table.read_bytes()

@@ -279,54 +279,9 @@ def test_n_best_lists_are_read() -> None:
     assert candidate.pairs([b"a", b"b", b"c"]) == [b"b c\tta tb tc\n", b"a\ttd\n"]
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (LINE.replace(b" ||| 1-2=0-2 0=3", b""), "no segmentation in "),
-        (LINE.replace(b"1-2=0-2 0=3", b"0-0 1-1"), "no segmentation in "),
-        (LINE.replace(b"1-2=0-2 0=3", b""), "no segmentation in "),
-        (LINE.replace(b"Distortion0= ", b""), "a value before any name in "),
-    ],
-)
-def test_other_n_best_lists_are_shown(line: bytes, told: str) -> None:
-    with pytest.raises(AssertionError, match=told) as failure:
-        read_nbest(line)
-    assert repr(line[:-1]) in str(failure.value)
-
-
-def test_programs_are_found(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    decoder = executable(tmp_path / "bin" / "moses", "stand_in_decoder.py")
-    assert {found_decoder(str(place)) for place in (decoder, decoder.parent, tmp_path)} == {decoder}
-    assert found_scripts(decoder, None) is None
-    (tmp_path / "scripts" / "training").mkdir(parents=True)
-    (tmp_path / "scripts" / "training" / "filter-model-given-input.pl").touch()
-    assert found_scripts(decoder, None) == found_scripts(decoder, str(tmp_path / "scripts")) == tmp_path / "scripts"
-    assert found_scripts(decoder, str(tmp_path)) is None
-    decoder.chmod(0o644)
-    with pytest.raises(FileNotFoundError, match=r"^MOSES_BIN=.*: no program at .*/bin, .*/bin/moses, .*/bin/bin/moses$"):
-        found_decoder(str(tmp_path / "bin"))
-
-
-def test_a_program_that_fails_is_shown(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError) as failure:
-        run_program(["sh", "-c", "echo out; echo err >&2; exit 7"], tmp_path)
-    told = str(failure.value)
-    assert told.startswith("exit status 7 of: sh -c echo out; echo err >&2; exit 7\n")
-    assert told.endswith("---- stdout\nout\n\n---- stderr\nerr\n")
-
-
 def test_a_decoder_that_needs_a_language_model(tmp_path: Path) -> None:
     decoder = tmp_path / "moses"
     script = Path(__file__).parents[1] / "support" / "stand_in_decoder.py"
     decoder.write_text(f'#!/bin/sh\ngrep -q KENLM "$2" || exit 3\nexec "{sys.executable}" "{script}" "$@"\n')
     decoder.chmod(0o755)
     assert needs_lm(decoder, tmp_path)
-
-
-def test_a_decoder_that_never_works_is_shown(tmp_path: Path) -> None:
-    decoder = tmp_path / "moses"
-    decoder.write_text("#!/bin/sh\necho not today >&2\nexit 3\n")
-    decoder.chmod(0o755)
-    with pytest.raises(AssertionError, match=r"(?s)decodes neither.*moses\.False\.ini.*not today.*moses\.True\.ini.*not today"):
-        needs_lm(decoder, tmp_path)

@@ -126,15 +126,6 @@ def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> No
     )
 
 
-def test_a_refusal_leaves_the_output_alone(run: Run, table: Path, tmp_path: Path) -> None:
-    ini = tmp_path / "moses.ini"
-    ini.write_text(INI.replace("0.2 0.2\n", "0.2\n"))
-    before = ini.read_bytes()
-    assert run("moses-ini", ini, "--table", table, "-o", ini).status == 1
-    assert ini.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["moses.ini", "new.gz"]
-
-
 def test_ini_and_table_from_standard_input(run: Run, table: Path, tmp_path: Path) -> None:
     from_ini = run("moses-ini", "-", "--table", table, "--path", "p.gz", "-q", stdin=INI.encode())
     ini = tmp_path / "moses.ini"
@@ -150,22 +141,6 @@ def test_a_binarized_table_goes_by_its_text(run: Run, table: Path) -> None:
     assert (result.status, result.err) == (0, "")
     line = b"PhraseDictionaryCompact name=TranslationModel0 num-features=6 path=bin/new.minphr input-factor=0"
     assert line in result.out
-
-
-def test_the_ini_of_the_filter_script(run: Run, table: Path) -> None:
-    """It rewrote the path; the numbers are patched before or after filtering."""
-    filtered = INI.replace("old.gz", str(table)).encode()
-    result = run("moses-ini", "-", "--table", table, stdin=filtered)
-    assert changed(filtered, result.out)[1] == "+ " + FEATURE.replace("=4", "=6").replace("old.gz", str(table))
-    assert "num-features 4 -> 6, new weights 0.01 -0.01\n" in result.err
-    patched = run("moses-ini", "-", "--table", table, "-q", stdin=INI.encode()).out
-    again = run("moses-ini", "-", "--table", table, "--path", "filtered/phrase-table.0-0.1.1.gz", stdin=patched)
-    assert changed(patched, again.out)[1] == "+ " + FEATURE.replace("=4", "=6").replace(
-        "old.gz", "filtered/phrase-table.0-0.1.1.gz"
-    )
-    told = f"phrase-rescore: TranslationModel0: path {table} -> filtered/phrase-table.0-0.1.1.gz\n"
-    assert again.err.startswith(told)
-    assert "TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1 (" in again.err
 
 
 def patched(ini: str, name: str | None = None, columns: int = 6) -> str:
@@ -410,12 +385,6 @@ def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
     assert run("moses-ini", "-", "--table", path, "--path", "made.bin", stdin=INI.encode()).status == 0
 
 
-def test_plain_tables_under_any_name(run: Run, tmp_path: Path) -> None:
-    for name in ("new", "new.gz"):
-        (tmp_path / name).write_text(ROWS)
-        assert run("moses-ini", "-", "--table", tmp_path / name, stdin=INI.encode()).status == 0
-
-
 # ---- warnings
 
 
@@ -478,14 +447,6 @@ def test_columns_by_their_sidecar(table: Path) -> None:
     assert new_weights("small", columns[4:]) == [b"0.01", b"-0.01", b"-0.01"]
 
 
-def test_annotate_writes_a_sidecar_that_is_read(run: Run, model_dir: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = run("annotate", "-", "-m", model_dir, "-o", out, "-q", stdin=b"the ||| das ||| 0.5 1 1 1\n")
-    assert done.status == 0, done.err
-    assert [column.feature for column in columns_of(out)[4:]] == ["log_prob", "unknown_words"]
-    assert new_weights("small", columns_of(out)[4:]) == [b"0.01", b"-0.01"]
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -543,13 +504,6 @@ def test_ranges_leave_out_what_cannot_be_tuned() -> None:
     line = "PhraseDictionaryMemory name=TM num-features=4 path=a tuneable-components=1,0,False,true"
     told = options_for(line, [*[SCORE] * 4, SCORE, COUNT])
     assert told[0].startswith("mert-moses.pl: --range=TM:0..1,0..1,0..1,-1..1 (")
-
-
-def test_the_column_to_rank_by_is_one_of_the_old_ones() -> None:
-    line = "PhraseDictionaryMemory name=TM num-features=2 path=a"
-    told = options_for(line, [SCORE, SCORE, SCORE, COUNT])
-    assert told[2].startswith("processPhraseTableMin: -nscores 4 -rankscore 1;")
-    assert told[4].startswith("CreateOnDiskPt 1 1 4 100 1 ")
 
 
 NEURAL = [

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from in_memory_pairs import read_pairs
 
-from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.errors import InputError
 from phrase_rescore.moses.pairs import PairBlock, detect_format, read_pair_blocks, refuse_by_name
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
@@ -69,14 +67,6 @@ def test_format_given(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read_pairs(ambiguous, "table"))
     assert str(caught.value) == f"{ambiguous}:1: score '0-0'; scores are plain decimal numbers such as 0.25 or 6.1e-05"
-
-
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(EXTRACT * 3 + b"a ||| b\n"))))
-    with pytest.raises(InputError) as caught:
-        list(read_pairs("-"))
-    shape = "an extract row is 'source ||| target ||| 0-0 1-1 …'"
-    assert str(caught.value) == f"<stdin>:4: 2 fields in 'a ||| b'; {shape}"
 
 
 @pytest.mark.parametrize(
@@ -146,43 +136,6 @@ BAD_ROWS = [
     (TABLE, b"a ||| b ||| 0.5 nan\n", "score 'nan'; scores are plain decimal numbers such as 0.25 or 6.1e-05"),
     (TABLE, b"\n", "1 field in ''; a phrase-table row is 'source ||| target ||| scores …'"),
 ]
-
-
-@pytest.mark.parametrize("before", [1, 99, 100, 101, 250])
-@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
-def test_errors_name_file_and_line(tmp_path: Path, good: bytes, bad: bytes, text: str, before: int) -> None:
-    path = written(tmp_path, good * before + bad + good)
-    with pytest.raises(InputError) as caught:
-        list(read_pairs(path))
-    assert str(caught.value) == f"{path}:{before + 1}: {text}"
-
-
-@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
-def test_bad_rows_can_be_left_out(tmp_path: Path, good: bytes, bad: bytes, text: str) -> None:
-    dropped: list[tuple[int, bytes, str]] = []
-
-    def on_bad_row(line: int, row: bytes, error: RowError) -> None:
-        dropped.append((line, row, str(error)))
-
-    path = written(tmp_path, good + bad + good * 120 + bad + good)
-    assert list(read_pairs(path, on_bad_row=on_bad_row)) == [PAIR] * 122
-    row = bad.removesuffix(b"\n")
-    assert dropped == [(2, row, text), (123, row, text)]
-
-
-def test_tables_need_the_same_number_of_scores_on_every_row(tmp_path: Path) -> None:
-    path = written(tmp_path, TABLE + b"a ||| b ||| 0.5 0.25 1 ||| 0-0\n")
-    with pytest.raises(InputError) as caught:
-        list(read_pairs(path))
-    text = "3 scores where the first row has 4; Moses needs the same number on every row"
-    assert str(caught.value) == f"{path}:2: {text}"
-
-
-def test_damaged_file(tmp_path: Path) -> None:
-    path = written(tmp_path, gzip.compress(TABLE)[:-5])
-    with pytest.raises(InputError) as caught:
-        list(read_pairs(path))
-    assert str(caught.value) == f"{path}: the compressed file is cut off; make or copy it again"
 
 
 def rows_of(blocks: Iterable[PairBlock]) -> list[tuple[list[bytes], list[bytes]]]:

@@ -18,7 +18,6 @@ from phrase_rescore.moses.table import (
     parse_row,
     phrase_words,
     split_fields,
-    valid_rows,
     with_scores,
     with_single_blanks,
     words,
@@ -77,28 +76,6 @@ def test_parse_append_strip_is_the_identity(
     assert longer == head + columns + tail
     again = parse_row(longer, len(scores) + len(added))
     assert with_scores(again.fields, len(added), b"") == head + tail
-
-
-PIECES = [b"|||", b" ||| ", b"|", b"a", b"[X]", b"0.5", b" 1e-5", b"nan", b" ", b"\t", b"\r", b"\0", b"\xff", b"\xe2\x80\xa8"]
-ANY_ROW = st.one_of(
-    st.lists(st.one_of(st.sampled_from(PIECES), ANY_BYTE), max_size=14).map(b"".join),
-    st.tuples(st.sampled_from([b"a ||| b ||| 1", b"|||a|||.5"]), st.lists(st.sampled_from(PIECES), max_size=8)).map(
-        lambda row: row[0] + b"".join(row[1])
-    ),
-    st.binary(max_size=40).map(lambda row: row.replace(b"\n", b"")),
-)
-
-
-@given(ANY_ROW, st.lists(NUMBER, min_size=1, max_size=3))
-def test_any_bytes_are_refused_or_come_back_as_they_were(row: bytes, added: list[bytes]) -> None:
-    try:
-        parsed = parse_row(row)
-    except RowError:
-        return
-    assert b"|||".join(parsed.fields) == row
-    longer = with_scores(parsed.fields, 0, b"".join(b" " + number for number in added))
-    assert len(longer) == len(row) + sum(map(len, added)) + len(added)
-    assert with_scores(parse_row(longer, parsed.n_scores + len(added)).fields, len(added), b"") == row
 
 
 @given(st.lists(table_rows(), min_size=1, max_size=5), st.booleans())
@@ -231,9 +208,6 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
 # Fields
 
 # What str.split, bytes.split or str.splitlines would cut at, and Moses does not
-NO_SEPARATORS = [b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x85", b"\xa0", b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\r"]
-
-numbers_and_blanks = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"1", b"0.5"])).map(b"".join)
 blanky = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"a", b"0.5", b"\x0b", b"\xc2\xa0"])).map(b"".join)
 
 
@@ -260,16 +234,6 @@ def test_empty_fields_share_a_blank(row: bytes, fields: list[bytes]) -> None:
     assert split_fields(row) == fields
 
 
-def test_limit_leaves_the_rest_whole() -> None:
-    assert split_fields(b"a|||b|||1|||0-0|||x", 3) == [b"a", b"b", b"1", b"0-0|||x"]
-    assert split_fields(b"a|||b|||1", 3) == [b"a", b"b", b"1"]
-
-
-@pytest.mark.parametrize("byte", NO_SEPARATORS)
-def test_only_ascii_blanks_separate_words(byte: bytes) -> None:
-    assert words(b" a" + byte + b"b c\t" + byte + b" ") == [b"a" + byte + b"b", b"c", byte]
-
-
 @given(blanky)
 def test_words_are_what_stands_between_blanks(field: bytes) -> None:
     assert words(field) == re.findall(rb"[^ \t]+", field)
@@ -278,26 +242,6 @@ def test_words_are_what_stands_between_blanks(field: bytes) -> None:
 def field_with(field: bytes, drop: int, append: bytes) -> bytes:
     """The score field of a row once its last columns are others."""
     return split_fields(with_scores([b"a ", b" b ", field, b" 0-0"], drop, append), 3)[2]
-
-
-@given(numbers_and_blanks, st.sampled_from([b"", b" 1", b" 0.5 1e-5"]))
-def test_appending_changes_nothing_else(field: bytes, append: bytes) -> None:
-    body = re.sub(rb"[ \t\r]+\Z", b"", field)
-    assert field_with(field, 0, append) == body + append + field[len(body) :]
-
-
-@given(
-    st.lists(st.sampled_from([b"0.5", b"1", b".5"]), min_size=1, max_size=4),
-    st.sampled_from([b"", b" ", b"\t ", b"  "]),
-    st.sampled_from([b" ", b"\t", b"  ", b" \t"]),
-    st.sampled_from([b"", b" ", b"\r", b" \r", b"\t\r\r"]),
-    st.lists(st.sampled_from([b"0.1", b"1e-5", b"7.389056"]), max_size=3),
-)
-def test_dropping_undoes_appending(kept: list[bytes], start: bytes, blank: bytes, end: bytes, added: list[bytes]) -> None:
-    field = start + blank.join(kept) + end
-    longer = field_with(field, 0, b"".join(b" " + word for word in added))
-    assert field_with(longer, len(added), b"") == field
-    assert field_with(longer, len(added), b" 9") == start + blank.join(kept) + b" 9" + end
 
 
 @pytest.mark.parametrize(
@@ -311,8 +255,3 @@ def test_dropping_undoes_appending(kept: list[bytes], start: bytes, blank: bytes
 )
 def test_replaced_tails(field: bytes, drop: int, append: bytes, expected: bytes) -> None:
     assert field_with(field, drop, append) == expected
-
-
-def test_valid_rows_leave_out_the_others() -> None:
-    rows = [b"a ||| b ||| 1", b"", b"[X] ||| b ||| 1", b"c ||| d ||| 1 2\r"]
-    assert list(valid_rows(rows)) == [parse_row(rows[0]), parse_row(rows[3])]

@@ -112,19 +112,6 @@ def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, fact
     assert [found.write(drop, append) for drop in range(n_scores)] == [expected.write(drop, append) for drop in range(n_scores)]
 
 
-@given(ANY_BLOCK, st.integers(1, 3))
-def test_plain_rows_are_valid_rows(data: bytes, n_scores: int) -> None:
-    data = data + b"\n"
-    rows = list(zip(*cut_rows(data, n_scores), strict=True))
-    assert b"".join(head + tail if other is None else other + b"\n" for head, _, _, tail, other in rows) == data
-    for head, src, tgt, tail, other in rows:
-        if other is None:
-            parsed = parse_row((head + tail)[:-1], n_scores)
-            assert (b" ".join(parsed.src), b" ".join(parsed.tgt)) == (src, tgt)
-            assert head.endswith(b" ||| " + b" ".join(parsed.scores))
-            assert not has_irregular_blanks(parsed.fields[2])
-
-
 @given(
     st.lists(
         st.sampled_from([b"0", b"17", b".", b"e", b"E", b"+", b"-", b" ", b"\r", b"x", b"0.5", b"1e-5", b".5"]), max_size=12

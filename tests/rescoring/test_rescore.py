@@ -147,11 +147,6 @@ def test_totals_that_are_written_alike_are_ranked_as_they_are(run: Run, tmp_path
     assert ranked == b"0 ||| b ||| LM0= -100.0001 ||| -100\n0 ||| a ||| LM0= -100.0004 ||| -100\n"
 
 
-def test_a_segment_without_entries_is_an_empty_line(run: Run) -> None:
-    data = b"1 ||| a ||| X= 1 ||| 1\n3 ||| b ||| X= 1 ||| 1\n"
-    assert run("rescore", "-", "--best", stdin=data).out == b"\na\n\nb\n"
-
-
 @pytest.mark.parametrize(
     ("more", "status", "said"),
     [
@@ -237,12 +232,6 @@ def test_what_is_no_number_or_has_no_label(run: Run, lm: Path, tmp_path: Path) -
     assert "<stdin>:1: the label 'CSLM0=' stands twice; make the list anew" in result.err
     result = run("rescore", "-", "-m", lm, stdin=b"0 ||| a ||| -1 -2 ||| 1\n")
     assert "<stdin>:1: the value '-1' has no label; run moses without -labeled-n-best-list false" in result.err
-
-
-def test_words_are_cut_as_everywhere(run: Run, lm: Path) -> None:
-    scored = run("score-lm", "-", "-m", lm, "--digits", "6", stdin=b"a\x0cb\n").out.split(b"\t")[0]
-    found = run("rescore", "-", "-m", lm, stdin=b"0 ||| a\x0cb ||| X= 1 ||| 1\n")
-    assert values(found.out, b"CSLM0") == [[float(scored)]]
 
 
 def test_names_that_do_not_fit(run: Run, lm: Path, tmp_path: Path) -> None:

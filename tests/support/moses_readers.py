@@ -126,18 +126,14 @@ def read_loader_standard(row: bytes, num_scores: int) -> Reading:
     return Reading(_words(fields[0]), _words(fields[1]), features)
 
 
-def read_probing(row: bytes, num_scores: int, *, log_prob: bool = False) -> Reading:
+def read_probing(row: bytes, num_scores: int) -> Reading:
     """CreateProbingPT (probingpt/line_splitter.cpp:6-62, StoreTarget.cpp:106-218): trimmed fields 0 to 2.
 
     Scores are parted by exactly one blank (:148-161), and their number is never checked, so that a surplus or missing
-    one shifts all bytes behind it (:73-83). Log and floor at decode (TM/ProbingPT.cpp:306-309), or with `--log-prob` at
-    creation, where a logarithm of exactly 0 then becomes 1e-10 (StoreTarget.cpp:154-157).
+    one shifts all bytes behind it (:73-83). Log and floor at decode (TM/ProbingPT.cpp:306-309).
     """
     source, target, scores, *_ = (field.strip(TRIMMED) for field in _fields(_line(row), 3, "throws"))
-    features = _features(scores.split(b" "), atof, num_scores, "corrupts")
-    if log_prob:
-        features = tuple(feature or _float32(1e-10) for feature in features)
-    return Reading(_words(source), _words(target), features)
+    return Reading(_words(source), _words(target), _features(scores.split(b" "), atof, num_scores, "corrupts"))
 
 
 def read_on_disk(row: bytes, num_scores: int) -> Reading:
