@@ -48,7 +48,7 @@ faults: $(VENV)/installed
 	$(BIN)/python tests/faults/system_faults.py
 	$(BIN)/python tests/faults/signals.py
 	$(BIN)/python tests/faults/cluster_faults.py
-	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/cli tests/docs
+	$(BIN)/python -m pytest -q --numprocesses 2 -m whole tests/docs
 	$(BIN)/python -m pytest -q tests/training/test_resume.py -k kills
 
 # one target after the other, all of tests/fuzz; what fails is kept as build/fuzz/*-crash-*

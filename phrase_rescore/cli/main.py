@@ -115,8 +115,8 @@ def _on_sigterm(number: int, frame: object) -> None:
     raise Terminated
 
 
-def _tell(error: BaseException) -> int:
-    """Tell on standard error what ended the command. Return the exit status."""
+def _report(error: BaseException) -> int:
+    """Report on standard error what ended the command. Return the exit status."""
     match error:
         case click.ClickException():
             error.message = in_one_line(error.message)  # type: ignore[misc]
@@ -125,7 +125,7 @@ def _tell(error: BaseException) -> int:
         case IncompleteOutput():
             cause, status = error.__cause__, 1
             if isinstance(cause, KeyboardInterrupt):
-                status = _tell(cause)
+                status = _report(cause)
             elif isinstance(cause, RescoreError | OSError) or (cause and lacks_memory(cause)):
                 _say(f"error: {_one_line(cause)}")
             elif cause:
@@ -135,7 +135,7 @@ def _tell(error: BaseException) -> int:
         case BrokenPipeError():  # the reader has seen enough
             return 1
         case click.Abort() if isinstance(error.__context__, KeyboardInterrupt):  # as click turns one into the other
-            return _tell(error.__context__)
+            return _report(error.__context__)
         case Terminated():
             _say("terminated")
             status = 143
@@ -156,12 +156,10 @@ def _run(args: list[str] | None) -> int:
         _prepare_streams()
         status = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
         return status if isinstance(status, int) else 0
-    except (click.ClickException, click.Abort, RescoreError, OSError) as error:
-        return _tell(error)
-    except (MemoryError, RuntimeError) as error:
-        if not lacks_memory(error):
+    except Exception as error:
+        if not (isinstance(error, click.ClickException | click.Abort | RescoreError | OSError) or lacks_memory(error)):
             raise
-        return _tell(error)
+        return _report(error)
 
 
 def main(args: list[str] | None = None) -> None:
@@ -171,11 +169,11 @@ def main(args: list[str] | None = None) -> None:
             signal.signal(signal.SIGTERM, _on_sigterm)
         status = _run(args)
     except KeyboardInterrupt as error:
-        status = _tell(error)
+        status = _report(error)
     try:
         sys.stdout.flush()
     except OSError as error:
-        status = status or _tell(error)
+        status = status or _report(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush is quiet
     if status in (130, 143) and threading.active_count() > 1:  # Python would wait for the other threads
         sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""Types of options, and the options that several commands share.
+"""Commands whose paths are checked before they run, types of options, and the options that several commands share.
 
-An option takes a name of a file (path_option), a number (Number and the types after it), one of some words (click.Choice,
-Subset), or any TEXT. Types of click that take any string or number are not used: a path may be empty there, a number nan.
+An option takes the name of a file with its role (``path_option``), a number with its range (``number_option`` and the types
+after ``NumberType``), one of some words (click.Choice, Subset), or any TEXT.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ class Text(click.ParamType):
     name = "text"
 
 
+TEXT = Text()
+
+
 class PathName(click.ParamType):
     """Takes the name of a file or directory, which must not be empty; the shell completes it.
 
     ``role`` is what the command does with it (None: the name is only written down). ``derived`` yields, from the path and the
     values of all options, further files that the command touches because of it. ``made_by`` is the command that makes such a
-    model, ``may_be`` the option whose path this may be too. All paths are checked before the command's body runs.
+    model, ``may_be`` the option whose path this may be too.
     """
 
     name = "path"
@@ -68,18 +71,15 @@ class PathName(click.ParamType):
             yield from self._derived(path, values) if self._derived else ()
 
 
-TEXT = Text()
-
-
-class _ChecksPaths(click.Command):
-    """A command whose paths are checked before its body runs."""
+class Command(click.Command):
+    """A command that checks all its paths before its body runs."""
 
     def invoke(self, ctx: click.Context) -> Any:
         check_paths(self._uses(ctx.params))
         return super().invoke(ctx)
 
     def _uses(self, values: Mapping[str, Any]) -> Iterator[Use]:
-        """Yield all paths of the command: as typed, then derived ones, of one option after the other."""
+        """Yield all paths of the command, of one option after the other."""
         for param in self.params:
             value, kind = values.get(param.name or ""), param.type
             if value is None:
@@ -92,16 +92,25 @@ class _ChecksPaths(click.Command):
                     yield from one.uses(option, each, values)
 
 
-class Command(_ChecksPaths):
-    """A command with its options in one list."""
+class GroupedCommand(Command, cloup.Command):
+    """Such a command whose options stand in groups (``cloup.option_group``)."""
 
 
-class GroupedCommand(_ChecksPaths, cloup.Command):
-    """A command with its options in groups."""
+def command(short_help: str, **attributes: Any) -> Any:
+    """Declare a command."""
+    return click.command(**{"cls": Command, "short_help": short_help, **attributes})
+
+
+def grouped_command(short_help: str) -> Any:
+    """Declare a command whose options stand in groups."""
+    return cloup.command(cls=GroupedCommand, short_help=short_help)
 
 
 class NumberType(click.ParamType):
-    """Takes a number, or text with numbers in it, all of which have a range."""
+    """Takes a number, or text with numbers in it, all of which have a range.
+
+    click's own numbers would take nan, ``1_000`` and digits of other scripts.
+    """
 
     def read(self, text: str) -> Any:
         """Make the value. Raises OptionError for anything else."""
@@ -122,10 +131,10 @@ class Number(NumberType):
     name = "number"
 
     def __init__(self, wanted: Range) -> None:
-        self.range = wanted
+        self._range = wanted
 
     def read(self, text: str) -> float:
-        return self.range.read(text)
+        return self._range.read(text)
 
 
 class Duration(NumberType):
@@ -183,16 +192,6 @@ class Subset(click.ParamType):
         return asked if self._as_asked else tuple(name for name in self._names if name in asked)
 
 
-def command(short_help: str, **attributes: Any) -> Any:
-    """Declare a command."""
-    return click.command(**{"cls": Command, "short_help": short_help, **attributes})
-
-
-def grouped_command(short_help: str) -> Any:
-    """Declare a command whose options stand in groups (``cloup.option_group``)."""
-    return cloup.command(cls=GroupedCommand, short_help=short_help)
-
-
 def path_option(
     *names: str, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str = "",
     **attributes: Any,
@@ -219,15 +218,16 @@ def number_option(*names: str, range: Range, **attributes: Any) -> Any:
     return click.option(*names, type=Number(range), **attributes)
 
 
-def device_option(default: str) -> Any:
-    return click.option(
-        "--device",
-        type=TEXT,
-        default=default,
-        show_default=True,
-        metavar="DEVICE",
-        help="The device: auto, cpu, cuda or cuda:N.",
-    )
+def setting_option(
+    name: str, presets: Mapping[str, Any], metavar: str | None, text: str, kind: click.ParamType | None = None
+) -> Any:
+    """Declare an option, by default a number, that overrides a setting of a preset; its help shows the presets' values."""
+    values: dict[str, str] = {}
+    for preset, settings in presets.items():
+        values.setdefault(f"{settings.settings()[name]}", preset)
+    shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
+    kind = kind or Number(presets["default"].ranges()[name])
+    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  [{shown}]")
 
 
 def model_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
@@ -248,6 +248,13 @@ def out_option(derived: Derived | None = None) -> Any:
     return path_option(
         "-o", "--out", role=Role.WRITE, derived=derived, default="-", metavar="OUT",
         help="The file to write, gzip if it ends in .gz.  [default: standard output]",
+    )  # fmt: skip
+
+
+def device_option(default: str) -> Any:
+    return click.option(
+        "--device", type=TEXT, default=default, show_default=True, metavar="DEVICE",
+        help="The device: auto, cpu, cuda or cuda:N.",
     )  # fmt: skip
 
 

@@ -43,23 +43,42 @@ def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> tqdm[Any]:
     """Return a bar over the bytes of files on disk, to be updated with bytes read. It is shown only on a terminal."""
     sizes = [input_size(path) for path in paths]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
-    return tqdm(total=total, unit="B", unit_scale=True, desc=what, disable=True if quiet else None, leave=False)
+    return tqdm(total=total, unit="B", unit_scale=True, desc=what, disable=quiet or None, leave=False)
 
 
 def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale: bool = True) -> tqdm[Any]:
     """Return a bar, or without a total a count, of things done. It is shown only on a terminal. ``scale`` writes 12k."""
-    return tqdm(total=total, unit=f" {unit}", unit_scale=scale, desc=what, disable=True if quiet else None, leave=False)
+    return tqdm(total=total, unit=f" {unit}", unit_scale=scale, desc=what, disable=quiet or None, leave=False)
 
 
-class TrainingBar:
-    """A bar of a training: share of the run done, loss per item in nats, items/s, time left."""
+class TrainingTalk:
+    """Shows how a training goes, from a ``with`` block. ``item`` is what a minibatch has: pair, word.
 
-    def __init__(self, quiet: bool, item: str) -> None:
-        form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar = tqdm(total=1.0, desc="training", disable=True if quiet else None, bar_format=form, leave=False)
-        self._item, self._items, self._loss = item, 0, 0.0
+    The bar has the share of the run done, the loss per item in nats, items/s and the time left.
+    """
 
-    def step(self, step: int, done: float, loss: float, items: int) -> None:
+    def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
+        self._quiet, self._item = quiet, item
+        self._reading, self._preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", prepared, quiet)
+        self._bar: tqdm[Any] | None = None
+        self._items, self._loss = 0, 0.0
+
+    def __enter__(self) -> Observer:
+        return Observer(self._say, self._reading.update, self._preparing.update, self._on_step, self._on_record)
+
+    def __exit__(self, *raised: object) -> None:
+        for bar in (self._reading, self._preparing, self._bar):
+            if bar is not None:
+                bar.close()
+
+    def _say(self, message: str) -> None:
+        if not self._quiet or message.startswith("warning"):
+            say(message)
+
+    def _on_step(self, step: int, done: float, loss: float, items: int) -> None:
+        if self._bar is None:
+            form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
+            self._bar = tqdm(total=1.0, desc="training", disable=self._quiet or None, bar_format=form, leave=False)
         self._items += items
         self._loss = loss if step == 1 else 0.98 * self._loss + 0.02 * loss
         if self._bar.disable:
@@ -69,44 +88,13 @@ class TrainingBar:
         self._bar.set_postfix_str(f"{self._loss:.2f} nats/{self._item}, {rate:,.0f} {self._item}s/s", refresh=False)
         self._bar.update(done - self._bar.n)
 
-    def close(self) -> None:
-        self._bar.close()
-
-
-class TrainingTalk:
-    """Shows how a training goes, from a ``with`` block. ``item`` is what a minibatch has: pair, word."""
-
-    def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
-        self._quiet, self._item = quiet, item
-        self._reading, self._preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", prepared, quiet)
-        self._bar: TrainingBar | None = None
-
-    def __enter__(self) -> Observer:
-        return Observer(self._say, self._reading.update, self._preparing.update, self._on_step, self._on_record)
-
-    def __exit__(self, *raised: object) -> None:
-        self._reading.close()
-        self._preparing.close()
-        if self._bar:
-            self._bar.close()
-
-    def _say(self, message: str) -> None:
-        if not self._quiet or message.startswith("warning"):
-            say(message)
-
-    def _on_step(self, step: int, done: float, loss: float, items: int) -> None:
-        self._bar = self._bar or TrainingBar(self._quiet, self._item)
-        self._bar.step(step, done, loss, items)
-
     def _on_record(self, record: dict[str, Any]) -> None:
-        if not self._quiet:
-            say(self._line(record))
-
-    def _line(self, record: dict[str, Any]) -> str:
+        if self._quiet:
+            return
         parts = [f"step {record['step']:,}", str(timedelta(seconds=round(record["seconds"])))]
         if "train_loss" in record:
             parts.append(f"training {record['train_loss']:.3f}")
         if "held_out" in record:
             found = record["held_out"]
             parts.append(f"held-out {found['loss']:.3f} nats/{self._item}, perplexity {found['perplexity']:.2f}")
-        return ", ".join(parts)
+        say(", ".join(parts))

@@ -47,7 +47,7 @@ WORDS = {
     "phrase-rescore train t --preset ": {"default", "paper"},
     "phrase-rescore train t --freeze o": {"output"},
     "phrase-rescore annotate t -m a -m b --s": {"--scale", "--strict"},
-    "phrase-rescore generate --format ": {"tsv", "jsonl", "moses"},
+    "phrase-rescore generate --format ": {"tsv", "jsonl"},
     "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
     "phrase-rescore curves run --x h": {"hours"},
 }
