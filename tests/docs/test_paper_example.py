@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
+import importlib
 import json
 import math
 import os
@@ -16,7 +16,6 @@ import sys
 import tarfile
 import time
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -32,16 +31,6 @@ RESULTS = sorted(PAPER.glob("results/*.tar.xz"))
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(PAPER)
-
-
-def part(name: str) -> ModuleType:
-    """Import one of the example's scripts."""
-    spec = importlib.util.spec_from_file_location(f"paper_{name}", PAPER / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def script(name: str, *args: object, stdin: str = "", cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -118,7 +107,7 @@ def test_starts_differ_by_seed_and_agree_between_systems() -> None:
 
 def test_weights_are_multiplied_by_a_log_normal_of_deviation_035() -> None:
     line = "X0= " + " ".join(["-2"] * 4000)
-    logs = [math.log(float(word) / -2) for word in part("disturb").disturbed(line, "1").split()[1:]]
+    logs = [math.log(float(word) / -2) for word in importlib.import_module("disturb").disturbed(line, "1").split()[1:]]
     assert abs(sum(logs) / 4000) < 0.02
     assert abs(math.sqrt(sum(x * x for x in logs) / 4000) - 0.35) < 0.012
 
@@ -180,7 +169,7 @@ def test_the_oracle_finds_references_within_the_lists(tmp_path: Path) -> None:
     lists = [["a house is small .", references[0], "the the the"], ["he saw a man .", "old man he", references[1]]]
     ref = written(tmp_path / "ref", *references)
     rows = [f"{i} ||| {hypothesis}  ||| LM0= -1 ||| -2" for i, found in enumerate(lists) for hypothesis in found]
-    found = part("headroom").oracle(str(written(tmp_path / "nbest", *rows)), str(ref))
+    found = importlib.import_module("headroom").oracle(str(written(tmp_path / "nbest", *rows)), str(ref))
     assert found["oracle"] == pytest.approx(100)
     assert (found["lists"], found["hypotheses"]) == (2, 6)
     assert found["first"] < 40
@@ -190,7 +179,7 @@ def test_the_oracle_counts_for_the_corpus_and_not_for_each_segment(tmp_path: Pat
     """The short output is the better one by itself; with the others' brevity penalty the long one is."""
     ref = written(tmp_path / "ref", *["a b c d e f g h"] * 2)
     nbest = written(tmp_path / "nbest", "0 ||| a b c d |||", "1 ||| a b c d |||", "1 ||| a b c d x y z w v u t s |||")
-    found = part("headroom").oracle(str(nbest), str(ref))
+    found = importlib.import_module("headroom").oracle(str(nbest), str(ref))
     # lengths 4 + 4 of 16: brevity exp(1 - 16/8); 4 + 12 of 16: none, with 8/16, 6/14, 4/12 and 2/10 right
     short, long = 100 * math.exp(-1), 100 * (8 / 16 * 6 / 14 * 4 / 12 * 2 / 10) ** 0.25
     assert found["first"] == pytest.approx(short)
@@ -201,7 +190,7 @@ def test_tokens_are_shared_out_by_phrases(tmp_path: Path) -> None:
     src = written(tmp_path / "src", "a b c d e zz")
     seg = written(tmp_path / "seg", "A B |0-3| zz |5-5| E |4-4|")
     rows = "a b c d ||| A B ||| 1 ||| 0-0 ||| 3 2 2", "e ||| E ||| 1 ||| 0-0 ||| 1 5 1", "e ||| F ||| 1 ||| ||| 9 5 4"
-    found = part("headroom").coverage(str(seg), str(src), str(written(tmp_path / "table", *rows)))
+    found = importlib.import_module("headroom").coverage(str(seg), str(src), str(written(tmp_path / "table", *rows)))
     assert found == {"tokens": 6, "long phrases": 4 / 6, "seen once": 1 / 6, "unknown": 1 / 6}
 
 
@@ -269,7 +258,7 @@ def test_bleu_of_sums_is_that_of_sacrebleu() -> None:
     )
     metric = BLEU(tokenize="none", force=True)
     counts = np.array(metric._extract_corpus_statistics(hypotheses, [references]), np.float64).sum(0)
-    found = float(part("columns").bleu(torch.from_numpy(counts)))
+    found = float(importlib.import_module("columns").bleu(torch.from_numpy(counts)))
     assert found == pytest.approx(metric.corpus_score(hypotheses, [references]).score, abs=1e-6)
 
 

@@ -1,6 +1,6 @@
 """The sidecar of a table: any bytes are refused in one line, or name columns that the table has.
 
-An input's first byte says how many scores the rows have; the rest is the sidecar.
+An input is the table and its sidecar.
 """
 
 from __future__ import annotations
@@ -8,53 +8,41 @@ from __future__ import annotations
 import json
 import os
 import random
-from pathlib import Path
 
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore.errors import InputError, OptionError
+    from phrase_rescore.errors import RescoreError
     from phrase_rescore.moses.columns import TableColumns, read_sidecar, sidecar_path
 
-from harness import ODD_VALUES, fuzz, mutate_json, told, workplace
+from harness import ODD_VALUES, SEPARATOR, fuzz_files, mutate_json, told, workplace
 
-ROWS = 2
 NAMES = (("log_prob", "natural log p(target | source), EOS included"), ("unknown_words", "number of unknown words"))
 ODD = (*ODD_VALUES, 4, 5, 6, "5", "log_prob", "unknown_words")
 
 
-def sidecar(first: int, models: int) -> bytes:
-    """What annotate wrote before the sidecar named its table, which is still read."""
+def annotated(own: int, models: int) -> bytes:
+    """A table and what annotate wrote before the sidecar named its table, which is still read."""
     columns = [
-        {"column": first + i, "feature": NAMES[i % 2][0], "model": f"rnn|{i // 2}", "unit": NAMES[i % 2][1]}
+        {"column": own + 1 + i, "feature": NAMES[i % 2][0], "model": f"rnn|{i // 2}", "unit": NAMES[i % 2][1]}
         for i in range(2 * models)
     ]
-    return json.dumps({"format_version": 1, "columns": columns}, indent=2).encode() + b"\n"
+    row = b"a ||| b |||" + b" 0.5" * own + b" 0.5 2.718282" * models + b"\n"
+    return row * 2 + SEPARATOR + json.dumps({"format_version": 1, "columns": columns}, indent=2).encode() + b"\n"
 
 
-def mutate(data: bytes, largest: int, seed: int) -> bytes:
-    chance = random.Random(seed)
-    if chance.random() < 0.6:
-        try:
-            return data[:1] + mutate_json(data[1:], chance, ODD)[: largest - 1]
-        except (ValueError, RecursionError, OverflowError):
-            pass
-    return atheris.Mutate(data, largest)
+def mutate_sidecar(data: bytes, chance: random.Random) -> bytes:
+    return mutate_json(data, chance, ODD)
 
 
 def main() -> None:
-    table = os.path.join(workplace(), "table")
+    folder = os.path.join(workplace(), "folder")
+    table = os.path.join(folder, "table")
 
-    def check(data: bytes) -> None:
-        n = 1 + (data[0] % 8 if data else 0)
-        scores = b" ".join(([b"0.5", b"2.718282"] * n)[:n])
-        rows = b"".join(b"a%d ||| b ||| %b\n" % (i, scores) for i in range(ROWS))
-        Path(table).write_bytes(rows)
-        Path(sidecar_path(table)).write_bytes(data[1:])
+    def check() -> None:
         try:
-            own = read_sidecar(table)
-            columns = TableColumns.read(table)
-        except (InputError, OptionError) as error:
+            own, columns = read_sidecar(table), TableColumns.read(table)
+        except RescoreError as error:
             told(error, 1000)
             return
         for column in own or ():
@@ -62,7 +50,8 @@ def main() -> None:
             for text in (column.feature, column.model, column.unit):
                 assert text.isprintable(), text
 
-    fuzz(check, [bytes([n]) + sidecar(n, models) for n, models in ((0, 1), (5, 1), (3, 2))], 4096, mutate=mutate)
+    seeds = [annotated(own, models) for own, models in ((0, 1), (4, 1), (2, 2))]
+    fuzz_files(folder, ("table", sidecar_path("table")), check, seeds, 4096, ((1, mutate_sidecar),))
 
 
 if __name__ == "__main__":
