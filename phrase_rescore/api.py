@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from phrase_rescore.queries.score import score, score_lm
     from phrase_rescore.rescoring.run import RescoreSummary
     from phrase_rescore.rnn.translator import Hypothesis
+    from phrase_rescore.report.run import ReportSummary
+    from phrase_rescore.rescoring.run import RescoreSummary
+    from phrase_rescore.training.log import Run
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
@@ -264,3 +267,42 @@ def _path(path: Path | None) -> str | None:
 
 def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
     return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
+
+
+def report(
+    table: Path, model_dir: Path, out: Path = "report.html", *, figures: Path | None = None, phi_column: int | None = None,
+    sample: int = 50_000, command: str = "", on_read: Callable[[int], object] | None = None,
+    on_step: Callable[[str], object] = lambda what: None,
+) -> ReportSummary:  # fmt: skip
+    """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
+
+    ``figures`` names a directory for the pictures, ``sample`` the number of rows of which the page is made, ``command`` the
+    line that the page shows. ``on_read`` hears of the bytes of the table, ``on_step`` of what is being done. Torch's number of
+    threads and its treatment of denormal numbers are set for the whole process. Raises as ``report.run.report``.
+    """
+    from phrase_rescore.report.run import report as write_report
+    from phrase_rescore.runtime import keep_freed_memory
+
+    prepare(usable_cores())
+    keep_freed_memory()
+    paths = os.fspath(table), os.fspath(model_dir), os.fspath(out), _path(figures)
+    return write_report(*paths, phi_column, sample, command, on_read, on_step)
+
+
+def curves(
+    runs: Sequence[str], out: Path | None = None, *, x: str = "steps", y: str = "loss", log_x: bool = False
+) -> list[Run]:  # fmt: skip
+    """Read the logs of runs (PATH or NAME=PATH) and draw them if a picture is named, as ``phrase-rescore curves`` does.
+
+    Raises InputError for a log that cannot be read, and as ``report.curves.draw``.
+    """
+    from phrase_rescore.report.curves import CurveChart, draw, picture_format
+    from phrase_rescore.training.log import read_runs
+
+    picture = _path(out)
+    if picture is not None:
+        picture_format(picture)
+    found = read_runs(runs)
+    if picture is not None:
+        draw(found, picture, CurveChart(x, y, log_x))
+    return found

@@ -1,4 +1,4 @@
-"""Turn the options of ``phrase-rescore curves`` into library calls."""
+"""Declare the options of ``phrase-rescore curves``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import PathName, path_option, quiet_option
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import OptionError, counted
 from phrase_rescore.files.paths import Role
 
 
@@ -52,18 +52,13 @@ def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **
     language model (nats), and perplexity per word at that step, hours.
     Pictures need Altair: pip install 'phrase-rescore[report]'.
     """
+    from phrase_rescore.api import curves
     from phrase_rescore.cli.terminal import say
-    from phrase_rescore.report.curves import Chart, draw, picture_format
-    from phrase_rescore.training.log import read_runs
 
     if out is None and not table:
         raise OptionError("nothing to write; name a picture with -o curves.png, or ask for figures with --table")
-    if out is not None:
-        picture_format(out)
-    found = read_runs(runs)
-    if out is not None:
-        draw(found, out, Chart(**chart))
+    found = curves(runs, out, **chart)
     if table:
         click.echo(os.fsencode("".join(run.line() + "\n" for run in found)), nl=False)
     if out is not None and not quiet:
-        say(f"{out}: {len(found)} {'run' if len(found) == 1 else 'runs'}")
+        say(f"{out}: {counted(len(found), 'run')}")

@@ -1,8 +1,10 @@
-"""Turn the options of ``phrase-rescore report`` into library calls."""
+"""Declare the options of ``phrase-rescore report``."""
 
 from __future__ import annotations
 
+import functools
 import os
+from typing import Any
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import model_option, number_option, path_argument, path_option, quiet_option, sidecar_of
@@ -23,15 +25,13 @@ from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 )  # fmt: skip
 @number_option(
     "--sample", range=SAMPLE_ROWS, default=50_000, show_default=True, metavar="ROWS",
-    help="Rows to score if the table is not annotated, 100 or more.",
+    help="Rows of which the page is made, with all rows of their sources, 100 or more.",
 )  # fmt: skip
 @quiet_option
-def command(
-    table: str, model_dir: str, out: str, figures: str | None, phi_column: int | None, sample: int, quiet: bool
-) -> None:
+def command(table: str, quiet: bool, **asked: Any) -> None:
     """Write one HTML page that helps to decide about the new feature. It shows the model's scores against the table's φ, by
-    frequency and by length; the best targets by either, and phrases drawn from the model; where the two disagree most;
-    maps of words and phrases; unknown words; training. The page opens from disk and loads nothing from elsewhere.
+    frequency; the best targets by either, and phrases drawn from the model; where the two disagree most; maps of words and
+    phrases; unknown words. The page opens from disk and loads nothing from elsewhere.
 
     \b
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
@@ -39,19 +39,16 @@ def command(
     phrase-rescore report phrase-table.rnn.gz -m phrase-rescore-model --figures figures
 
     The model's scores are read from the table's columns, which TABLE.columns.json names; without it, by their looks. If
-    the table has none, some sources with all their rows are scored. Tables count all rows. Charts of points show a sample,
-    always the same. The page needs pip install 'phrase-rescore[report]'.
+    the table has none, the sample is scored. Scores are shown of a sample, all rows of some sources, always the same; maps
+    and unknown words are of the whole table. The page needs pip install 'phrase-rescore[report]'.
     """
-    from phrase_rescore.cli.terminal import byte_bar, command_line, say
-    from phrase_rescore.report.run import Options, report
-    from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
+    from phrase_rescore.api import report
+    from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn
 
-    prepare(usable_cores())
-    keep_freed_memory()
-    asked = Options(table, model_dir, out, figures, phi_column, sample, command_line())
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        found = report(asked, bar.update, lambda what: bar.set_postfix_str(what, refresh=True))
+        step = functools.partial(bar.set_postfix_str, refresh=True)
+        found = report(table, command=command_line(), on_read=bar.update, on_step=step, **asked)
     for warning in found.warnings:
-        say(f"warning: {warning}")
+        warn(warning)
     if not quiet:
-        say(f"{out}: {found.rows:,} rows, {found.size / 1e6:.1f} MB")
+        say(f"{asked['out']}: {found.rows:,} rows, {found.size / 1e6:.1f} MB")

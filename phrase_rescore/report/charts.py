@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phrase_rescore.pages.theme import BLUE, FULL, GREEN, INK, PALE, SKY, VERMILION, Records, Spec, altair, specification
+from phrase_rescore.report.theme import BLUE, FULL, GREEN, INK, PALE, SKY, VERMILION, Records, Spec, altair, specification
 
 MAP_HEIGHT = 600
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the page (a pinch comes as Ctrl and wheel)
@@ -116,66 +116,6 @@ def frequency(records: Records, classes: Sequence[str]) -> Spec:
     right = (bars + text).properties(width=FULL // 2 - 110, height=300, title="Rows whose φ is 1")
     chart = alt.hconcat(left, right, spacing=50).resolve_scale(color="independent")
     return specification(chart, scores=records, sure=[row for row in records if row["series"] == series[0]])
-
-
-def shares(records: Records, best: Records, classes: Sequence[str]) -> Spec:
-    """Draw, among a source's targets, the table's share by the model's, and how often both like the same best.
-
-    ``records``: seen (how often the source), model, table (mean shares), rows. ``best``: seen, who, share, sources.
-    """
-    alt = altair()
-    seen = dict(shorthand="seen:O", sort=list(classes), title="occurrences of the source")
-    axis = {"axis": alt.Axis(format="%"), "scale": alt.Scale(domain=[0, 1])}
-    lines = _lines("shares", 45).encode(
-        alt.X("model:Q", title="share that the model gives", **axis), alt.Y("table:Q", title="mean share that φ gives", **axis),
-        alt.Color(**seen, scale=_ordered(classes, 0.85), legend=_below()),
-        tooltip=_tooltip(("seen:N", "occurrences", ""), ("model:Q", "", ".1%"), ("table:Q", "", ".1%"), ("rows:Q", "", ",")),
-    )  # fmt: skip
-    title = "Calibration among the targets of a source"
-    left = (_diagonal() + lines).properties(width=FULL // 2 - 90, height=330, title=title)
-    who = ["model", "chance"]
-    bars = alt.Chart(alt.NamedData("best")).mark_bar().encode(
-        alt.X(**seen, axis=alt.Axis(labelAngle=0)),
-        alt.Y("share:Q", title="share of sources", **axis), alt.XOffset("who:N", sort=who),
-        alt.Color("who:N", sort=who, title=None, scale=alt.Scale(domain=who, range=[VERMILION, "#BBBBBB"]), legend=_below()),
-        tooltip=_tooltip(("seen:N", "occurrences", ""), ("who:N", "by", ""), ("share:Q", "", ".1%"), ("sources:Q", "", ",")),
-    )  # fmt: skip
-    right = bars.properties(width=FULL // 2 - 110, height=330, title="The table's best target found")
-    chart = alt.hconcat(left, right, spacing=50).resolve_scale(color="independent")
-    return specification(chart, shares=records, best=best, equal=[{"x": 0.0}, {"x": 1.0}])
-
-
-def lengths(records: Records, best: Records, given: str, predicted: str) -> Spec:
-    """Draw mean scores by length. ``records``: given, predicted (words), score, value, rows; ``best``: given, whose, value."""
-    alt = altair()
-    scale, words = alt.Scale(zero=False, nice=False, padding=12), alt.Axis(tickMinStep=1, format="d")
-    sizes = {"width": FULL // 3 - 76, "height": 280}
-    lines = _lines("lengths", 40, 1.8).encode(
-        alt.X("predicted:Q", title=f"words of the {predicted}", axis=words), alt.Y("value:Q", title="nats", scale=scale),
-        alt.Color("given:O", title=f"words of the {given}", legend=_below(),
-                  scale=_ordered(sorted({row["given"] for row in records}), 0.92)),
-        tooltip=_tooltip(
-            ("given:Q", f"{given} words", ""), ("predicted:Q", f"{predicted} words", ""), ("value:Q", "nats", ".2f"),
-            ("rows:Q", "", ","),
-        ),
-    )  # fmt: skip
-    panels = [
-        lines.transform_filter(f"datum.score == '{score}'").properties(**sizes, title=title)
-        for score, title in (("phi", "The table: mean log φ"), ("p", "The model: mean log p"))
-    ]
-    if best:
-        whose = ["table", "model"]
-        last = _lines("best", 45).encode(
-            alt.X("given:Q", title=f"words of the {given}", axis=words),
-            alt.Y("value:Q", title=f"mean words of the best {predicted}", scale=scale),
-            alt.Color("whose:N", title="best by the", sort=whose, scale=alt.Scale(domain=whose, range=[BLUE, VERMILION]),
-                      legend=_below()),
-            tooltip=_tooltip(("given:Q", f"{given} words", ""), ("whose:N", "best by", ""), ("value:Q", "words", ".2f"),
-                             ("sources:Q", "", ",")),
-        )  # fmt: skip
-        panels.append(last.properties(**sizes, title=f"Words of the best {predicted}"))
-    chart = alt.hconcat(*panels, spacing=36).resolve_scale(color="independent")
-    return specification(chart, lengths=records, best=best)
 
 
 def words_map(records: Records, by_length: bool = False) -> Spec:

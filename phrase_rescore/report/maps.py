@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import FIRST_WORD
 from phrase_rescore.moses.text import readable
-from phrase_rescore.pages.theme import FULL, Records
 from phrase_rescore.report.charts import MAP_HEIGHT
+from phrase_rescore.report.theme import FULL, Records
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.vectors import PhraseEncoder, Side, word_embeddings
 
@@ -30,7 +30,7 @@ Floats = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Map:
+class WordMap:
     """A map as it is drawn: ``records`` are those of ``charts.words_map``."""
 
     name: str
@@ -39,12 +39,12 @@ class Map:
     method: str  # t-SNE or PCA
 
 
-def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> list[Map]:
-    """Map the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``."""
+def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> list[WordMap]:
+    """WordMap the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``."""
     return [one for one in _maps(checkpoint, long_sources) if len(one.records) >= _FEWEST]
 
 
-def _maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterator[Map]:
+def _maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterator[WordMap]:
     sides: tuple[Side, Side] = ("source", "target")
     for side, vocabulary in zip(sides, (checkpoint.src_vocab, checkpoint.tgt_vocab), strict=True):
         words, counts = vocabulary.words[:MAPPED_WORDS], vocabulary.counts[:MAPPED_WORDS]
@@ -56,9 +56,9 @@ def _maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterat
         yield _map("phrases", "Phrases", kept, [long_sources[phrase] for phrase in kept], vectors)
 
 
-def _map(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Floats) -> Map:
+def _map(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Floats) -> WordMap:
     if len(phrases) < _FEWEST:
-        return Map(name, title, [], "")
+        return WordMap(name, title, [], "")
     labels = [readable(phrase) for phrase in phrases]
     places = fitted(project(vectors, _SEED), FULL - min(room_for(labels), FULL / 4), MAP_HEIGHT)
     levels = label_levels(places, labels)
@@ -67,7 +67,7 @@ def _map(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float
          "words": phrase.count(b" ") + 1}
         for (x, y), label, level, count, phrase in zip(places, labels, levels, counts, phrases, strict=True)
     ]  # fmt: skip
-    return Map(name, title, records, method_for(len(phrases)))
+    return WordMap(name, title, records, method_for(len(phrases)))
 
 
 def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:

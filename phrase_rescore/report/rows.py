@@ -1,29 +1,39 @@
-"""What ``report`` reads of a table: phrases, φ, the model's score and counts, the rows of a source together.
-
-φ(target|source) is the third of the four usual scores; the counts field holds those of the target, of the source and of the
-pair (``phrase-extract/consolidate-main.cpp``).
-"""
+"""What ``report`` reads of a table in one pass: a sample of its sources with all their rows, words, and long sources."""
 
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sketch import hashes
-from phrase_rescore.files.blocks import Block, read_blocks
+from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.files.blocks import read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
-from phrase_rescore.moses.table import parse_block
+from phrase_rescore.moses.factors import select_factor
+from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
 BLOCK_ROWS = 16384
+LONG = 4  # words of a long source, as in the paper's Table 2 and figure 5
+_MAPPED = 3000  # long sources, for the map
+# A word of more than a letter or a sign; a long source has at most one that is not
+_WORDS = re.compile(rb"(?<![^ ])[^ ]*[A-Za-z\x80-\xff]{2}")
+
 Floats = NDArray[np.float64]
+Phrases = NDArray[Any]  # of bytes, words with single blanks between them
+
+
+def is_long(src: bytes) -> bool:
+    """Tell whether a source is long, as in the paper's Table 2."""
+    return src.count(b" ") + 1 >= LONG and len(_WORDS.findall(src)) >= LONG - 1
 
 
 @dataclass(frozen=True)
@@ -33,47 +43,6 @@ class ReportColumns:
     all: TableColumns
     phi: ScoreColumn
     log_p: ScoreColumn | None  # the model's score; None: the table has none
-
-
-VALUES = np.dtype([
-    ("log_phi", np.float64),
-    ("log_p", np.float64),  # nan where the table has no score of the model
-    ("src_count", np.float64),  # occurrences of the source, nan where the table does not say
-    ("joint", np.float64),  # and of the pair
-])  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Neighbouring rows: phrases with single blanks between their words, and VALUES (rows,), logarithms being natural."""
-
-    src: list[bytes]
-    tgt: list[bytes]
-    values: NDArray[np.void]
-
-    def __len__(self) -> int:
-        return len(self.src)
-
-    def __getitem__(self, part: slice) -> Rows:
-        return Rows(self.src[part], self.tgt[part], self.values[part])
-
-    def scored(self, log_p: Floats) -> Rows:
-        """Return the rows with these scores of the model."""
-        values = self.values.copy()
-        values["log_p"] = log_p
-        return replace(self, values=values)
-
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        """Where the rows of another source begin."""
-        differ = np.fromiter((a != b for a, b in zip(self.src, self.src[1:], strict=False)), bool, max(len(self) - 1, 0))
-        return np.append(np.zeros(min(len(self), 1), np.int64), np.flatnonzero(differ) + 1)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """Concatenate the parts."""
-        src, tgt = list(chain.from_iterable(part.src for part in parts)), list(chain.from_iterable(part.tgt for part in parts))
-        return cls(src, tgt, np.concatenate([np.empty(0, VALUES), *(part.values for part in parts)]))
 
 
 def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ReportColumns:
@@ -86,68 +55,122 @@ def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ReportC
     return ReportColumns(columns, asked or columns.phi(checkpoint.inverse), columns.score(checkpoint.signature))
 
 
-def _rows_of(block: Block, columns: ReportColumns, table: str) -> Rows:
-    """Raises InputError for a bad row."""
-    rows = parse_block(block, len(columns.all))
-    for line, _, error in rows.bad:
-        raise error.at(table, line)
-    logs = columns.all.logs(rows.values(len(columns.all)))
-    values = np.full(len(rows.src), np.nan, VALUES)
-    values["log_phi"] = logs[:, columns.phi.number - 1]
-    if columns.log_p is not None:
-        values["log_p"] = logs[:, columns.log_p.number - 1]
-    values["src_count"], values["joint"] = np.array([_counts(field) for field in rows.counts()]).reshape(-1, 2).T
-    return Rows(rows.src, rows.tgt, values)
+@dataclass
+class SampleRows:
+    """Rows, all those of a source next to each other; logarithms are natural, and nan stands where the table does not say."""
+
+    src: Phrases
+    tgt: Phrases
+    log_phi: Floats
+    log_p: Floats
+    src_count: Floats  # occurrences of the source
+    joint: Floats  # and of the pair
+    hashes: NDArray[np.uint64]  # of the source
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def __getitem__(self, part: Any) -> SampleRows:
+        return SampleRows(*(column[part] for column in vars(self).values()))
+
+    @classmethod
+    def joined(cls, parts: Sequence[SampleRows]) -> SampleRows:
+        """Concatenate the parts."""
+        return cls(*(np.concatenate(columns) for columns in zip(*(vars(part).values() for part in parts), strict=True)))
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the rows of another source begin."""
+        return np.flatnonzero(np.append(True, self.src[1:] != self.src[:-1])[: len(self)])
 
 
-def _counts(field: bytes) -> tuple[float, float]:
-    """Read the occurrences of the source and of the pair.
+@dataclass
+class SideWords:
+    """Words of one side, as the model reads them, over all rows."""
 
-    >>> _counts(b" 11 20 8 "), _counts(b" ")
-    ((20.0, 8.0), (nan, nan))
-    """
-    try:
-        _, source, joint = map(float, field.split())
-    except ValueError:
-        return math.nan, math.nan
-    return source, joint
+    name: str
+    vocabulary: Vocabulary
+    factor: int | None
+    counts: Counter[bytes] = field(default_factory=Counter)
+    rows: int = 0  # with an unknown word
 
+    def add(self, phrases: Sequence[bytes]) -> None:
+        """Raises RowError for a word without the factor that the model reads."""
+        known = self.vocabulary.ids
+        for phrase in select_factor(phrases, self.factor, self.name):
+            words = phrase.split(b" ")
+            self.counts.update(words)
+            self.rows += any(word not in known for word in words)
 
-def read_sources(
-    table: str, columns: ReportColumns, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS
-) -> Iterator[Rows]:
-    """Yield the rows of a table in parts that hold all rows of their sources, where equal sources are adjacent.
+    def unknown_words(self) -> Counter[bytes]:
+        """The words that the model does not know."""
+        return Counter({word: n for word, n in self.counts.items() if word not in self.vocabulary.ids})
 
-    Raises InputError for a bad row and for a file that cannot be read.
-    """
-    with open_input(table, on_read) as stream:
-        held: list[Rows] = []  # the rows of the last source so far
-        for block in read_blocks(stream, block_rows):
-            rows = _rows_of(block, columns, display_name(table))
-            last = int(rows.starts[-1])
-            if last or (held and held[0].src[0] != rows.src[0]):
-                whole = Rows.joined([*held, rows[:last]])
-                held = []
-                yield whole
-            held.append(rows[last:])
-        if held:
-            yield Rows.joined(held)
+    @property
+    def unknown_share(self) -> float:
+        """The share of the words that the model does not know."""
+        return self.unknown_words().total() / max(self.counts.total(), 1)
 
 
-def sample_sources(parts: Iterable[Rows], most: int) -> tuple[Rows, int, int]:
-    """Take all rows of some sources, ``most`` rows or a little fewer; also return how many rows and sources there were.
+class TableReader:
+    """Reads a table. In ``sample`` are all rows of the sources of the smallest hashes, ``room`` rows or a little fewer."""
 
-    The rows are in the table's order. The sources are those of the smallest hashes, which depend on the table alone.
-    """
-    kept: list[tuple[int, int, Rows]] = []  # the largest hash first; then the number of the source
-    size = rows = sources = 0
-    for part in parts:
-        ends = np.append(part.starts, len(part))
-        found = hashes([part.src[i] for i in ends[:-1].tolist()])
-        for i in np.flatnonzero(found <= np.uint64(-kept[0][0])) if kept and size >= most else range(len(found)):
-            heapq.heappush(kept, (-int(found[i]), sources + int(i), part[int(ends[i]) : int(ends[i + 1])]))
-            size += int(ends[i + 1] - ends[i])
-            while size > most and len(kept) > 1:
-                size -= len(heapq.heappop(kept)[2])
-        rows, sources = rows + len(part), sources + len(found)
-    return Rows.joined([part for _, _, part in sorted(kept, key=lambda item: item[1])]), rows, sources
+    def __init__(self, checkpoint: Checkpoint, columns: ReportColumns, room: int) -> None:
+        self.rows = self.sources = self.counted = 0  # counted: rows that have counts
+        self.sides = [
+            SideWords(name, vocabulary, factor)
+            for name, vocabulary, factor in zip(
+                ("source", "target"), (checkpoint.src_vocab, checkpoint.tgt_vocab), checkpoint.factors, strict=True
+            )
+        ]
+        self.long_sources: dict[bytes, float] = {}  # the most frequent ones, with their occurrences
+        self._columns, self._room = columns, room
+        self._parts = list[SampleRows]()
+        self._limit = np.uint64(2**64 - 1)  # the largest hash of a source of the sample
+        self._last = b""  # source
+
+    def read(self, table: str, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS) -> SampleRows:
+        """Read a table and return the sample. Raises InputError for a bad row and for a file that cannot be read."""
+        n = len(self._columns.all)
+        with open_input(table, on_read) as stream:
+            for block in read_blocks(stream, block_rows):
+                rows = parse_block(block, n)
+                for line, _, error in rows.bad:
+                    raise error.at(display_name(table), line)
+                self._add(rows)
+        return self._shrunk()
+
+    def _add(self, rows: TableBlock) -> None:
+        self.rows += len(rows.src)
+        logs, seen = self._columns.all.logs(rows.values(len(self._columns.all))), rows.occurrences()
+        self.counted += int(np.isfinite(seen[:, 1]).sum())
+        for side, phrases in zip(self.sides, (rows.src, rows.tgt), strict=True):
+            side.add(phrases)
+        self._add_sources(rows.src, seen[:, 0])
+        found = hashes(rows.src)
+        log_p = np.full(len(logs), np.nan) if self._columns.log_p is None else logs[:, self._columns.log_p.number - 1]
+        log_phi = logs[:, self._columns.phi.number - 1]
+        src, tgt = (np.array([*phrases, None], object)[:-1] for phrases in (rows.src, rows.tgt))
+        self._parts.append(SampleRows(src, tgt, log_phi, log_p, seen[:, 0], seen[:, 1], found)[found <= self._limit])
+        if sum(map(len, self._parts)) > 2 * self._room:
+            self._parts = [self._shrunk()]
+
+    def _add_sources(self, sources: Sequence[bytes], counts: Floats) -> None:
+        for src, count in zip(sources, counts.tolist(), strict=True):
+            new = src != self._last
+            self.sources, self._last = self.sources + new, src
+            if (new or count != count) and is_long(src):
+                self.long_sources[src] = count if count == count else self.long_sources.get(src, 0) + 1
+        if len(self.long_sources) > 10 * _MAPPED:
+            most = heapq.nlargest(_MAPPED, self.long_sources.items(), key=lambda item: item[1])
+            self.long_sources = dict(most)
+
+    def _shrunk(self) -> SampleRows:
+        """Return the sample so far, sources in the order of their hashes, without those that have no room."""
+        rows = SampleRows.joined(self._parts)
+        rows = rows[np.argsort(rows.hashes, kind="stable")]
+        if len(rows) > self._room:
+            first = int(np.searchsorted(rows.hashes, rows.hashes[self._room]))  # a source that is cut there goes
+            self._limit = rows.hashes[max(first, 1) - 1]
+            rows = rows[rows.hashes <= self._limit]
+        return rows

@@ -11,26 +11,25 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.coverage import too_many_unknown
+from phrase_rescore.data.sketch import hashes
 from phrase_rescore.moses.text import readable
-from phrase_rescore.pages.page import nats, number, percent
-from phrase_rescore.pages.theme import FULL, Records, Spec
 from phrase_rescore.report import charts, statistics
-from phrase_rescore.report.curves import curves
-from phrase_rescore.report.maps import Map
-from phrase_rescore.report.rows import Floats
-from phrase_rescore.report.statistics import Disagreement, SideCoverage, Source, TableStatistics, diverse, share, total
+from phrase_rescore.report.maps import WordMap
+from phrase_rescore.report.page import nats, number, percent
+from phrase_rescore.report.rows import LONG, Floats, SampleRows, SideWords, TableReader
+from phrase_rescore.report.statistics import JOINT_CLASSES, Targets, diverse, joint_classes, percentiles, share
+from phrase_rescore.report.theme import Records, Spec
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.translator import Hypothesis
-from phrase_rescore.training.log import Run
 
 SHOWN_SOURCES = 8  # long frequent ones, and as many rare ones
 SHOWN_ROWS = 12  # of each kind of disagreement
 DRAWN, SHOWN_SAMPLES, SHOWN_TARGETS = 50, 5, 3  # of every source; the paper's tables 2 and 3
 _COMMONEST = 12  # unknown words shown of a side
-_FEWEST = 30  # rows or sources of a mean that is drawn
+_POINTS = 1000  # of each class of joint counts
+_FEWEST = 30  # rows of a mean that is drawn
 
 Sides = tuple[str, str]  # the side that the model reads and the one that it predicts
-Chosen = tuple[list[Source], list[Source]]  # long sources: frequent ones, rare ones
 
 
 @dataclass(frozen=True)
@@ -41,21 +40,22 @@ class Section:
     charts: Mapping[str, Spec] = field(default_factory=dict)
 
 
-def summary(s: TableStatistics, checkpoint: Checkpoint) -> dict[str, Any]:
+def summary(rows: SampleRows, targets: Targets | None, table: TableReader, checkpoint: Checkpoint) -> dict[str, Any]:
     """The figures by which one decides."""
     given, predicted = checkpoint.sides
-    rho, n_ranked = s.rank_correlation()
-    rho_frequent, n_frequent = s.rank_correlation(statistics.ENOUGH)
-    best, (lowest, _, highest) = total(s.best), s.spread(sure=True)
+    frequent, sure = rows[rows.joint >= statistics.ENOUGH], rows.log_phi >= 0
+    same, chance = targets.agreement() if targets else (math.nan, math.nan)
+    lowest, highest = percentiles(rows.log_p[sure], 10, 90)
     loss, control = (_loss(checkpoint.training, name) for name in ("held_out", "held_out_other_sources"))
     return {
         "given": given, "predicted": predicted, "signature": checkpoint.signature,
-        "rho": rho, "n_ranked": n_ranked, "rho_frequent": rho_frequent, "n_frequent": n_frequent, "enough": statistics.ENOUGH,
-        "grouped": s.grouped, "several": int(best["n"]), "same": share(best["same"], best["n"]),
-        "chance": share(best["chance"], best["n"]), "loss": loss, "control": control, "counted": s.counted,
-        "known": {side: 1 - coverage.unknown_share for side, coverage in s.coverage.items()},
-        "scored": s.rows, "sure": total(s.by_joint)["sure"], "sure_once": float(s.by_joint["sure"][0]),
-        "lowest": lowest, "highest": highest,
+        "rho": statistics.spearman(rows.log_phi, rows.log_p), "n_ranked": len(rows), "n_frequent": len(frequent),
+        "rho_frequent": statistics.spearman(frequent.log_phi, frequent.log_p), "enough": statistics.ENOUGH,
+        "grouped": targets is not None, "several": len(targets.sizes) if targets else 0, "same": same, "chance": chance,
+        "loss": loss, "control": control, "counted": table.counted,
+        "known": {side.name: 1 - side.unknown_share for side in table.sides},
+        "scored": len(rows), "sure": int(sure.sum()), "sure_once": int((sure & (joint_classes(rows) == 0)).sum()),
+        "lowest": lowest, "highest": highest, "table_rows": table.rows,
     }  # fmt: skip
 
 
@@ -66,174 +66,130 @@ def _loss(training: Any, name: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def scores(s: TableStatistics, sides: Sides) -> Section:
+def scores(rows: SampleRows, table: TableReader, sides: Sides) -> Section:
     """(a) every row's two scores."""
     inverse = sides[0] == "target"
+    order = np.argsort(hashes([src + b"\t" + tgt for src, tgt in zip(rows.src, rows.tgt, strict=True)]))
+    classes = joint_classes(rows)
     records: Records = []
-    for n, largest in zip(s.by_joint["n"].tolist(), s.points, strict=True):
-        points = largest.ranked()
-        for point in points:
-            given, predicted = (point.tgt, point.src) if inverse else (point.src, point.tgt)
+    for joint_class in range(len(JOINT_CLASSES)):
+        of_class = order[classes[order] == joint_class]
+        weight = share(len(of_class), min(len(of_class), _POINTS)) * table.rows / len(rows)
+        for i in of_class[:_POINTS].tolist():
+            given, predicted = (rows.tgt[i], rows.src[i]) if inverse else (rows.src[i], rows.tgt[i])
+            log_phi, log_p = float(rows.log_phi[i]), float(rows.log_p[i])
             records.append({
                 "given": readable(given), "predicted": readable(predicted), "words": given.count(b" ") + 1,
-                "class": point.joint_class, "joint": point.joint, "log_phi": round(point.log_phi, 4),
-                "log_p": round(point.log_p, 4), "phi": float(f"{math.exp(point.log_phi):.4g}"),
-                "p": float(f"{math.exp(point.log_p):.4g}"), "weight": round(n / len(points), 3),
+                "class": joint_class, "joint": float(rows.joint[i]), "log_phi": round(log_phi, 4), "log_p": round(log_p, 4),
+                "phi": float(f"{math.exp(log_phi):.4g}"), "p": float(f"{math.exp(log_p):.4g}"), "weight": round(weight, 3),
             })  # fmt: skip
-    medians = [{"log_phi": x, "log_p": y} for x, y in s.median_by_phi()]
+    medians = [{"log_phi": x, "log_p": y} for x, y in statistics.median_by_phi(rows)]
     longest = max([record["words"] for record in records], default=1)
-    facts: dict[str, Any] = {"sampled": len(records), "most": statistics.POINTS, "counted": s.counted, "left": None}
+    facts: dict[str, Any] = {"sampled": len(records), "most": _POINTS, "counted": table.counted, "left": None}
     if len(medians) > 1:
         left, *_, right = sorted(medians, key=lambda median: median["log_phi"])
         facts |= {"left": left, "right": right}
-    return Section(facts, {"scatter": charts.scatter(records, medians, statistics.JOINT_CLASSES, longest, *sides)})
+    return Section(facts, {"scatter": charts.scatter(records, medians, JOINT_CLASSES, longest, *sides)})
 
 
-def frequency(s: TableStatistics) -> Section:
-    """(e) scores by how often a pair was seen, and shares among a source's targets."""
-    records, rows = [], []
-    for i, (name, sums) in enumerate(zip(statistics.JOINT_CLASSES, s.by_joint, strict=True)):
-        if not (n := int(sums["n"])):
+def frequency(rows: SampleRows) -> Section:
+    """(e) scores by how often a pair was seen."""
+    classes, sure = joint_classes(rows), rows.log_phi >= 0
+    records: Records = []
+    cells = []
+    for place, name in enumerate(JOINT_CLASSES):
+        some = classes == place
+        if not (n := int(some.sum())):
             continue
-        means = {key: float(sums[key] / n) for key in ("log_phi", "log_p", "sure")}
-        (low, _, high), (_, of_sure, _) = s.spread(i), s.spread(i, sure=True)
-        common = {"seen": name, "low": math.nan, "high": math.nan, "sure": means["sure"], "rows": n}
+        log_phi, log_p = float(rows.log_phi[some].mean()), float(rows.log_p[some].mean())
+        (low, high), (of_sure,) = percentiles(rows.log_p[some], 10, 90), percentiles(rows.log_p[some & sure], 50)
+        are_sure = float(sure[some].mean())
+        common = {"seen": name, "low": math.nan, "high": math.nan, "sure": are_sure, "rows": n}
         records += [
-            common | {"series": "log φ, mean", "value": means["log_phi"]},
-            common | {"series": "log p, mean", "value": means["log_p"], "low": low, "high": high},
-            common | {"series": "log p where φ = 1, median", "value": of_sure if sums["sure"] >= _FEWEST else math.nan},
+            common | {"series": "log φ, mean", "value": log_phi},
+            common | {"series": "log p, mean", "value": log_p, "low": low, "high": high},
+            common | {"series": "log p where φ = 1, median", "value": of_sure if n * are_sure >= _FEWEST else math.nan},
         ]
-        rows.append([name, number(n), nats(means["log_phi"]), nats(means["log_p"]), nats(low, 1), nats(high, 1),
-                     percent(means["sure"]), nats(of_sure, 1)])  # fmt: skip
-    ends = {"once": s.by_joint[:1], "often": s.by_joint[np.searchsorted(statistics.JOINT_EDGES, statistics.ENOUGH) :]}
-    facts: dict[str, Any] = {"rows": rows, "compared": s.grouped and bool(s.best["n"].any())}
-    for name, part in ends.items():
-        sums = total(part)
-        facts[name] = {key: sums[key] / sums["n"] for key in ("log_phi", "log_p")} if sums["n"] else None
-    specs = {"frequency": charts.frequency(records, statistics.JOINT_CLASSES)}
-    if facts["compared"]:
-        specs["calibration"] = _calibration(s)
-    return Section(facts, specs)
+        cells.append([name, number(n), *map(nats, (log_phi, log_p)), nats(low, 1), nats(high, 1), percent(are_sure),
+                      nats(of_sure, 1)])  # fmt: skip
+    facts: dict[str, Any] = {"rows": cells}
+    often = int(np.searchsorted(statistics.JOINT_EDGES, statistics.ENOUGH))
+    for name, some in (("once", classes == 0), ("often", classes >= often)):
+        means = {"log_phi": float(rows.log_phi[some].mean()), "log_p": float(rows.log_p[some].mean())} if some.any() else None
+        facts[name] = means
+    return Section(facts, {"frequency": charts.frequency(records, JOINT_CLASSES)})
 
 
-def _calibration(s: TableStatistics) -> Spec:
-    records = [
-        {"seen": name, "rows": int(sums["n"])} | {whose: float(sums[whose] / sums["n"]) for whose in ("model", "table")}
-        for name, bins in zip(statistics.SOURCE_CLASSES, s.shares, strict=True)
-        for sums in bins[bins["n"] >= _FEWEST]
-    ]
-    best = [
-        {"seen": name, "who": who, "share": float(sums[key] / sums["n"]), "sources": int(sums["n"])}
-        for name, sums in zip(statistics.SOURCE_CLASSES, s.best, strict=True)
-        for who, key in (("model", "same"), ("chance", "chance"))
-        if sums["n"]
-    ]
-    return charts.shares(records, best, statistics.SOURCE_CLASSES)
-
-
-def length(s: TableStatistics, sides: Sides) -> Section:
-    """(b) does the model favour short targets?"""
-    by_lengths = s.by_lengths.T if sides[0] == "target" else s.by_lengths
-    records = [
-        {"given": a, "predicted": b, "score": score, "value": float(sums[key] / sums["n"]), "rows": int(sums["n"])}
-        for a in range(1, statistics.LONGEST + 1)
-        for b in range(1, statistics.LONGEST + 1)
-        for score, key in (("phi", "log_phi"), ("p", "log_p"))
-        if (sums := by_lengths[a, b])["n"] >= _FEWEST
-    ]
-    best = [
-        {"given": a, "whose": whose, "value": float(sums[whose] / sums["n"]), "sources": int(sums["n"])}
-        for a, sums in enumerate(s.best_lengths)
-        for whose in ("table", "model")
-        if sums["n"] >= _FEWEST
-    ]
-    sums = total(s.best_lengths)
-    facts = {"predicted": sides[1], "compared": int(sums["n"]), "drawn": bool(records)}
-    facts |= {whose: share(sums[whose], sums["n"]) for whose in ("table", "model")}
-    return Section(facts, {"length-bias": charts.lengths(records, best, *sides)} if records else {})
-
-
-def choose(s: TableStatistics) -> Chosen:
+def choose(rows: SampleRows) -> list[list[SampleRows]]:
     """Choose long frequent and long rare sources to show."""
-    frequent, rare = (diverse(items.ranked(), lambda source: source.src, SHOWN_SOURCES) for items in (s.frequent, s.rare))
-    return frequent, rare
+    return [diverse(items, lambda of: bytes(of.src[0]), SHOWN_SOURCES) for items in statistics.long_sources(rows)]
 
 
-def targets(chosen: Chosen, drawn: Mapping[bytes, Sequence[Hypothesis]]) -> Section:
+def targets(chosen: Sequence[Sequence[SampleRows]], drawn: Mapping[bytes, Sequence[Hypothesis]]) -> Section:
     """(b) the paper's tables 2 and 3; ``drawn``: phrases drawn from the model for each source."""
-    frequent, rare = chosen
-    known = [phrase.target in source.rows.tgt for source in (*frequent, *rare) for phrase in drawn.get(source.src, ())]
+    frequent, rare = ([_entry(rows, drawn.get(rows.src[0], ())) for rows in listed] for listed in chosen)
+    known = [phrase.target in rows.tgt for listed in chosen for rows in listed for phrase in drawn.get(rows.src[0], ())]
     return Section({
-        "frequent": [_entry(source, drawn.get(source.src, ())) for source in frequent],
-        "rare": [_entry(source, drawn.get(source.src, ())) for source in rare],
-        "long": statistics.LONG, "rare_count": statistics.RARE, "best": SHOWN_TARGETS, "likely": SHOWN_SAMPLES, "drawn": DRAWN,
-        "n_drawn": len(known), "n_known": sum(known),
+        "frequent": frequent, "rare": rare, "long": LONG, "rare_count": statistics.RARE, "best": SHOWN_TARGETS,
+        "likely": SHOWN_SAMPLES, "drawn": DRAWN, "n_drawn": len(known), "n_known": sum(known),
     })  # fmt: skip
 
 
-def _entry(source: Source, drawn: Sequence[Hypothesis]) -> tuple[Source, Records, Records, Records]:
-    """The source, its best targets by φ and by the model, and the likeliest drawn ones."""
-    tgt, values = source.rows.tgt, source.rows.values
-    joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in values["joint"].tolist()]
-    phi, log_p = np.exp(values["log_phi"]), values["log_p"]
-    by_phi = [{"tgt": tgt[i], "figure": f"{phi[i]:.3g}{joint[i]}", "known": True} for i in _top(values["log_phi"])]
-    by_model = [{"tgt": tgt[i], "figure": nats(float(log_p[i])), "known": True} for i in _top(log_p)]
+def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
+    """A source, its best targets by φ and by the model, and the likeliest drawn ones."""
+
+    def top(values: Floats) -> list[int]:
+        return list(map(int, np.argsort(-values, kind="stable")[:SHOWN_TARGETS]))
+
+    joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in rows.joint.tolist()]
     times = Counter(phrase.target for phrase in drawn)
     likely = sorted({phrase.target: phrase.log_p for phrase in drawn}.items(), key=lambda item: (-item[1], item[0]))
-    sampled = [
-        {"tgt": phrase, "figure": f"{nats(log_p)} ({times[phrase]})", "known": phrase in tgt}
-        for phrase, log_p in likely[:SHOWN_SAMPLES]
-    ]
-    return source, by_phi, by_model, sampled
+    return {
+        "src": rows.src[0], "targets": len(rows), "count": rows.src_count[0] if math.isfinite(rows.src_count[0]) else len(rows),
+        "lists": [
+            [{"tgt": rows.tgt[i], "figure": f"{math.exp(rows.log_phi[i]):.3g}{joint[i]}", "known": True}
+             for i in top(rows.log_phi)],
+            [{"tgt": rows.tgt[i], "figure": nats(float(rows.log_p[i])), "known": True} for i in top(rows.log_p)],
+            [{"tgt": phrase, "figure": f"{nats(log_p)} ({times[phrase]})", "known": phrase in rows.tgt}
+             for phrase, log_p in likely[:SHOWN_SAMPLES]],
+        ],
+    }  # fmt: skip
 
 
-def _top(values: Floats) -> list[int]:
-    """Places of the greatest values, the greatest first; of equal ones the first."""
-    places: list[int] = np.argsort(-values, kind="stable")[:SHOWN_TARGETS].tolist()
-    return places
+def disagreements(of: Targets) -> Section:
+    """(d) where the two would decide differently, without those that say the same of nearly the same source."""
+    rows = of.rows
+
+    def cells(i: int, other: int) -> list[str]:
+        def shares(i: int) -> list[str]:
+            return [percent(math.exp(of.log_phi[i])), percent(math.exp(of.log_p[i]))]
+
+        joint = f"{number(rows.joint[i])} of {number(rows.src_count[i])}" if math.isfinite(rows.joint[i]) else "–"
+        src, tgt, instead = map(readable, (rows.src[i], rows.tgt[i], rows.tgt[other]))
+        return [src, tgt, joint, *shares(i), nats(float(rows.log_p[i])), instead, *shares(other)]
+
+    kinds = {
+        name: diverse(of.disagreements(sign), lambda item: bytes(rows.src[item[0]]), SHOWN_ROWS)
+        for name, sign in (("model_more", 1), ("table_more", -1))
+    }
+    return Section({"enough": statistics.ENOUGH} | {name: [cells(*item) for item in kind] for name, kind in kinds.items()})
 
 
-def disagreements(s: TableStatistics) -> Section:
-    """(d) where the two would decide differently."""
-    kinds = {"model_more": s.model_more, "table_more": s.table_more}
-    return Section({"enough": statistics.ENOUGH} | {name: _disagreements(items.ranked()) for name, items in kinds.items()})
-
-
-def _disagreements(items: Sequence[Disagreement]) -> list[list[str]]:
-    """The strongest ones, without those that say the same of nearly the same source."""
-    rows = []
-    for item in diverse(items, lambda item: item.row.src, SHOWN_ROWS):
-        row, target, other = item.row, item.target, item.other
-        joint = f"{number(row.joint)} of {number(row.src_count)}" if math.isfinite(row.joint) else "–"
-        rows.append([
-            readable(row.src), readable(row.tgt), joint, percent(target.phi), percent(target.p), nats(row.log_p),
-            readable(other.tgt), percent(other.phi), percent(other.p),
-        ])  # fmt: skip
-    return rows
-
-
-def maps(drawn: Sequence[Map]) -> Section:
+def maps(drawn: Sequence[WordMap]) -> Section:
     """(c) what the model takes to be alike."""
     return Section(drawn, {one.name: charts.words_map(one.records, by_length=one.name == "phrases") for one in drawn})
 
 
-def coverage(sides: Mapping[str, SideCoverage], rows: int, trained: Sequence[float]) -> Section:
+def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) -> Section:
     """(e) words that the model does not know; ``trained``: their shares in training, source and target."""
-    cells, unknown, fits = [], [], True
-    for (name, side), of_training in zip(sides.items(), trained, strict=True):
-        words, ranked = side.counts.total(), sorted(side.unknown_words().items(), key=lambda item: (-item[1], item[0]))
+    cells, unknown = [], []
+    for side, of_training in zip(sides, trained, strict=True):
+        ranked = sorted(side.unknown_words().items(), key=lambda item: (-item[1], item[0]))
         seen = f"{len(side.counts) - len(ranked):,} of {len(side.vocabulary.words):,}"
         cells.append([
-            name, number(words), number(side.unknown_words().total()), percent(side.unknown_share), percent(of_training),
-            number(side.rows), percent(share(side.rows, rows)), seen,
+            side.name, number(side.counts.total()), number(side.unknown_words().total()), percent(side.unknown_share),
+            percent(of_training), number(side.rows), percent(share(side.rows, rows)), seen,
         ])  # fmt: skip
-        unknown.append((name, len(ranked), ranked[:_COMMONEST]))
-        fits &= not words or not too_many_unknown(side.unknown_share, of_training)
+        unknown.append((side.name, len(ranked), ranked[:_COMMONEST]))
+    fits = not any(too_many_unknown(side.unknown_share, its) for side, its in zip(sides, trained, strict=True))
     return Section({"rows": cells, "unknown": unknown, "fits": fits})
-
-
-def training(run: Run | None) -> Section:
-    """(e) how the model came to be."""
-    if run is None:
-        return Section(None)
-    return Section({"best": run.best, "last": run.points[-1]}, {"losses": curves([run], width=FULL - 320, height=260)})

@@ -20,7 +20,7 @@ from small_models import small_lm
 from warm_process import Done, WarmProcess
 
 from phrase_rescore.cli.main import COMMANDS
-from phrase_rescore.pages import page
+from phrase_rescore.report import page
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.report.curves import Chart, curves, draw
+from phrase_rescore.report.curves import KINDS, CurveChart, curves, draw
 from phrase_rescore.training.log import read_run, read_runs
 
 pytestmark = pytest.mark.slow
@@ -102,7 +102,7 @@ def test_figures_that_are_not_finite_are_gaps(make_run):
 @pytest.mark.parametrize("log_x", [False, True])
 def test_png(make_run, tmp_path, x, y, log_x):
     out = tmp_path / "curves.png"
-    draw([read_run(make_run())], str(out), Chart(x, y, log_x))
+    draw([read_run(make_run())], str(out), CurveChart(x, y, log_x))
     data = out.read_bytes()
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = (int.from_bytes(data[i : i + 4]) for i in (16, 20))
@@ -115,37 +115,29 @@ def svg_texts(path):
 
 
 def test_held_out_is_solid_training_dashed_and_the_best_step_a_star(make_run):
-    data = curves([read_run(make_run()), read_run(make_run("second", UNMEASURED))])["datasets"]
-    drawn = {}
+    spec = curves([read_run(make_run()), read_run(make_run("second", UNMEASURED))])
+    data, drawn = spec["datasets"], {}
     for line in data["lines"]:
-        drawn.setdefault((line["colour"], line["dashed"]), []).append((line["x"], line["y"]))
-    first, second = dict.fromkeys(line["colour"] for line in data["legend_lines"] if line["y"] > 0)
-    training = [(100, 22.5), (200, 18.0), (250, 15.0)]
-    held_out = [(100, 20.0), (200, 12.25), (250, 13.0)]
-    assert drawn == {(first, True): training, (second, True): training, (first, False): held_out}
-    star = data["symbols"][-1]
-    assert (star["x"], star["y"], star["colour"]) == (200, 12.25, first)
-    assert [symbol["shape"] for symbol in data["symbols"]].count(star["shape"]) == 1
-    in_legend = {(line["colour"], line["dashed"]) for line in data["legend_lines"] if line["y"] > 0}
-    assert in_legend == {(first, False), (second, True)}
-    shapes = [(symbol["colour"], symbol["shape"]) for symbol in data["legend_symbols"] if symbol["y"] > 0]
-    assert shapes == [(first, "circle"), (first, star["shape"]), (second, "square")]
+        drawn.setdefault((line["run"], line["kind"]), []).append((line["x"], line["y"]))
+    first, second, (held_out, training) = "12.25  model", "second", KINDS
+    of_training = [(100, 22.5), (200, 18.0), (250, 15.0)]
+    of_held_out = [(100, 20.0), (200, 12.25), (250, 13.0)]
+    assert drawn == {(first, training): of_training, (second, training): of_training, (first, held_out): of_held_out}
+    assert data["stars"] == [{"run": first, "x": 200, "y": 12.25}]
+    dashes = spec["layer"][0]["encoding"]["strokeDash"]["scale"]
+    assert dict(zip(dashes["domain"], dashes["range"], strict=True)) == KINDS
 
 
-def test_legends_lie_outside_of_the_axes(make_run):
+def test_many_runs_look_different(make_run):
     path = make_run()
-    data = curves([read_run(f"{i}={path}") for i in range(40)], width=480)["datasets"]
-    places = [(text["x"], text["y"]) for text in data["legend_texts"]]
-    assert all(y < 0 or x > 480 for x, y in places)
-    assert len(set(places)) == len(places) == 3 + 2 * 40
-    assert all(y < 330 for _, y in places)
-    looks = {(symbol["colour"], symbol["shape"]) for symbol in data["legend_symbols"]}
-    assert len(looks) == 1 + 40 + 7  # a star of each colour
+    marks = curves([read_run(f"{i}={path}") for i in range(40)])["layer"][1]["encoding"]
+    assert len(set(zip(marks["color"]["scale"]["range"], marks["shape"]["scale"]["range"], strict=True))) == 40
+    assert marks["color"]["legend"]["columns"] == 3
 
 
 def test_a_long_curve_has_few_markers(make_run):
     records = [RECORDS[0] | {"step": step} for step in range(1, 1001)]
-    assert len(curves([read_run(make_run(records=records))])["datasets"]["symbols"]) <= 12
+    assert len(curves([read_run(make_run(records=records))])["datasets"]["marks"]) <= 12
 
 
 def test_svg_holds_its_labels_as_text(make_run, tmp_path):
@@ -153,18 +145,18 @@ def test_svg_holds_its_labels_as_text(make_run, tmp_path):
     runs = [read_run(make_run("model")), read_run(f"$a$ <b>={make_run('other')}"), read_run(f"_c={make_run('third')}")]
     draw(runs, str(out))
     texts = svg_texts(out)
-    assert [texts.count(name) for name in ("model", "$a$ &lt;b&gt;", "_c", "12.25")] == [1, 1, 1, 3]
-    assert {"step (minibatches)", "negative log-likelihood (nats per pair)", "held-out", "best held-out loss"} <= set(texts)
+    assert [texts.count(f"12.25  {name}") for name in ("model", "$a$ &lt;b&gt;", "_c")] == [1, 1, 1]
+    assert {"step (minibatches)", "negative log-likelihood (nats per pair)", "held-out", "★ best held-out loss"} <= set(texts)
     assert "training, mean since the last record" in texts
 
 
 def test_each_axis_says_what_it_measures(make_run, tmp_path):
     out, run = tmp_path / "curves.svg", read_run(make_run())
-    draw([run], str(out), Chart("pairs", "perplexity"))
+    draw([run], str(out), CurveChart("pairs", "perplexity"))
     texts = svg_texts(out)
-    assert {"phrase pairs seen (millions)", "held-out perplexity (per word)", "model", "9.50"} <= set(texts)
+    assert {"phrase pairs seen (millions)", "held-out perplexity (per word)", "9.50  model"} <= set(texts)
     assert "training, mean since the last record" not in texts
-    draw([run], str(out), Chart("hours"))
+    draw([run], str(out), CurveChart("hours"))
     assert "time of training (hours)" in svg_texts(out)
 
 
@@ -177,7 +169,7 @@ def test_a_language_model_learns_words(make_run, tmp_path):
         ([of_text], "words seen (millions)", "negative log-likelihood (nats per word)"),
         ([run, of_text], "phrase pairs, words seen (millions)", "negative log-likelihood (nats per pair or word)"),
     ):
-        draw(runs, str(out), Chart("pairs"))
+        draw(runs, str(out), CurveChart("pairs"))
         assert {x, y} <= set(svg_texts(out))
     config = tmp_path / "model" / "config.json"
     for kind, learnt in (("feedforward-lm", "word"), ("rnn-encoder-decoder", "pair"), ("other", "pair"), (7, "pair")):
@@ -188,7 +180,7 @@ def test_a_language_model_learns_words(make_run, tmp_path):
 @pytest.mark.parametrize("log_x", [False, True])
 @pytest.mark.parametrize("y", ["loss", "perplexity"])
 def test_perplexity_is_on_a_logarithmic_axis_and_so_is_x_if_asked_for(make_run, y, log_x):
-    encoding = curves([read_run(make_run())], Chart(y=y, log_x=log_x))["layer"][0]["encoding"]
+    encoding = curves([read_run(make_run())], CurveChart(y=y, log_x=log_x))["layer"][0]["encoding"]
     kinds = [encoding[axis]["scale"]["type"] for axis in "xy"]
     assert kinds == ["log" if log_x else "linear", "log" if y == "perplexity" else "linear"]
 
@@ -208,7 +200,7 @@ def test_many_runs_with_long_and_foreign_names(make_run, tmp_path):
     runs = [read_run(f"{name}={path}") for name in ("x" * 200, "日本語", *(f"run {i}" for i in range(40)))]
     draw(runs, str(tmp_path / "curves.svg"))
     draw(runs[:3], str(tmp_path / "curves.png"))
-    assert "x" * 39 + "…" in svg_texts(tmp_path / "curves.svg")
+    assert any(text.startswith("12.25  xxxx") and text.endswith("…") for text in svg_texts(tmp_path / "curves.svg"))
 
 
 def test_without_held_out_figures_training_is_drawn(make_run, tmp_path):
@@ -220,7 +212,7 @@ def test_without_held_out_figures_training_is_drawn(make_run, tmp_path):
     assert "held-out" not in texts
     assert run.line() == "model\t250\t\t\t\t0.025"
     with pytest.raises(OptionError, match="model: the log has no perplexity to draw there; draw it with --y loss"):
-        draw([run], str(out), Chart(y="perplexity"))
+        draw([run], str(out), CurveChart(y="perplexity"))
 
 
 def test_a_log_of_one_record_and_step_0(make_run, tmp_path):
@@ -228,8 +220,8 @@ def test_a_log_of_one_record_and_step_0(make_run, tmp_path):
     run = read_run(make_run(records=[first]))
     draw([run], str(tmp_path / "curves.png"))
     with pytest.raises(OptionError, match="draw it without --log-x"):
-        draw([run], str(tmp_path / "curves.png"), Chart(log_x=True))
-    draw([read_run(make_run("longer", records=[first, *RECORDS]))], str(tmp_path / "curves.png"), Chart(log_x=True))
+        draw([run], str(tmp_path / "curves.png"), CurveChart(log_x=True))
+    draw([read_run(make_run("longer", records=[first, *RECORDS]))], str(tmp_path / "curves.png"), CurveChart(log_x=True))
 
 
 def test_a_log_without_figures(make_run, tmp_path):
@@ -240,7 +232,7 @@ def test_a_log_without_figures(make_run, tmp_path):
 
 def test_axes_of_a_narrow_range_have_numbers(make_run, tmp_path):
     records = [{"step": s, "seconds": s, "held_out": {"loss": 3.0, "perplexity": 13 + s / 500}} for s in (1100, 1500, 1900)]
-    draw([read_run(make_run(records=records))], str(tmp_path / "curves.svg"), Chart(y="perplexity", log_x=True))
+    draw([read_run(make_run(records=records))], str(tmp_path / "curves.svg"), CurveChart(y="perplexity", log_x=True))
     texts = svg_texts(tmp_path / "curves.svg")
     assert {"1,200", "1,600"} <= set(texts)
     assert sum(bool(re.fullmatch(r"1[56](\.\d+)?", text)) for text in texts) >= 3
@@ -249,7 +241,7 @@ def test_axes_of_a_narrow_range_have_numbers(make_run, tmp_path):
 def test_pairs_need_the_batch_size(make_run, tmp_path):
     out = tmp_path / "curves.png"
     with pytest.raises(OptionError, match=r"model: no config\.json beside its log says the batch size; draw it with --x steps"):
-        draw([read_run(make_run(batch_size=None))], str(out), Chart("pairs"))
+        draw([read_run(make_run(batch_size=None))], str(out), CurveChart("pairs"))
     assert not out.exists()
 
 

@@ -7,13 +7,12 @@ import shutil
 import numpy as np
 import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS
-from small_models import small_checkpoint
 
 from phrase_rescore.moses.text import readable
-from phrase_rescore.pages.page import environment
 from phrase_rescore.report.maps import LEVELS, label_levels, project
-from phrase_rescore.report.rows import find_columns, read_sources, sample_sources
-from phrase_rescore.report.statistics import Largest, TableStatistics, diverse, spearman, total
+from phrase_rescore.report.page import environment
+from phrase_rescore.report.rows import TableReader, find_columns
+from phrase_rescore.report.statistics import Targets, diverse, spearman
 from phrase_rescore.rnn.checkpoint import load
 
 pytestmark = pytest.mark.slow
@@ -87,8 +86,8 @@ def test_a_page_that_asks_nobody_for_anything(made, annotated):
 
 def test_every_part_is_there(made):
     page = (made[0] / "report.html").read_text("utf-8")
-    for title in ("Model against table", "By frequency", "By length", "What each likes best", "Where they disagree most",
-                  "Maps of words and phrases", "Unknown words", "Training", "How this page was made"):  # fmt: skip
+    for title in ("Model against table", "By frequency", "What each likes best", "Where they disagree most",
+                  "Maps of words and phrases", "Unknown words", "How this page was made"):  # fmt: skip
         assert f">{title}</h2>" in page
     assert "phrase-rescore report " in page
     assert "Spearman" in page
@@ -97,7 +96,7 @@ def test_every_part_is_there(made):
 def test_charts_hold_their_data_and_escape_it(made):
     page = (made[0] / "report.html").read_text("utf-8")
     found = dict(re.findall(r'<script type="application/json" data-chart="([a-z-]+)">(.*?)</script>', page, re.S))
-    assert {"scatter", "frequency", "calibration", "length-bias", "source-words", "target-words", "phrases"} <= set(found)
+    assert {"scatter", "frequency", "source-words", "target-words", "phrases"} <= set(found)
     specs = {name: json.loads(data) for name, data in found.items()}
     points = specs["scatter"]["datasets"]["points"]
     assert HOSTILE.decode() in {point["given"] for point in points}
@@ -108,7 +107,7 @@ def test_charts_hold_their_data_and_escape_it(made):
 
 def test_pictures(made):
     names = {path.name for path in (made[0] / "figures").iterdir()}
-    assert {"scatter.png", "scatter.svg", "source-words.png", "phrases.svg", "length-bias.png"} <= names
+    assert {"scatter.png", "scatter.svg", "source-words.png", "phrases.svg", "frequency.png"} <= names
     assert (made[0] / "figures" / "scatter.png").read_bytes().startswith(b"\x89PNG")
     assert "log φ(target | source) of the table, nats" in (made[0] / "figures" / "scatter.svg").read_text("utf-8")
 
@@ -182,106 +181,83 @@ def test_bad_rows_and_standard_input(model, run, tmp_path):
     assert run("report", "-", "-m", model).last_line.endswith("ANNOTATED_TABLE is read more than once; name a file")
 
 
-def gathered(path, checkpoint, columns, block_rows):
-    statistics = TableStatistics(checkpoint, grouped=True)
-    for rows in read_sources(str(path), columns, block_rows=block_rows):
-        statistics.add(rows)
-    return statistics
-
-
-def test_blocks_do_not_matter(annotated, model):
+def read(path, model, room=10_000, block_rows=10_000):
     checkpoint = load(model)
-    columns = find_columns(str(annotated), checkpoint, None)
-    assert columns.log_p is not None
-    numbers = (len(columns.all), columns.phi.number, columns.log_p.number)
-    assert (*numbers, columns.log_p.model) == (6, 3, 5, checkpoint.signature)
-    one, many = (gathered(annotated, checkpoint, columns, n) for n in (10_000, 7))
+    reader = TableReader(checkpoint, find_columns(str(path), checkpoint, None), room)
+    return reader, reader.read(str(path), block_rows=block_rows)
+
+
+def same_rows(one, other):
+    return all(np.array_equal(a, b, equal_nan=a.dtype == float) for a, b in zip(vars(one).values(), vars(other).values()))  # noqa: B905
+
+
+@pytest.mark.parametrize("room", [60, 10_000])
+def test_blocks_do_not_matter(annotated, model, room):
+    (one, rows), (many, again) = (read(annotated, model, room, n) for n in (10_000, 7))
     sources = {row.split(b" |||")[0] for row in table_rows()}
     assert (one.rows, one.sources) == (many.rows, many.sources) == (len(table_rows()), len(sources))
-    assert (one.density == many.density).all()
-    for table in ("by_joint", "by_lengths", "best", "best_lengths", "shares"):
-        sums, same = getattr(one, table), getattr(many, table)
-        assert sums.dtype.names == same.dtype.names
-        for name in sums.dtype.names:
-            np.testing.assert_allclose(sums[name], same[name], atol=1e-9)
-    assert [largest.ranked() for largest in one.points] == [largest.ranked() for largest in many.points]
-    assert [item.row for item in one.model_more.ranked()] == [item.row for item in many.model_more.ranked()]
-    assert [source.src for source in one.rare.ranked()] == [source.src for source in many.rare.ranked()]
-    assert one.coverage == many.coverage
+    assert same_rows(rows, again)
+    assert one.sides == many.sides
+    assert one.long_sources == many.long_sources
+
+
+def test_a_sample_has_whole_sources(annotated, model):
+    _, some = read(annotated, model, 60)
+    everything = [row.split(b" ||| ")[:2] for row in table_rows()]
+    assert 30 < len(some) <= 60
+    chosen = set(some.src.tolist())
+    expected = [pair for pair in everything if pair[0] in chosen]
+    assert sorted(zip(some.src, some.tgt, strict=True)) == sorted(map(tuple, expected))
+    assert len(some.starts) == len(chosen)
 
 
 def test_figures_are_those_of_the_rows(annotated, model):
-    checkpoint = load(model)
-    found = gathered(annotated, checkpoint, find_columns(str(annotated), checkpoint, None), 50)
-    rows = [row.split(b" ||| ") for row in annotated.read_bytes().splitlines()]
-    phi = np.array([float(row[2].split()[2]) for row in rows])
-    p = np.array([float(row[2].split()[4]) for row in rows])
-    src, joint = [row[0] for row in rows], np.array([int(row[4].split()[2]) for row in rows])
-    assert found.by_joint["n"][0] == (joint == 1).sum()
-    assert found.by_joint["sure"].sum() == (phi == 1).sum()
-    assert found.by_joint["log_phi"].sum() == pytest.approx(np.log(phi).sum())
-    assert found.by_joint["log_p"].sum() == pytest.approx(np.log(p).sum(), rel=1e-5)
-    same = several = 0
-    for source in set(src):
-        own = np.array([s == source for s in src])
+    reader, found = read(annotated, model, block_rows=50)
+    rows = sorted(row.split(b" ||| ") for row in annotated.read_bytes().splitlines())
+    order = sorted(range(len(found)), key=lambda i: (found.src[i], found.tgt[i]))
+    scores = np.array([row[2].split() for row in rows]).astype(float)
+    phi, p = scores[:, 2], scores[:, 4]
+    np.testing.assert_allclose(found.log_phi[order], np.log(phi))
+    np.testing.assert_allclose(found.log_p[order], np.log(p))
+    assert found.joint[order].tolist() == [int(row[4].split()[2]) for row in rows]
+    src, same, several = np.array([row[0] for row in rows]), 0, 0
+    for source in set(src.tolist()):
+        own = src == source
         if own.sum() > 1:
             several += 1
             same += phi[own][p[own].argmax()] == phi[own].max()
-    best = total(found.best)
-    assert (best["n"], best["same"]) == (several, same)
+    of = Targets(found)
+    assert len(of.sizes) == several
+    assert of.agreement()[0] == pytest.approx(same / several)
+    for sign in (1, -1):
+        for i, _ in list(of.disagreements(sign))[:5]:
+            assert sign * (of.log_p[i] - of.log_phi[i]) > 0
+    target = reader.sides[1]
     unknown = sum(word not in TARGET_WORDS for row in rows for word in row[1].split(b" "))
-    assert found.coverage["target"].unknown_words().total() == unknown > 0
-    assert found.coverage["target"].rows == sum(not set(row[1].split(b" ")) <= set(TARGET_WORDS) for row in rows)
+    assert target.unknown_words().total() == unknown > 0
+    assert target.rows == sum(not set(row[1].split(b" ")) <= set(TARGET_WORDS) for row in rows)
 
 
 def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
-    checkpoint = load(model)
-    both = []
+    checkpoint, logs = load(model), []
     for scale in ("exp", "log"):
         out = str(tmp_path / scale)
         run("annotate", plain, "-m", model, "-o", out, "--scale", scale)
-        both.append(find_columns(out, checkpoint, None))
+        assert find_columns(out, checkpoint, None).log_p.is_log == (scale == "log")
+        logs.append(read(out, model)[1].log_p)
         os.unlink(f"{out}.columns.json")
         by_looks = find_columns(out, checkpoint, None).log_p
         assert (by_looks.number, by_looks.is_log, by_looks.model) == (5, scale == "log", "")
-    assert [columns.log_p.is_log for columns in both] == [False, True]
-    rows = [next(iter(read_sources(str(tmp_path / s), c))) for s, c in zip(("exp", "log"), both, strict=True)]
-    np.testing.assert_allclose(rows[0].values["log_p"], rows[1].values["log_p"], rtol=1e-5)
-
-
-def test_a_sample_has_whole_sources(plain, model):
-    columns = find_columns(str(plain), load(model), None)
-    assert columns.log_p is None
-    parts = [list(read_sources(str(plain), columns, block_rows=n)) for n in (5, 1000)]
-    (some, rows, sources), (again, *_) = (sample_sources(part, 60) for part in parts)
-    assert some.src == again.src
-    assert (rows, sources) == (len(table_rows()), len({src for part in parts[0] for src in part.src}))
-    everything = [src for part in parts[0] for src in part.src]
-    assert 0 < len(some) <= 60
-    assert [src for src in everything if src in set(some.src)] == some.src
+    np.testing.assert_allclose(*logs, rtol=1e-5)
 
 
 def test_spearman():
     rng = np.random.default_rng(0)
-    x, y = rng.integers(0, 9, 400), rng.integers(0, 7, 400)
-    y = np.minimum(y + x // 3, 6)
-    counts = np.zeros((9, 7), np.int32)
-    np.add.at(counts, (x, y), 1)
-
-    def ranks(values):
-        _, which, n = np.unique(values, return_inverse=True, return_counts=True)
-        return (np.cumsum(n) - (n + 1) / 2)[which]
-
-    assert spearman(counts) == pytest.approx(np.corrcoef(ranks(x), ranks(y))[0, 1])
-    assert np.isnan(spearman(np.array([[5]], np.int32)))
-
-
-def test_the_largest_are_kept():
-    largest = Largest(3)
-    for start in (0, 4):
-        keys = np.array([5.0, 1.0, -np.inf, 5.0])
-        largest.offer(keys, np.arange(start, start + 4, dtype=np.uint64), lambda i, start=start: start + i)
-    assert largest.ranked() == [0, 3, 4]
+    x = rng.integers(0, 9, 400).astype(float)
+    y = np.minimum(rng.integers(0, 7, 400) + x // 3, 6)
+    expected = [[np.mean(np.flatnonzero(np.sort(values) == value)) for value in values] for values in (x, y)]
+    assert spearman(x, y) == pytest.approx(np.corrcoef(*expected)[0, 1])
+    assert np.isnan(spearman(np.ones(5), np.arange(5.0)))
 
 
 def test_phrases_that_say_the_same_stand_once():
@@ -324,10 +300,6 @@ def test_text_is_text():
     assert dumped.isascii()
     assert not set("<>&") & set(dumped)
     assert list(json.loads(dumped).items()) == list(data.items())
-
-
-def test_statistics_of_no_rows():
-    assert TableStatistics(small_checkpoint(), grouped=True).rows == 0
 
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

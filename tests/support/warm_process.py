@@ -29,7 +29,7 @@ else:
     import disturbed
     import system_calls
 
-    from phrase_rescore.pages import page
+    from phrase_rescore.report import page
 
 
 class Done(NamedTuple):

@@ -1,6 +1,6 @@
 """One HTML file that needs no other: text, tables, charts and the one bundle that draws them.
 
-The text is a Jinja template, ``page.html`` of the room whose page it is. It escapes all that it is given; data stand in it as
+The text is a Jinja template, ``page.html``. It escapes all that it is given; data stand in it as
 JSON. Scripts run by their hashes alone (Content-Security-Policy), and the page may ask nobody for anything.
 """
 
@@ -18,7 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from phrase_rescore.moses.text import readable
-from phrase_rescore.pages.theme import Spec, vega_lite_version
+from phrase_rescore.report.theme import Spec, vega_lite_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """
@@ -53,8 +53,8 @@ def number(x: float) -> str:
     return f"{x:,}" if isinstance(x, int) else f"{x:,.6g}"
 
 
-def _text(name: str, room: str = "pages") -> str:
-    return resources.files(f"phrase_rescore.{room}").joinpath(name).read_text("utf-8")
+def _text(name: str) -> str:
+    return resources.files("phrase_rescore.report").joinpath(name).read_text("utf-8")
 
 
 def environment() -> Environment:
@@ -76,9 +76,9 @@ def _script() -> str:
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def page(room: str, title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:
-    """Write the whole file by the template of a room; ``facts`` are what its sections say."""
-    template, style, script = _text("page.html", room), _text("page.css"), Markup(_script())
+def page(title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:
+    """Write the whole file; ``facts`` are what its sections say."""
+    style, script = _text("page.css"), Markup(_script())
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = {"title": title, "charts": charts, "style": Markup(style), "script": script, "script_hash": f"sha256-{digest}"}
-    return environment().from_string(template).render(own | dict(facts)).encode("utf-8", "backslashreplace")
+    return environment().get_template("page.html").render(own | dict(facts)).encode("utf-8", "backslashreplace")
