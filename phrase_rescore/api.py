@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from phrase_rescore.queries.embed import embed
     from phrase_rescore.queries.generate import generate
     from phrase_rescore.queries.score import score, score_lm
-    from phrase_rescore.rescoring.run import RescoreSummary
-    from phrase_rescore.rnn.translator import Hypothesis
     from phrase_rescore.report.run import ReportSummary
     from phrase_rescore.rescoring.run import RescoreSummary
+    from phrase_rescore.rnn.translator import Hypothesis
     from phrase_rescore.training.log import Run
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "TextModel", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore",
+    "TextModel", "annotate", "curves", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore",
     "score", "score_lm", "strip", "train", "train_lm", "why",
 ]  # fmt: skip
 
