@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
 from gensim.models import KeyedVectors
 from small_models import by_the_oracle
 
-from phrase_rescore.queries.vector_files import VectorWriter
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.vectors import BATCH, PhraseEncoder
 
@@ -149,48 +146,6 @@ def test_a_bad_row_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
     assert (empty.status, os.listdir(tmp_path)) == (1, [])
     lines = run("embed", "-", "-m", model_dir, stdin=b"the house\n")
     assert lines.last_line.startswith("phrase-rescore: error: <stdin>:1: 1 field in 'the house'; a phrase-table row is")
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_seen_enough(
-    model_dir: str, phrases: list[bytes], tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    (tmp_path / "phrases.txt").write_bytes(lines_of(phrases))
-    command = f"phrase-rescore embed -m {model_dir} < {tmp_path}/phrases.txt | head -n 1"
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=False)
-    assert done.stdout.startswith(phrases[0] + b"\t")
-    assert done.stderr == b""
-
-
-@pytest.mark.slow
-def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a terminal every line is answered at once; here by as many as are read at once."""
-    monkeypatch.setenv("PATH", warm_path)
-    command = ["phrase-rescore", "embed", "-m", model_dir]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(b"the\n" * BATCH)
-        process.stdin.flush()
-        assert process.stdout.readline().startswith(b"the\t")  # would wait for ever if it waited for the end
-        process.stdin.close()
-        process.stdout.read()
-        assert process.wait() == 0
-
-
-def test_no_more_than_a_batch_is_in_memory(run: Run, model_dir: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    write = VectorWriter.write
-
-    def counted(self: VectorWriter, phrases: Sequence[bytes], vectors: np.ndarray) -> None:
-        made.append(len(vectors))
-        write(self, phrases, vectors)
-
-    monkeypatch.setattr(VectorWriter, "write", counted)
-    assert run("embed", table, "-m", model_dir).status == 0
-    assert made[0] == max(made) == BATCH
-    assert len(made) > 1
 
 
 def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, tmp_path: Path) -> None:

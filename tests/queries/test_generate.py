@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, MakeModel, Run
+from conftest import MakeModel, Run
 
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.sketch import sample_phrases
@@ -236,14 +235,6 @@ def test_factors(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> No
     assert f"error: {table}: source word 'old' has no factor 1" in run(*args, "--from-table", 1, table).last_line
 
 
-def test_typed_text(run: Run, make_model: MakeModel) -> None:
-    model = make_model(source=(b"&#91;", b"the", b"house", b"&apos;s"))
-    tokenized = run("generate", "-m", model, stdin=b"the house &apos;s &#91;\n")
-    typed = run("generate", "-m", model, "--tokenize", "en", "--lowercase", stdin=b"The\thouse's  [\r\n")
-    assert typed.status == 0, typed.err
-    assert typed.out == tokenized.out != b""
-
-
 # ---- what goes wrong
 
 
@@ -320,28 +311,3 @@ def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -
 
 def test_quiet_says_nothing(run: Run, model_dir: str) -> None:
     assert run("generate", "-m", model_dir, "-q", stdin=STDIN).err == ""
-
-
-@pytest.mark.slow
-def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    command = ["phrase-rescore", "generate", "-m", model_dir, "-n", "2", "--flush"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        for src in (b"the", b"house"):
-            process.stdin.write(src + b"\n")
-            process.stdin.flush()
-            assert [process.stdout.readline().split(b"\t")[0] for _ in range(2)] == [src, src]  # would wait for ever
-        process.stdin.close()
-        assert process.wait() == 0
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_seen_enough(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    generate = f"phrase-rescore generate -m {model_dir} -n 5"
-    script = f"yes 'the house' | head -n 20000 | {generate} | head -n 1"
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=True, timeout=60)
-    assert done.stdout.startswith(b"the house\t")
-    assert done.stderr == b""

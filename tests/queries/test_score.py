@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
+from conftest import TARGET_WORDS, MakeModel, Run
 from small_models import phrases_of
 
 from phrase_rescore.rnn.checkpoint import load, save
@@ -85,24 +84,6 @@ def test_factors_are_asked_for(run: Run, model_dir: str, tmp_path: Path) -> None
     assert "<stdin>:2: source word 'the' has no factor 1" in done.last_line
 
 
-@pytest.mark.slow
-def test_a_program_can_keep_it_open(model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    command = ["phrase-rescore", "score", "-m", model_dir, "--flush"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        answers = []
-        for src in SOURCE_WORDS[:3]:
-            process.stdin.write(src + b" ||| das\n")
-            process.stdin.flush()
-            answers.append(process.stdout.readline())  # would wait for ever if it waited for more
-        process.stdin.close()
-        assert process.wait() == 0
-    assert all(answer.endswith(b"\t0\n") for answer in answers)
-    assert len(set(answers)) == 3
-
-
 def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -> None:
     done = run("score", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the ||| das\n")
     assert done.status == 0
@@ -119,8 +100,3 @@ def test_a_language_that_sacremoses_would_take_for_english(run: Run, tmp_path: P
     said = f"--tokenize '{unknown}' is no language that sacremoses has rules of; write one of as, bn, ca, cjk, cs, de, el, en, "
     assert result.err.startswith(f"phrase-rescore: error: {said}")
     assert result.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("language", ["en", "de", "yue", "zh", "ja", "ko"])
-def test_languages_that_sacremoses_knows(run: Run, model_dir: str, language: str) -> None:
-    assert run("score", "-m", model_dir, "--tokenize", language, language, stdin=b"a b\tc d\n").status == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,18 +67,3 @@ def test_no_text(run: Run, lm: Path) -> None:
     result = run("score-lm", "-m", lm)
     assert (result.status, result.out) == (0, b"")
     assert "Tokens: 0" in result.err
-
-
-@pytest.mark.parametrize("text", [[], ["-"]])
-def test_flush_answers_line_by_line(lm: Path, text: list[str], warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    command = ["phrase-rescore", "score-lm", *text, "-m", str(lm), "--flush"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdin
-        assert process.stdout
-        for line in (b"a b\n", b"the house .\n"):
-            process.stdin.write(line)
-            process.stdin.flush()
-            assert re.fullmatch(rb"-\d+\.\d+\t0\n", process.stdout.readline())  # hangs if it waits for more
-        process.stdin.close()
-        assert process.wait() == 0

@@ -108,15 +108,6 @@ def test_no_two_phrases_have_one_name(one: bytes, other: bytes) -> None:
     names[0].decode()
 
 
-@pytest.mark.parametrize(
-    ("out", "asked", "form"),
-    [("a.txt", None, "txt"), ("d.d/a.vec", None, "txt"), ("a.npy", None, "npy"), ("-", None, "tsv"),
-     ("a.tsv", None, "tsv"), ("-", "txt", "txt"), ("a", "npy", "npy"), ("a.txt", "tsv", "tsv")],
-)  # fmt: skip
-def test_formats_by_name(out: str, asked: str | None, form: str) -> None:
-    assert format_of(out, asked) == form
-
-
 def test_names_that_say_no_format() -> None:
     with pytest.raises(OptionError, match=r"^-o c\.dat ends in none of \.txt, \.vec, \.npy, \.tsv; choose a --format$"):
         format_of("c.dat", None)

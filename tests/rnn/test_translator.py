@@ -215,13 +215,6 @@ def test_words_that_cannot_stand_in_a_table_are_not_proposed() -> None:
     assert Translator(nothing).n_best([b"s0"]) == Translator(nothing).samples([b"s0"], 3, seed=1) == [[]]
 
 
-def test_an_inverse_model_proposes_sources() -> None:
-    forward = small_checkpoint()
-    inverse = replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True)
-    assert Translator(inverse).n_best(SOURCES) == Translator(forward).n_best(SOURCES)
-    assert Translator(inverse).samples(SOURCES, 3, seed=1) == Translator(forward).samples(SOURCES, 3, seed=1)
-
-
 def test_factors_are_selected_from_the_side_that_is_read() -> None:
     plain = small_checkpoint()
     translator = Translator(replace(plain, factors=(1, 0)))
