@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 def _files_of(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
     """Yield the files of a model directory: none of them may be written."""
-    return (Use("a file of -m", entry.path, Role.READ) for entry in os.scandir(model_dir) if entry.is_file())
+    paths = (os.path.join(model_dir, name) for name in os.listdir(model_dir))
+    return (Use("a file of -m", path, Role.READ) for path in paths if os.path.isfile(path))
 
 
 def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:

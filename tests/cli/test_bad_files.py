@@ -1,6 +1,6 @@
-"""Every command against every way in which a file can be bad: one line with file and remedy, status 1 (2: usage), nothing left.
+"""Every command against every way in which a file can be bad: one line with file and remedy, status 1, nothing left.
 
-Status 1 is for what is found in files and on disks, 2 for names under which nothing can be written.
+Paths that cannot be used at all are in ``test_options`` and ``files/test_paths``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ PACKED = gzip.compress(TABLE, mtime=0)
 LOG = "".join(json.dumps({"step": i, "seconds": i, "train_loss": 3.0}) + "\n" for i in range(1, 300))
 WEIGHTS = "model-00001-of-00001.safetensors"
 TINY = ("--hidden", 4, "--embedding", 3, "--maxout", 2, "--rank", 2, "--max-steps", 2, "--threads", 1)
-GONE = "No such file or directory; check the path"
 CUT = "the compressed file is cut off; make or copy it again"
 CORRUPT = "cannot be decompressed (CRC check failed"
 
@@ -109,10 +108,6 @@ READERS: dict[str, Reader] = {
     "curves": lambda bad, good, out, model: ["curves", bad, "--table"],
 }  # fmt: skip
 UNPACKED = {"train --source-vocab", "curves"}  # what we write ourselves, and never compressed
-OPENED = {
-    "info": "config.json: No such file or directory; is {} a model directory?",
-    "curves": "train.log.jsonl: " + GONE,
-}  # what they look for in a directory
 
 
 def content(data: bytes, name: str = "table.gz") -> Callable[[Path], Path]:
@@ -121,21 +116,6 @@ def content(data: bytes, name: str = "table.gz") -> Callable[[Path], Path]:
         return folder / name
 
     return make
-
-
-def directory(folder: Path) -> Path:
-    (folder / "table.gz").mkdir()
-    return folder / "table.gz"
-
-
-def below_a_file(folder: Path) -> Path:
-    (folder / "file").write_bytes(b"")
-    return folder / "file" / "table.gz"
-
-
-def circle(folder: Path) -> Path:
-    (folder / "table.gz").symlink_to("table.gz")
-    return folder / "table.gz"
 
 
 EMPTY = {
@@ -164,13 +144,6 @@ OTHER = {
     "curves": r"'\x89PNG' is not JSON; name a model directory, or a log like its train.log.jsonl",
 }  # fmt: skip
 FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how it is made, what is said, what some say
-    "missing": (lambda folder: folder / "none.gz", GONE, {}),
-    "directory for file": (directory, "Is a directory; name a file in it", OPENED),
-    "below a file": (below_a_file, "Not a directory; check the path: a file stands in it where a directory should", {}),
-    "links in a circle": (
-        circle, "Too many levels of symbolic links; its links lead in a circle; name the file itself", {},
-    ),
-    "name too long": (lambda folder: folder / ("x" * 300), "File name too long; check the path", {}),
     "failing disk": (
         lambda folder: Path("/proc/self/mem"), "Input/output error; the disk or network fails; copy it again", {},
     ),
@@ -187,14 +160,6 @@ NO_ERROR = {  # (command, fault): what is no fault there
     ("annotate --expect-rows", "something else named .gz"), ("train --vocab-corpus", "something else named .gz"),
 }  # fmt: skip
 NOT_UNPACKED = {"cut-off gzip", "gzip without its end", "a bit of gzip flipped", "wrong checksum of gzip", "gzip of nothing"}
-CHECKED_FIRST = {  # command: the option that names the path; it is checked before anything is read, and that is status 2
-    "train": "INPUT", "train --vocab-corpus": "--vocab-corpus", "train --source-vocab": "--source-vocab",
-    "info": "TABLE|MODEL_DIR", "moses-ini": "INI", "moses-ini --table": "--table", "evaluate REF": "--set",
-    "evaluate OUT": "--set", "evaluate STATISTICS": "--set", "curves": "RUN", "annotate": "TABLE",
-    "annotate --expect-rows": "--expect-rows", "strip": "TABLE",
-    "why OUT": "SYSTEM=OUT", "why --reference": "--reference", "why --table": "--table",
-}  # fmt: skip
-OF_PATHS = {"missing", "directory for file", "below a file", "links in a circle", "name too long"}
 READING = [(command, fault) for command in READERS for fault in FAULTS if (command, fault) not in NO_ERROR]
 
 
@@ -206,15 +171,11 @@ def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Pa
     (good.parent / "bad").mkdir()
     bad = make(good.parent / "bad")
     before = listing(good.parent)
-    is_content = fault not in OF_PATHS or (fault == "directory for file" and command in OPENED)
-    option = None if is_content else CHECKED_FIRST.get(command)
-    line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)), 2 if option else 1)
-    if option and fault == "directory for file":
-        said = "is a directory; name a file in it"
+    line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)))
     said = others.get(command, said).format(bad)
     if command in UNPACKED and fault in NOT_UNPACKED:
         said = " has no count" if fault == "gzip of nothing" and command != "curves" else " is no"  # not JSON; no number
-    assert line.startswith(f"{option} {bad}" if option else str(bad))
+    assert line.startswith(str(bad))
     assert said in line
     assert "; " in line
     assert listing(good.parent) == before
@@ -226,22 +187,6 @@ def test_names_without_meaning(run: Run, model_dir: str, tmp_path: Path) -> None
         (tmp_path / name).write_bytes(data)
         assert run("annotate", tmp_path / name, "-m", model_dir, "-o", tmp_path / "out").status == 0
         assert run("info", tmp_path / name).status == 0
-
-
-# No permission
-
-
-@pytest.mark.parametrize("command", READERS)
-def test_no_permission_to_read(run: Run, model_dir: str, good: Path, command: str) -> None:
-    bad = good.parent / "bad"
-    bad.write_bytes(TABLE)
-    bad.chmod(0)
-    before = listing(good.parent)
-    with like_anybody():
-        line = line_of(run(*READERS[command](bad, good, good.parent / "out", model_dir)), 2 if command in CHECKED_FIRST else 1)
-    option = f"{CHECKED_FIRST[command]} " if command in CHECKED_FIRST else ""
-    assert line == f"{option}{bad}: Permission denied; get the right to read it, or a copy"
-    assert listing(good.parent) == before
 
 
 # Files that are written
@@ -258,10 +203,6 @@ WRITERS: dict[str, Writer] = {
     "strip": lambda out, good, model: ["strip", good / "table", "--columns", 1, "-o", out],
     "moses-ini": lambda out, good, model: ["moses-ini", good / "moses.ini", "--table", good / "table", "-o", out],
     "curves": lambda out, good, model: ["curves", good / "log", "-o", out],
-}  # fmt: skip
-WRITER_CHECKED_FIRST = {  # command: the option, as in CHECKED_FIRST
-    "annotate": "-o", "annotate --columns-json": "--columns-json", "annotate --dropped": "--dropped", "strip": "-o",
-    "moses-ini": "-o", "curves": "-o",
 }  # fmt: skip
 
 
@@ -323,36 +264,6 @@ def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) ->
         return
     assert line_of(result) == told
     assert listing(writing.parent) == before
-
-
-@pytest.mark.parametrize("command", WRITERS)
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("none/", "cannot write {}: No such file or directory; make its directory first, or name another"),
-        ("file/", "cannot write {}: Not a directory; name another directory"),
-        ("folder", "{} is a directory; name a file to write"),
-        ("locked/", "cannot write {}: Permission denied; get the right to write there, or write elsewhere"),
-        ("y" * 260, "cannot write {}: File name too long; choose a shorter name"),
-    ],
-    ids=["no directory", "below a file", "directory for file", "no permission", "name too long"],
-)
-def test_places_where_nothing_can_be_written(
-    run: Run, model_dir: str, writing: Path, command: str, place: str, said: str
-) -> None:
-    folder, name = writing.parent, out_of(command)
-    (folder / "file").write_bytes(b"")
-    (folder / "locked").mkdir(mode=0o555)
-    out = folder / (place + name)
-    if place == "folder":
-        out.mkdir()
-    before = listing(folder)
-    with like_anybody():
-        result = run(*WRITERS[command](out, writing, model_dir))
-    if option := WRITER_CHECKED_FIRST.get(command):
-        said = f"{option} {said.removeprefix('cannot write ')}"
-    assert line_of(result, status=2) == said.format(out)
-    assert listing(folder) == before
 
 
 @pytest.mark.slow
@@ -450,8 +361,9 @@ USERS: dict[str, Callable[[Path, Path, Path], list[object]]] = {
 }
 
 
-@pytest.mark.parametrize("command", USERS)
-@pytest.mark.parametrize("fault", MODELS)
+@pytest.mark.parametrize(
+    ("command", "fault"), [*(("score", fault) for fault in MODELS), *((command, "weights cut off") for command in USERS)]
+)
 def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, command: str, fault: str) -> None:
     model = Path(make_model())
     damage, said = MODELS[fault]
@@ -461,28 +373,6 @@ def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, co
     assert line.startswith(f"{model}{said}")
     assert "; " in line
     assert listing(good.parent) == before
-
-
-MODEL_CHECKED_FIRST = {
-    "annotate": "-m",
-    "train --init-from": "--init-from",
-    "score": "-m",
-    "info -m": "-m",
-}  # command: its option
-
-
-@pytest.mark.parametrize("command", [name for name in USERS if name != "info"])
-def test_a_model_that_is_none(run: Run, good: Path, command: str) -> None:
-    missing, file = good.parent / "none", good / "text"
-    lines = [
-        f"{missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'",
-        f"{file}: a file, not a model directory; name the directory that 'phrase-rescore train' made",
-    ]
-    if option := MODEL_CHECKED_FIRST.get(command):
-        lines = [f"{option} {line}" for line in lines]
-    for path, said in zip((missing, file), lines, strict=True):
-        line = line_of(run(*USERS[command](path, good, good.parent / "out")), 2 if option else 1)
-        assert line == said
 
 
 @pytest.mark.parametrize("fault", ["locked file", "locked directory"])

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from permissions import like_anybody
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import Role, Use, check_paths, is_stream, normal
+from phrase_rescore.files.paths import Role, Use, check_outputs, check_paths, is_stream, normal
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,10 @@ READS, WRITES = Role.READ, Role.WRITE
         (WRITES, "x" * 300, "File name too long; choose a shorter name"),
         (Role.WRITE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
         (Role.WRITE_DIRECTORY, "table/new", "-x table/new: Not a directory"),
+        (Role.CACHE_DIRECTORY, "table", "-x table: Not a directory"),
+        (Role.CACHE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
+        (Role.FILL_DIRECTORY, "table", "-x table: Not a directory"),
+        (Role.READ_EITHER, "none", "-x none: No such file or directory; check the path"),
         (Role.SCRATCH, "none", "-x none: No such file or directory"),
         (Role.SCRATCH, "-", "-x - is not a directory; name one"),
     ],
@@ -60,12 +65,41 @@ def test_a_path_that_cannot_be_used_is_refused_by_its_option(role: Role, path: s
 
 
 @pytest.mark.parametrize(
+    ("role", "path", "hint"),
+    [
+        (READS, "table", "get the right to read it, or a copy"),
+        (Role.READ_DIRECTORY, "model", "get the right to read it, or a copy"),
+        (WRITES, "model/new", "get the right to write there, or write elsewhere"),
+        (Role.WRITE_DIRECTORY, "model/new", "get the right to write there, or write elsewhere"),
+        (Role.SCRATCH, "model", "get the right to write there, or write elsewhere"),
+    ],
+)
+def test_what_its_user_may_not_touch(role: Role, path: str, hint: str) -> None:
+    Path("table").chmod(0)
+    Path("model").chmod(0)
+    with like_anybody(), pytest.raises(OptionError) as caught:
+        check_paths([Use("-x", path, role)])
+    Path("model").chmod(0o755)
+    assert str(caught.value) == f"-x {path}: Permission denied; {hint}"
+
+
+def test_a_cache_that_is_there_may_be_only_read() -> None:
+    Path("folder").chmod(0o555)
+    with like_anybody():
+        check_paths([Use("--pairs", "folder", Role.CACHE_DIRECTORY)])
+    with pytest.raises(OptionError, match="INPUT model/config.json is inside --pairs model, which is replaced as a whole"):
+        check_paths([Use("--pairs", "model", Role.CACHE_DIRECTORY), Use("INPUT", "model/config.json", READS)])
+
+
+@pytest.mark.parametrize(
     ("role", "path"),
     [
         (READS, "table"), (READS, "link"), (READS, "fifo"), (READS, "-"), (READS, "/dev/null"), (READS, "model/../table"),
         (WRITES, "table"), (WRITES, "link"), (WRITES, "dangling"), (WRITES, "new"), (WRITES, "fifo"), (WRITES, "-"),
         (WRITES, "/dev/stdout"), (WRITES, "/dev/full"), (Role.READ_DIRECTORY, "model/"), (Role.WRITE_DIRECTORY, "model"),
-        (Role.WRITE_DIRECTORY, "new/deep/er"), (Role.SCRATCH, "."), (WRITES, "b\nl ank"),
+        (Role.WRITE_DIRECTORY, "new/deep/er"), (Role.SCRATCH, "."), (WRITES, "b\nl ank"), (Role.READ_EITHER, "model"),
+        (Role.READ_EITHER, "table"), (Role.CACHE_DIRECTORY, "new"), (Role.FILL_DIRECTORY, "new"),
+        (Role.FILL_DIRECTORY, "model"),
     ],
 )  # fmt: skip
 def test_a_path_that_can_be_used_is_taken_and_nothing_is_made(here: Path, role: Role, path: str) -> None:
@@ -105,6 +139,23 @@ def test_nothing_lies_in_a_directory_that_is_replaced() -> None:
     with pytest.raises(OptionError, match="INPUT model/table is inside -m model, which is replaced as a whole"):
         Path("model/table").write_text("a\n")
         check_paths([Use("-m", "model", Role.WRITE_DIRECTORY), Use("INPUT", "model/table", READS)])
+
+
+def test_an_option_may_name_another_one_s_path() -> None:
+    check_paths([Use("INI", "table", READS), Use("-o", "link", WRITES, may_be="INI")])
+
+
+def test_the_partial_of_an_output_is_no_input() -> None:
+    Path(".new.partial").write_text("mine")
+    with pytest.raises(OptionError, match=r"TABLE \.new\.partial and the partial of -o .* are the same"):
+        check_paths([Use("TABLE", ".new.partial", READS), Use("-o", "new", WRITES)])
+
+
+def test_programs_are_kept_from_writing_over_their_input() -> None:
+    for inputs, outputs in ((["table"], ["link"]), ([], ["new", "./new"])):
+        with pytest.raises(OptionError, match="are the same; name another"):
+            check_outputs(inputs, *outputs)
+    check_outputs(["table", "table"], "new", "other")
 
 
 def test_what_may_be_named_twice() -> None:
