@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -18,37 +17,20 @@ from phrase_rescore.cli.options import (
     path_option,
     quiet_option,
 )
-from phrase_rescore.cli.training_options import (
-    SettingOptions,
-    eval_every_option,
-    machine_options,
-    max_steps_option,
-    max_time_option,
-    overwrite_option,
-    resume_option,
-)
-from phrase_rescore.files.paths import Role, Use, beside
+from phrase_rescore.cli.training_options import TrainingOptions
+from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import FACTORS
 from phrase_rescore.rnn.config import PRESETS
 
-_options = SettingOptions(PRESETS)
-
-
-def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
-    """Yield what a training keeps beside the model."""
-    yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
-    if values["pairs_dir"] is None:
-        yield Use("--pairs's default", beside(model_dir, "pairs"), Role.CACHE_DIRECTORY)
-    if values["on_bad_row"] == "drop":
-        yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
+_options = TrainingOptions(PRESETS, "pairs")
 
 
 @grouped_command(short_help="Learn a model from the distinct pairs of phrase tables.")
 @path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @option_group(
     "Most used",
-    model_option(Role.WRITE_DIRECTORY, _beside),
-    max_time_option,
+    model_option(Role.WRITE_DIRECTORY, _options.beside),
+    _options.max_time,
     click.option("--inverse", is_flag=True, help="Learn p(source | target): read targets, predict sources."),
 )
 @option_group(
@@ -68,7 +50,7 @@ def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="Sort the pairs in DIR, which takes up to twice their text.  [default: $TMPDIR or /tmp]",
     ),
     click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="The memory that sorting may use."),
-    overwrite_option,
+    _options.overwrite,
 )  # fmt: skip
 @option_group(
     "Which pairs",
@@ -124,16 +106,16 @@ def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
 @option_group(
     "When to stop",
     _options.setting("epochs", "Passes over the pairs, if no other limit is given."),
-    max_steps_option,
+    _options.max_steps,
     _options.number("patience", "Stop after N measurements without a better one."),
-    eval_every_option,
+    _options.eval_every,
     click.option(
         "--final-pass", is_flag=True, help="Learn the held-out pairs too at the end, until they cost no more than the others."
     ),
 )
 @option_group(
     "Resuming and fine-tuning",
-    resume_option,
+    _options.resume,
     path_option(
         "--init-from", role=Role.READ_DIRECTORY, may_be="-m", metavar="MODEL",
         help="Start from the weights of this model, matching words by spelling.",
@@ -148,7 +130,7 @@ def _beside(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="Keep a part as it is while the rest learns. May be repeated.",
     ),
 )  # fmt: skip
-@machine_options
+@_options.machine
 @quiet_option
 def command(
     inputs: tuple[str, ...], model_dir: str, source_factor: int | None, target_factor: int | None, on_bad_row: str, quiet: bool,

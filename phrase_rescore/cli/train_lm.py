@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cloup import option_group
 
 from phrase_rescore.cli.options import grouped_command, lm_option, path_argument, path_option, quiet_option
-from phrase_rescore.cli.training_options import (
-    SettingOptions,
-    eval_every_option,
-    machine_options,
-    max_steps_option,
-    max_time_option,
-    overwrite_option,
-    resume_option,
-)
-from phrase_rescore.files.paths import Role, Use, beside
+from phrase_rescore.cli.training_options import TrainingOptions
+from phrase_rescore.files.paths import Role
 from phrase_rescore.lm.config import PRESETS
 
-_options = SettingOptions(PRESETS)
-
-
-def _beside(lm: str, values: Mapping[str, Any]) -> Iterator[Use]:
-    """Yield what a training keeps beside the model."""
-    yield Use("-m's state", beside(lm, "training"), Role.WRITE_DIRECTORY)
-    if values["text_dir"] is None:
-        yield Use("--text's default", beside(lm, "text"), Role.CACHE_DIRECTORY)
+_options = TrainingOptions(PRESETS, "text")
 
 
 @grouped_command(short_help="Learn a language model from text.")
 @path_argument("inputs", nargs=-1, required=True, metavar="CORPUS...")
 @option_group(
     "Most used",
-    lm_option(Role.WRITE_DIRECTORY, _beside),
-    max_time_option,
+    lm_option(Role.WRITE_DIRECTORY, _options.beside),
+    _options.max_time,
     _options.preset("the network, regularization, optimization and epochs"),
 )
 @option_group(
@@ -44,7 +28,7 @@ def _beside(lm: str, values: Mapping[str, Any]) -> Iterator[Use]:
         "--text", "text_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
         help="Keep the encoded text in DIR. The next training finds it there if nothing has changed.  [default: LM.text]",
     ),
-    overwrite_option,
+    _options.overwrite,
 )  # fmt: skip
 @option_group(
     "Text and words",
@@ -81,12 +65,12 @@ def _beside(lm: str, values: Mapping[str, Any]) -> Iterator[Use]:
 @option_group(
     "When to stop",
     _options.setting("epochs", "Passes over the text, if no other limit is given."),
-    max_steps_option,
+    _options.max_steps,
     _options.setting("patience", "Stop after N measurements without a better one."),
-    eval_every_option,
-    resume_option,
+    _options.eval_every,
+    _options.resume,
 )
-@machine_options
+@_options.machine
 @quiet_option
 def command(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> None:
     """Learn p(word | the words before it) from tokenized text, one sentence a line. CORPUS is plain, gzip, bzip2, xz or

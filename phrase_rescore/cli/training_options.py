@@ -1,23 +1,49 @@
-"""The options that ``train`` and ``train-lm`` share, and those that are made of the settings of their presets."""
+"""The options of trainings: those that ``train`` and ``train-lm`` share, those made of the settings of presets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 from cloup import option_group
 
 from phrase_rescore.cli.options import Duration, Number, device_option
+from phrase_rescore.files.paths import Role, Use, beside
 from phrase_rescore.runtime import PRECISIONS
 from phrase_rescore.training.config import Settings
 
 
-class SettingOptions:
-    """Declares options that override settings of presets, with their names and ranges."""
+class TrainingOptions:
+    """Declares the options of a training, with the names and ranges of its settings. ``data``: its pairs or text."""
 
-    def __init__(self, presets: Mapping[str, Settings]) -> None:
-        self._presets, self._ranges = presets, presets["default"].ranges()
+    def __init__(self, presets: Mapping[str, Settings], data: str) -> None:
+        self._presets, self._ranges, self._data = presets, presets["default"].ranges(), data
+        self.max_time = click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d.")
+        self.max_steps = self.number("max_steps", "Stop after N minibatches.")
+        self.eval_every = self.number("eval_every", "Measure held-out loss after so many minibatches.", "STEPS", default=500)
+        overwrite = "Replace the model that is there once the new one is complete."
+        self.overwrite = click.option("--overwrite", is_flag=True, help=overwrite)
+        resume = "Continue an interrupted training exactly from its last measurement."
+        self.resume = click.option("--resume", is_flag=True, help=resume)
+        threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
+        self.machine = option_group(
+            "Machine",
+            device_option("auto"),
+            self.number("threads", threads),
+            click.option(
+                "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
+                help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
+            ),
+        )  # fmt: skip
+
+    def beside(self, model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
+        """Yield what a training keeps beside its model."""
+        yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
+        if values[f"{self._data}_dir"] is None:
+            yield Use(f"--{self._data}'s default", beside(model_dir, self._data), Role.CACHE_DIRECTORY)
+        if values.get("on_bad_row") == "drop":
+            yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
 
     def preset(self, what: str) -> Any:
         """Declare the option that chooses the preset: the settings of ``what``."""
@@ -26,8 +52,8 @@ class SettingOptions:
 
     def number(self, name: str, help: str, metavar: str = "N", default: int | None = None) -> Any:
         """Declare an option that is a number."""
-        kind = Number(self._ranges[name])
         option, shown = f"--{name.replace('_', '-')}", default is not None
+        kind = Number(self._ranges[name])
         return click.option(option, type=kind, metavar=metavar, help=help, default=default, show_default=shown)
 
     def setting(
@@ -35,9 +61,8 @@ class SettingOptions:
     ) -> Any:
         """Declare an option, by default a number, whose help shows the values of the presets and of ``more``."""
         values: dict[str, str] = {}
-        presets = {**self._presets, **more}
-        for preset in sorted(presets, key=["default", *more, *presets].index):
-            values.setdefault(f"{presets[preset].settings()[name]}", preset)
+        for preset, settings in {"default": self._presets["default"], **more, **self._presets}.items():
+            values.setdefault(f"{settings.settings()[name]}", preset)
         shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
         kind = kind or Number(self._ranges[name])
         return click.option(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=f"{help}  [{shown}]")
@@ -45,26 +70,3 @@ class SettingOptions:
     def choice(self, name: str, help: str, *values: str, metavar: str | None = None) -> Any:
         """Declare an option that is one of some words, whose help shows the presets' values."""
         return self.setting(name, help, metavar, click.Choice(values))
-
-
-_shared = SettingOptions({"default": Settings()})
-max_time_option = click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d.")
-overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace the model that is there once the new one is complete."
-)
-max_steps_option = _shared.number("max_steps", "Stop after N minibatches.")
-eval_every_option = _shared.number("eval_every", "Measure held-out loss after so many minibatches.", "STEPS", default=500)
-resume_option = click.option(
-    "--resume", is_flag=True, help="Continue an interrupted training exactly from its last measurement."
-)
-machine_options = option_group(
-    "Machine",
-    device_option("auto"),
-    _shared.number(
-        "threads", "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
-    ),
-    click.option(
-        "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
-        help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
-    ),
-)  # fmt: skip

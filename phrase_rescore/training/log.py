@@ -1,4 +1,4 @@
-"""The log of a training, written and read again, and whether its model learnt enough.
+"""The log of a training, read again, and whether its model learnt enough.
 
 A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
 (mean over the steps since the record before) and ``held_out``: ``loss``, ``perplexity`` (per word). Losses: nats per pair,
@@ -16,40 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from phrase_rescore.errors import InputError, RescoreError, cannot_write, counted, printable, shown
+from phrase_rescore.errors import InputError, counted, printable, shown
 from phrase_rescore.files.blocks import read_rows
 from phrase_rescore.files.inputs import open_plain
 from phrase_rescore.nn.kinds import MODELS_OF, TEXT
 from phrase_rescore.nn.storage import CONFIG, LOG
-from phrase_rescore.training.config import Observer
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
-
-
-class LogWriter:
-    """Writes the log of a training under way and tells the observer of it."""
-
-    def __init__(self, path: str, observer: Observer) -> None:
-        self._path, self._observer = path, observer
-        self._lines: list[str] = []
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Append a record; the first one begins the file anew. Raises RescoreError if it cannot be written."""
-        line = json.dumps(record) + "\n"
-        if not self._lines:
-            self._observer.say(f"log, until it is done: {self._path}")
-        try:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            with open(self._path, "a" if self._lines else "w", encoding="utf-8", newline="\n") as stream:
-                stream.write(line)
-        except OSError as error:
-            raise RescoreError(cannot_write(self._path, error)) from None
-        self._lines.append(line)
-        self._observer.on_record(record)
-
-    def copy_to(self, path: str) -> None:
-        """Write the whole log to another file. Raises OSError if it cannot be written."""
-        Path(path).write_text("".join(self._lines), encoding="utf-8", newline="\n")
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -20,7 +22,6 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
 from phrase_rescore.training.config import Observer, Settings
-from phrase_rescore.training.log import LogWriter
 from phrase_rescore.training.loop import NotFiniteError
 from phrase_rescore.training.processes import find_processes, local_device, process_group
 from phrase_rescore.training.source import AnyStore, Source
@@ -55,7 +56,7 @@ class Session:
         slow = runtime.check_precision(machine.precision, machine.device)
         runtime.prepare(machine.threads)
         runtime.set_tf32(machine.precision, machine.device)
-        self._talk = observer or Observer()
+        self._talk = observer or Observer()  # of every process, while it waits
         self.processes = find_processes()
         identity |= {
             "version": __version__, "torch": torch.__version__, "processes": self.processes.size,
@@ -63,8 +64,8 @@ class Session:
         }  # fmt: skip
         self.state = TrainingState(beside(model_dir, "training"), identity)
         told = self._talk if self.processes.is_first else Observer()
-        self._log = LogWriter(os.path.join(self.state.directory, LOG), told)
-        self.observer = replace(told, on_record=self._log.add)
+        self._told, self._log = told, list[str]()  # lines of the log
+        self.observer = replace(told, on_record=self._add_to_log)
         if slow:
             self.observer.say(f"warning: {slow}")
         self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
@@ -159,6 +160,20 @@ class Session:
                 remedy = f"delete it and {remedy}, or, if the machine failed, go on with --resume"
             raise RescoreError(f"{', '.join(told)}; {remedy}") from None
 
+    def _add_to_log(self, record: dict[str, Any]) -> None:
+        """Append a record to the log in the state's directory; the first one begins it anew. Raises RescoreError."""
+        path = os.path.join(self.state.directory, LOG)
+        if not self._log:
+            self._told.say(f"log, until it is done: {path}")
+        try:
+            os.makedirs(self.state.directory, exist_ok=True)
+            with open(path, "a" if self._log else "w", encoding="utf-8", newline="\n") as stream:
+                stream.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise RescoreError(cannot_write(path, error)) from None
+        self._log.append(json.dumps(record) + "\n")
+        self._told.on_record(record)
+
     def _keep(self, step: int, in_words: Callable[[Any], bytes], batch: Any) -> str:
         """Write a minibatch beside the state; say where it is, or why not."""
         path = os.path.join(self.state.directory, f"minibatch-{step:09d}.tsv")
@@ -182,7 +197,7 @@ class Session:
         state = self.state
         try:
             with atomic_directory(self._model_dir, self._output.overwrite) as directory:
-                self._log.copy_to(os.path.join(directory, LOG))
+                Path(directory, LOG).write_text("".join(self._log), encoding="utf-8", newline="\n")
                 save(directory)
                 state.about_to_publish(directory)
             state.remove()

@@ -43,18 +43,6 @@ def test_a_pass_has_every_ngram_once_in_an_order_of_its_own():
     assert orders[0] != orders[1]
 
 
-def test_a_minibatch_depends_on_its_number_alone():
-    more = {"dropout": 0.5, "shorten": 0.5}
-    first = task(**more)
-    batches = first.batches()
-    third = [next(batches) for _ in range(4)][3]
-    again = next(task(**more).batches(3))
-    assert np.array_equal(third.contexts, again.contexts)
-    assert np.array_equal(third.words, again.words)
-    for a, b in zip(first.parts(third, 2), first.parts(again, 2), strict=True):
-        assert first.loss(first.module, a).item() == first.loss(first.module, b).item()
-
-
 def test_shortened_contexts_lose_their_oldest_words():
     sizes = LanguageModelSizes(7, 6, 4, 8, 6)
     batches = task(small(sizes=sizes), batch_size=1000, shorten=0.5).batches()

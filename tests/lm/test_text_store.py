@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary
-from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.lm.store import LAYOUT, open_text, prepare_text
+from phrase_rescore.errors import OptionError
+from phrase_rescore.lm.store import open_text, prepare_text
 
 FINGERPRINT = {"inputs": ["text"], "files": [], "options": {}}
 
@@ -127,13 +127,3 @@ def test_nothing_is_left_of_what_cannot_be(tmp_path):
     with pytest.raises(OptionError, match="other text"):
         prepared(tmp_path / "text", [[b"a"]], check=other)
     assert os.listdir(tmp_path) == ["thesis.tex"]
-
-
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("phrase_rescore.lm.store.format_vocabulary", full)
-    with pytest.raises(RescoreError, match="No space left on device; make room there"):
-        prepared(tmp_path / "text", [[b"a"]])
-    assert LAYOUT.open(str(tmp_path / "text"), FINGERPRINT, dict) is None

@@ -23,7 +23,6 @@ from phrase_rescore.lm.config import PRESETS
 from phrase_rescore.lm.network import FeedforwardLM
 from phrase_rescore.lm.ngrams import ngrams_at
 from phrase_rescore.lm.train import train_text
-from phrase_rescore.training.config import Observer
 
 pytestmark = pytest.mark.slow
 
@@ -75,15 +74,6 @@ def test_it_learns_a_language(run: Run, text: Path, tmp_path: Path, sizes: tuple
     assert abs(log_z.mean()) < 0.1
     assert log_z.std() < 0.3
     assert training["log_z"]["deviation"] == pytest.approx(log_z.std(), abs=0.1)
-
-
-def test_the_same_command_gives_the_same_bytes(run: Run, text: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        assert run(*command(text, tmp_path / name, "-q")).status == 0
-    assert files(tmp_path / "one") == files(tmp_path / "two")
-    other = run(*command(text, tmp_path / "three", "-q", "--seed", "2"))
-    assert other.status == 0
-    assert files(tmp_path / "three") != files(tmp_path / "one")
 
 
 def test_killed_and_resumed_it_gives_the_same_bytes(
@@ -243,15 +233,6 @@ def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path)
     assert (lms[0].training["precision"], lms[1].training["precision"]) == ("float32", "bf16")
 
 
-def test_shown_steps_count_words(text: Path, tmp_path: Path) -> None:
-    seen: list[int] = []
-    config = PRESETS["default"].override(
-        order=3, embedding=4, hidden=4, output=4, batch_size=50, max_steps=3, threads=1, device="cpu"
-    )
-    train_text([str(text)], str(tmp_path / "lm"), config, Observer(on_step=lambda s, d, loss, n: seen.append(n)))
-    assert seen == [50, 50, 50]
-
-
 def test_a_text_of_marks_alone_and_a_vocabulary_of_them(run: Run, text: Path, tmp_path: Path) -> None:
     (tmp_path / "marks").write_bytes(b"<s> </s>\n" * 10)
     (tmp_path / "vocab").write_bytes(b"<unk>\t3\n")
@@ -262,12 +243,6 @@ def test_a_text_of_marks_alone_and_a_vocabulary_of_them(run: Run, text: Path, tm
     result = run(*command(text, tmp_path / "lm", "--vocab", str(tmp_path / "vocab")))
     assert result.status == 1
     assert result.err.startswith(f"phrase-rescore: error: {tmp_path}/vocab: is empty")  # before the text is read
-
-
-def test_none_held_out_as_asked_is_no_warning(run: Run, text: Path, tmp_path: Path) -> None:
-    result = run(*command(text, tmp_path / "lm", "--held-out-share", "0", "--max-steps", "1"))
-    assert result.status == 0
-    assert "too few sentences" not in result.err
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import Run
 from small_trainings import SMALL, Training, files, write_language
 
 from phrase_rescore.errors import RescoreError
@@ -70,20 +68,6 @@ def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(
     training.but(resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
     assert not state.exists()
-
-
-def test_the_command_line_says_where_the_minibatch_is(
-    run: Run, training: Training, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    fail_at(monkeypatch, 2, float("inf"))
-    steps = "--max-steps", 50, "--eval-every", 1, "--held-out", 20
-    result = run("train", training.inputs[0], "-m", tmp_path / "model", *TINY, *steps)
-    assert (result.status, result.out) == (1, b"")
-    saved = re.search(rf"its minibatch is in ({tmp_path}/model\.training/minibatch-\d+\.tsv)", result.last_line)
-    assert saved, result.err
-    assert rows_of(Path(saved[1]))
-    assert "; delete it and try a smaller --learning-rate" in result.last_line or "; try a smaller" in result.last_line
-    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize("held_out", [0, 20])

@@ -1,19 +1,9 @@
-"""Every cell, depth and encoder through the whole of the tool: train, be interrupted and resumed, annotate, meet the oracle.
-
-usage: python tests/support/structures.py [--steps 50] [--rows 20000] [--judged 100]
-
-Prints a line for each structure: whether the resumed training ended with the bytes of an uninterrupted one, the rows that
-``annotate`` wrote, and the largest difference in log p from the oracle in NumPy float64.
-"""
+"""Every cell, depth and encoder through the whole of the tool: train, be interrupted and resumed, annotate, meet the oracle."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-import time
 from collections.abc import Iterable
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +12,6 @@ from oracle import log_prob
 from small_models import structure, weights
 
 from phrase_rescore import annotate
-from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import words
 from phrase_rescore.rnn.cells import CELLS
@@ -87,38 +76,3 @@ def largest_difference(
         ids = [list(vocab.encode(words(side))) for vocab, side in zip(checkpoint.vocabs, (src, tgt), strict=True)]
         differences.append(abs(log_prob(w, *ids, **given) - float(scores.split()[-2])))
     return len(lines), max(differences)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--judged", type=int, default=100)
-    options = parser.parse_args()
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-    from inputs import table as the_table
-
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder, "table")
-        with open_input(str(the_table())) as stream:
-            table.write_bytes(b"".join(islice(stream, options.rows)))
-        failed = 0
-        print(f"{'structure':24s}{'bytes':>8s}{'rows':>9s}{'difference':>12s}{'seconds':>9s}")
-        for chosen in STRUCTURES:
-            begun = time.perf_counter()
-            config = TrainingConfig().override(
-                **chosen, hidden=100, embedding=50, maxout=50, rank=50, max_steps=options.steps, eval_every=10, threads=1,
-                pairs_dir=str(Path(folder, "pairs")), held_out=200, device="cpu", shortlist=3000,
-            )  # fmt: skip
-            place = Path(folder, named(chosen))
-            place.mkdir()
-            checkpoint, same = trained_twice([str(table)], place, config)
-            rows, difference = largest_difference(checkpoint, table, place / "out", place / "whole", options.judged)
-            failed += not same or rows != options.rows or difference >= 1e-4
-            took = time.perf_counter() - begun
-            print(f"{named(chosen):24s}{'same' if same else 'OTHERS':>8s}{rows:9,}{difference:12.1e}{took:9.1f}", flush=True)
-    sys.exit(f"{failed} structures failed" if failed else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.data.permutation import Permutation
+from phrase_rescore.data.permutation import Permutation, drawn_rows
 from phrase_rescore.nn import linear
 from phrase_rescore.nn.linear import gathered_gradients, gathering
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
@@ -113,15 +114,6 @@ def test_parts_of_a_batch_are_alike_and_lose_nothing():
     assert task.loss(task.module, empty).item() == 0.0
 
 
-def test_equal_sources_of_a_part_are_encoded_once():
-    pairs = random_pairs(40, top=3, longest=3)
-    src, tgt = packed(encoded(pairs))
-    assert src.counts[0] == len({tuple(source) for source, _ in pairs}) < 40 == tgt.counts[0]
-    model = small_model()
-    alone = torch.cat([model.encoder(packed(encoded([pair]))[0]) for pair in pairs])
-    torch.testing.assert_close(model.encoder(src), alone, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("chosen", [{}, {"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn"}])
 def test_gradients_in_bf16_are_those_of_float32_nearly(chosen):
     """Large products alone lose digits: 8 bits are 0.4 % of each number."""
@@ -140,18 +132,20 @@ def test_gradients_in_bf16_are_those_of_float32_nearly(chosen):
     assert 1e-5 < difference < 1e-2
 
 
-def test_a_batch_depends_on_its_number_alone():
-    task = PhrasePairTask(small_model(), encoded(random_pairs(30)), encoded([]), 8, seed=5)
-    batches = task.batches(0)
-    listed = [next(batches).src.ids.tolist() for _ in range(12)]
-    later = task.batches(7)
-    assert [next(later).src.ids.tolist() for _ in range(5)] == listed[7:]
-
-
 @given(st.integers(1, 3000), st.integers(0, 9))
 def test_permutations(n, key):
     order = Permutation(n, (key, 0)).at(np.arange(n))
     assert sorted(order.tolist()) == list(range(n))
+
+
+@given(st.integers(1, 300), st.data())
+def test_drawn_rows_are_every_one_once_a_pass_and_depend_on_their_number_alone(n, data):
+    size, first = data.draw(st.integers(1, n)), data.draw(st.integers(0, 9))
+    rows = np.concatenate(list(islice(drawn_rows(n, size, 5), 3 * n // size + 1)))
+    for start in range(0, len(rows) - n + 1, n):
+        assert sorted(rows[start : start + n].tolist()) == list(range(n))
+    later = next(drawn_rows(n, size, 5, first))
+    assert later.tolist() == next(islice(drawn_rows(n, size, 5), first, None)).tolist()
 
 
 def test_permutations_of_many_look_random():

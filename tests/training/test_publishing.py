@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -16,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT, Run
-from small_trainings import SIZES, Stopped, Training, command, files, write_language
+from conftest import Run
+from small_trainings import SIZES, Stopped, Training, files, write_language
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import directories, locks
@@ -93,22 +90,6 @@ def test_one_store_is_prepared_by_one_training_at_a_time(training: Training, tmp
     with locks.locked(str(tmp_path / "shared"), ""):
         shared.but(model_dir=str(tmp_path / "fourth")).run()
     assert listing(tmp_path) == ["fourth", "model", "other", "pairs.tsv", "shared", "third"]
-
-
-def test_the_lock_of_a_killed_training_is_taken_over(training: Training, tmp_path: Path, run: Run) -> None:
-    line = command(tmp_path, "model", "--threads", "1", "--scratch", str(tmp_path))
-    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
-        while not (tmp_path / "model.training" / "state.json").exists():
-            assert process.poll() is None
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-    assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == process.pid
-    line[line.index("--max-steps") + 1] = "40"
-    done = run(*line[3:], "--resume")
-    assert done.status == 2
-    assert f"model.lock is of process {process.pid} on {os.uname().nodename}" in done.err
-    assert "max_steps 200 → 40" in done.err
-    assert listing(tmp_path) == ["model.pairs", "model.training", "pairs.tsv"]
 
 
 OF_THE_END = [module.__file__ for module in (session, training_state, checkpoint, storage, directories, atomic, locks)]

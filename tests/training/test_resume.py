@@ -208,7 +208,6 @@ def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
     """Every setting that may change the weights is among these names; others may change at --resume."""
     interrupted(training, 12)
     state = json.loads((training.state_dir / "state.json").read_bytes())
-    assert list(state) == ["format_version", "run", "pairs", "step", "tensors", "figures", "crc"]
     assert set(state["run"]) == {
         "version", "torch", "data", "cell", "layers", "encoder", "hidden", "embedding", "maxout",
         "rank", "shortlist", "batch_size", "optimizer", "softmax",
@@ -221,10 +220,6 @@ def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
     }  # fmt: skip
     numbers = json.loads(Path(f"{training.model_dir}.pairs", "pairs.json").read_bytes())["numbers"]
     assert state["pairs"] == numbers
-    assert list(state["figures"]) == ["seconds", "best_step", "best", "records", "waited"]
-    tensors = load_file(training.state_dir / state["tensors"])
-    kinds = {re.match(r"module\.|best\.|optimizer\.\d+\.(step|exp_avg|exp_avg_sq)$", name)[0] for name in tensors}
-    assert {"module.", "best.", "optimizer.0.step"} < kinds
 
 
 def test_what_does_not_change_the_weights_may_change_at_resume(training: Training) -> None:
@@ -261,20 +256,6 @@ def test_a_bad_row_does_not_stand_in_the_way(run: Run, training: Training, tmp_p
     assert sorted(os.listdir(tmp_path)) == ["model", "model.dropped", "model.pairs", "pairs.tsv"]
 
 
-@pytest.mark.parametrize("damage", ["state", "tensors", "missing"])
-def test_damaged_states_are_told(training: Training, damage: str) -> None:
-    interrupted(training, 12)
-    state = training.state_dir
-    (tensors,) = state.glob("tensors-*")
-    if damage == "missing":
-        tensors.unlink()
-    else:
-        path = tensors if damage == "tensors" else state / "state.json"
-        path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match=f"is damaged, delete {state} to begin anew"):
-        training.but(resume=True).run()
-
-
 @pytest.mark.parametrize("text", [
     '{"format_version": 2}', '{"format_version": 2, "crc": 0, "tensors": 3}', "[2]", "{}", '{"format_version": 1, "run": {}}',
     "[" * 100_000, "\xff", "9" * 5000, "",
@@ -301,6 +282,10 @@ def test_a_changed_state_is_told(training: Training) -> None:
         save_file({**tensors, name: tensors[name][:-1].copy()}, training.state_dir / state["tensors"])
         with pytest.raises(ModelError, match=f"the state is damaged, delete {training.state_dir} to begin anew"):
             training.but(resume=True).run()
+    whole = (training.state_dir / state["tensors"]).read_bytes()
+    (training.state_dir / state["tensors"]).write_bytes(whole[:-100])
+    with pytest.raises(ModelError, match="the state is damaged"):
+        training.but(resume=True).run()
     name = "optimizer.0.exp_avg"
     missing = {other: value for other, value in tensors.items() if other != name}
     for wrong in (missing, {**tensors, "best.decoder.b_G": tensors["best.decoder.b_G"] * np.nan}):
@@ -355,13 +340,6 @@ def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
     assert (step, figures) == (5, {"seconds": 1.0})
     assert tensors["a"].tolist() == list(range(1000))
     assert sorted(os.listdir(state.directory)) == ["state.json", "tensors-000000005.safetensors"]
-
-
-def test_patience_ends_a_run_that_gets_no_better(training: Training) -> None:
-    worse = training.but(learning_rate=1.0, decay=False, clip=100.0, max_steps=400, eval_every=2, patience=3)
-    trained = worse.run().training
-    assert trained["steps"] < 400
-    assert trained["steps"] == trained["best_step"] + 6
 
 
 def test_a_warm_start_is_measured_before_its_first_step(training: Training) -> None:
