@@ -367,6 +367,7 @@ def test_every_tensor_of_a_language_model_is_documented_with_its_shape():
     assert documented == {name: tuple(weight.shape) for name, weight in model.named_weights()}
 
 
+@pytest.mark.slow
 def test_every_field_of_config_is_documented(trained):
     def leaves(value: object, name: str) -> list[str]:
         if isinstance(value, dict) and not name.startswith("training.held_out"):
@@ -412,6 +413,7 @@ def test_messages_about_rows_are_as_documented():
         assert str(caught.value.at("phrase-table.gz", 2)) == message
 
 
+@pytest.mark.slow
 def test_messages_of_commands_are_as_documented(run, inputs, trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (block,) = blocks_of("format.md", "errors-strip")
@@ -441,6 +443,7 @@ def test_values_as_documented_are_what_moses_reads():
         assert value == pytest.approx(float(feature.replace("−", "-")), abs=5e-4), written
 
 
+@pytest.mark.slow
 def test_incomplete_output_and_expected_rows_are_as_documented(run, inputs, trained):
     text = text_of("format.md")
     table = gzip.decompress((inputs / "phrase-table.gz").read_bytes())
@@ -453,6 +456,7 @@ def test_incomplete_output_and_expected_rows_are_as_documented(run, inputs, trai
     assert last.replace("299", "n") in text
 
 
+@pytest.mark.slow
 def test_sidecar_is_as_documented(run, inputs, trained, tmp_path):
     (block,) = blocks_of("format.md", "json")
     documented = json.loads(block)
@@ -465,6 +469,7 @@ def test_sidecar_is_as_documented(run, inputs, trained, tmp_path):
     assert sidecar | {"table": {}} == documented | {"table": {}}
 
 
+@pytest.mark.slow
 def test_library_example_runs(inputs, monkeypatch):
     monkeypatch.chdir(inputs)
     (example,) = blocks_of("library.md", "python")

@@ -231,6 +231,7 @@ def half_with_lists(folder: Path, seed: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_column_that_knows_is_worth_what_is_right(tmp_path: Path) -> None:
     halves = [half_with_lists(tmp_path / str(seed), seed) for seed in (0, 1)]
     ini = written(tmp_path / "weights.ini", "[weight]", "Distortion0= 0.1", "LM0= 0.2", "TranslationModel0= 0.3")
