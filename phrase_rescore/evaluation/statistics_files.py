@@ -11,19 +11,17 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 
-from phrase_rescore.errors import InputError, RowError, counted, shown
+from phrase_rescore.errors import InputError, counted, shown
 from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
 from phrase_rescore.files.outputs import atomic_output, gzip_member
-from phrase_rescore.ranges import Whole
 
 Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
 
@@ -40,6 +38,10 @@ _COLUMNS_OF_1 = {
     "TER": ["ter.edits", "ter.ref_lengths"],
 }
 _MOST = {"BLEU": [(2, 6), (3, 7), (4, 8), (5, 9)], "chrF2": [(3 * n + 2, 3 * n + side) for n in range(6) for side in (0, 1)]}
+_KINDS = {
+    "segments": int, "references": int, "references_sha256": str, "tokenize": str, "detokenize": str | None,
+    "lowercase": bool, "signatures": dict, "sacrebleu": str, "sacremoses": str | None,
+}  # of the entries of the first line  # fmt: skip
 _NUMBER = rb"[0-9]{1,9}(?:\.[0-9]{1,17})?"
 _ROW = re.compile(rb"%b(?:\t%b)*\n" % (_NUMBER, _NUMBER))
 _AGAIN = "copy the file again, or write it again with evaluate --statistics"
@@ -116,75 +118,37 @@ def is_statistics(rows: Sequence[bytes]) -> bool:
     return rows[0].startswith(_BEGINNING)
 
 
-def _parse_head(row: bytes) -> tuple[Basis, int]:
-    """Read the first line and the version of the format. Raises RowError."""
-    try:
-        head = json.loads(row)
-    except (ValueError, RecursionError):
-        raise RowError("the first line of statistics is not JSON", _AGAIN) from None
-    number = head.pop("version", None)
-    if number not in (1, VERSION):
-        found = f"statistics in version {shown(str(number))} of their format where 1 and {VERSION} are read"
-        raise RowError(found, "write them again with this version's evaluate --statistics")
-    names = [field.name for field in fields(Basis)]
-    if sorted(head) != sorted(["format", *names]):
-        raise RowError(f"the first line of statistics has not exactly the entries {', '.join(names)}", _AGAIN)
-    optional = head["detokenize"] is None
-    right = {
-        "segments": head["segments"] in Whole(1, 10**9),
-        "references": head["references"] in Whole(1, 10**6),
-        "detokenize": optional or _is_text(head["detokenize"]),
-        "lowercase": isinstance(head["lowercase"], bool),
-        "signatures": _are_signatures(head["signatures"]),
-        "sacremoses": head["sacremoses"] is None if optional else _is_text(head["sacremoses"]),
-        **{name: _is_text(head[name]) for name in ("references_sha256", "tokenize", "sacrebleu")},
-    }
-    for name in names:
-        if not right[name]:
-            raise RowError(f"{name} of statistics is {shown(json.dumps(head[name]))}", _AGAIN)
-    return Basis(**{name: head[name] for name in names}), number
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 1000
-
-
-def _are_signatures(value: Any) -> bool:
-    """Tell whether these are signatures of some metrics, in their order."""
-    if not isinstance(value, dict) or not all(map(_is_text, value.values())):
-        return False
-    return bool(value) and list(value) == [name for name in METRICS.values() if name in value]
-
-
 def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
-    """Make statistics of a file's rows. Raises InputError, with the line, for a damaged file or another version's."""
-    line = 1
+    """Make statistics of a file's rows. Raises InputError for a damaged file or another version's."""
     try:
-        basis, number = _parse_head(rows[0])
+        head = json.loads(rows[0])
+        if (number := head.pop("version")) not in (1, VERSION):
+            found = f"statistics in version {shown(str(number))} of their format where 1 and {VERSION} are read"
+            raise InputError(path, found, "write them again with this version's evaluate --statistics")
+        del head["format"]
+        basis = Basis(**head)
+        right = all(isinstance(getattr(basis, name), kind) for name, kind in _KINDS.items())
+        if not right or basis.references < 1 or not all(isinstance(text, str) for text in basis.signatures.values()):
+            raise ValueError("the first line has a value of another kind")
         columns = _COLUMNS_OF_1 if number == 1 else COLUMNS
-        names, line = basis.names(columns), 2
-        if rows[1:2] != ["\t".join(names).encode() + b"\n"]:
-            raise RowError(f"{shown(b''.join(rows[1:2]))} does not name the columns {' '.join(names)}", _AGAIN)
-        for line, row in enumerate(rows[2:], 3):
-            if line > basis.segments + 2:
-                raise RowError(f"a line after the {counted(basis.segments, 'segment')} that the first line names", _AGAIN)
-            if not _ROW.fullmatch(row) or row.count(b"\t") != len(names) - 1:
-                raise RowError(f"{shown(row)} is not {len(names)} numbers between tabs", _AGAIN)
-    except RowError as error:
-        raise error.at(path, line) from None
-    if line < basis.segments + 2:
-        raise InputError(path, f"{line - 2:,} of {counted(basis.segments, 'segment')}; the file is cut off", _AGAIN, line)
-    numbers = np.array([row.split(b"\t") for row in rows[2:]]).astype(float)
-    ends = np.cumsum([len(columns[metric]) for metric in basis.signatures])[:-1]
-    counts = dict(zip(basis.signatures, np.split(numbers, ends, axis=1), strict=True))
-    if number == 1:
-        counts = {metric: _completed(metric, of_metric, basis.references) for metric, of_metric in counts.items()}
-    for metric, pairs in _MOST.items():
-        for match, possible in pairs if metric in counts else ():
-            over = counts[metric][:, match] > counts[metric][:, possible]
-            if over.any():
-                found = f"{COLUMNS[metric][match]} is more than {COLUMNS[metric][possible]}, and cannot be"
-                raise InputError(path, found, _AGAIN, int(over.argmax()) + 3)
+        if rows[1] != "\t".join(names := basis.names(columns)).encode() + b"\n":
+            raise ValueError("the second line does not name the columns")
+        if len(rows) != basis.segments + 2:
+            raise ValueError(f"{len(rows) - 2:,} of {counted(basis.segments, 'segment')}")
+        if bad := next((line for line, row in enumerate(rows[2:], 3) if not _ROW.fullmatch(row)), None):
+            raise ValueError(f"line {bad} is not numbers between tabs")
+        numbers = np.array([row.split(b"\t") for row in rows[2:]]).astype(float).reshape(basis.segments, len(names))
+        ends = np.cumsum([len(columns[metric]) for metric in basis.signatures])[:-1]
+        counts = dict(zip(basis.signatures, np.split(numbers, ends, axis=1), strict=True))
+        if number == 1:
+            counts = {metric: _completed(metric, of_metric, basis.references) for metric, of_metric in counts.items()}
+        for metric, pairs in _MOST.items():
+            for match, possible in pairs if metric in counts else ():
+                if (counts[metric][:, match] > counts[metric][:, possible]).any():
+                    raise ValueError(f"{COLUMNS[metric][match]} is more than {COLUMNS[metric][possible]}")
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        why = f" ({shown(str(error), 200)})" if type(error) is ValueError else ""
+        raise InputError(path, f"damaged statistics{why}", _AGAIN) from None
     return OutputStatistics(basis, counts)
 
 

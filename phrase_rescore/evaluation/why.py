@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 from phrase_rescore.errors import InputError, OptionError, counted, shown
+from phrase_rescore.evaluation.corpora import read_lines
 from phrase_rescore.evaluation.regions import differing_regions, take_words
 from phrase_rescore.evaluation.why_segments import Choice, ComparedSegment, UsedTable, source_of, text_of
 from phrase_rescore.evaluation.why_totals import BestTargets, Sums, Usage, add_to, changes_of
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.segmentation import Derivation, not_utf8, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, words
@@ -61,36 +63,28 @@ def _segment(
 
 
 class _BleuScores:
-    """BLEU of both systems, by the counts of every segment; tokens are what blanks separate. All text must be UTF-8."""
+    """BLEU of both systems, by sacrebleu's counts of every segment; tokens are what blanks separate. All text must be UTF-8."""
 
     def __init__(self, references: Sequence[bytes], outputs: Sequence[Sequence[Derivation]]) -> None:
-        metric = BLEU(tokenize="none", force=True, effective_order=True)
-        self._counts = list[list[list[int]]]()  # of both systems: for each segment right n-grams, n-grams, lengths
-        for of_system in outputs:
-            scores = [metric.sentence_score(text_of(phrases).decode(), [reference.decode()])
-                      for phrases, reference in zip(of_system, references, strict=True)]  # fmt: skip
-            self._counts.append([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores])
-        self._totals = [[sum(column) for column in zip(*counts, strict=True)] for counts in self._counts]
-        self.corpus: tuple[BLEUScore, BLEUScore] = (_bleu(self._totals[0]), _bleu(self._totals[1]))
+        self._metric = BLEU(tokenize="none", force=True)
+        self._of_sentence = BLEU(tokenize="none", force=True, effective_order=True)  # no orders that it is too short for
+        lines = [reference.decode() for reference in references]
+        texts = [[text_of(phrases).decode() for phrases in of_system] for of_system in outputs]
+        self._counts = [np.array(self._metric._extract_corpus_statistics(text, [lines])) for text in texts]
+        self.corpus: list[BLEUScore] = [self._score(counts.sum(0)) for counts in self._counts]
 
-    def sentence(self, i: int) -> tuple[float, float]:
-        one, other = (_bleu(counts[i], sentence=True).score for counts in self._counts)
-        return one, other
+    def _score(self, counts: NDArray[np.int64]) -> Any:
+        return self._metric._compute_score_from_stats(counts.tolist())
+
+    def sentence(self, i: int) -> list[float]:
+        """Return sentence BLEU of both outputs of a segment."""
+        return [self._of_sentence._compute_score_from_stats(counts[i].tolist()).score for counts in self._counts]
 
     def effect(self, i: int) -> float:
-        one, other = (counts[i] for counts in self._counts)
-        if one == other:
-            return 0.0
-        moved = [total - a + b for total, a, b in zip(self._totals[0], one, other, strict=True)]
-        return float(_bleu(moved).score - self.corpus[0].score)
-
-
-def _bleu(counts: Sequence[int], sentence: bool = False) -> Any:
-    """Compute BLEU of summed counts as sacrebleu does for a corpus, or for a sentence (no orders that it is too short for)."""
-    order = (len(counts) - 2) // 2
-    return BLEU.compute_bleu(
-        list(counts[:order]), list(counts[order:-2]), counts[-2], counts[-1], smooth_method="exp", effective_order=sentence
-    )
+        """Return what the first system's BLEU would gain if this segment alone were the second system's."""
+        one, other = self._counts
+        moved = self._score(one.sum(0) - one[i] + other[i])
+        return float(moved.score - self.corpus[0].score) if (one[i] != other[i]).any() else 0.0
 
 
 @dataclass
@@ -98,7 +92,7 @@ class Comparison:
     """All that was found; pairs of values are those of the two systems."""
 
     options: WhyOptions
-    bleu: tuple[BLEUScore, BLEUScore]
+    bleu: list[BLEUScore]
     segments: list[ComparedSegment]
     table: UsedTable
     usage: tuple[Usage, Usage] = field(default_factory=lambda: (Usage(), Usage()))
@@ -143,7 +137,9 @@ def compare(options: WhyOptions, on_read: Callable[[int], object] | None = None)
     """
     _check(options)
     table = UsedTable(options.table, options.score_column, options.phi_column)
-    sources, references = _lines(options.source), _lines(options.reference)
+    sources, references = (
+        [words(row.rstrip(b"\r\n")) for row in read_lines(path)] for path in (options.source, options.reference)
+    )
     if len(sources) != len(references):
         what = f"{counted(len(references), 'line')} where {display_name(options.source)} has {len(sources):,}"
         raise InputError(display_name(options.reference), what, "the reference has a line for every line of the source")
@@ -175,15 +171,6 @@ def _check(options: WhyOptions) -> None:
         raise OptionError("--table is read more than once; name a file")
     if [options.source, options.reference, first, second].count("-") > 1:
         raise OptionError("'-', standard input, can be read once; name files for the rest")
-
-
-def _lines(path: str) -> list[list[bytes]]:
-    """Read the words of every line. Raises InputError for an empty file."""
-    with open_input(path) as stream:
-        lines = [words(row.rstrip(b"\r\n")) for row in read_rows(stream)]
-    if not lines:
-        raise InputError(display_name(path), "an empty file", "a line for every segment is needed")
-    return lines
 
 
 def _warnings(found: Comparison) -> Iterator[str]:

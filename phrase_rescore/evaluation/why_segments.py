@@ -99,7 +99,7 @@ class ComparedSegment:
     source: list[bytes]
     reference: bytes
     choices: list[dict[UsedPhrase, Choice]]  # of both systems, in target order
-    bleu: tuple[float, float]  # sentence BLEU
+    bleu: list[float]  # sentence BLEU
     effect: float  # on the first system's corpus BLEU, if this segment alone were the second system's
     regions: list[Region]  # those whose words differ
     recut: int  # regions where both have the same words from other phrases

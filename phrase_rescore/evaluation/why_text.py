@@ -75,16 +75,17 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
 
 
-def _layout(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = "") -> list[str]:
-    """Lay out a table: its first ``left`` columns to the left, all others to the right."""
-    align = ["left"] * left + ["right"] * (len(heads) - left)
-    text = tabulate(rows, heads, "plain", disable_numparse=True, colalign=align if rows else None)
+def _layout(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "") -> list[str]:
+    """Lay out a table, heads and all: its first ``left`` columns to the left, all others to the right."""
+    align = ["left"] * left + ["right"] * (len(rows[0]) - left)
+    text = tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=align)
     return [f"{indent}{line}".rstrip() for line in text.splitlines()]
 
 
-def _grouped(label: str, groups: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """Write heads of two lines: the name of a group of columns above the first of them."""
-    return [f"\n{label}", *(f"{'' if i else name}\n{column}" for name, columns in groups for i, column in enumerate(columns))]
+def _heads(label: str, groups: Sequence[tuple[str, Sequence[str]]]) -> list[list[str]]:
+    """Return two rows: the names of groups of columns, each above the first of them, and the names of the columns."""
+    above = ["", *(name if i == 0 else "" for name, columns in groups for i in range(len(columns)))]
+    return [above, [label, *(column for _, columns in groups for column in columns)]]
 
 
 def _headline(found: Comparison) -> Iterator[str]:
@@ -110,7 +111,7 @@ def _headline(found: Comparison) -> Iterator[str]:
 
 def _systems(found: Comparison) -> list[str]:
     """BLEU and what it is made of."""
-    heads = ["system", "BLEU", "1-grams", "2-grams", "3-grams", "4-grams", "length", "brevity", "phrases", "words of each"]
+    heads = [["system", "BLEU", *(f"{n}-grams" for n in range(1, 5)), "length", "brevity", "phrases", "words of each"]]
     source_words = sum(len(segment.source) for segment in found.segments)
     rows = [
         [
@@ -120,7 +121,7 @@ def _systems(found: Comparison) -> list[str]:
         ]
         for name, bleu, usage in zip(found.names, found.bleu, found.usage, strict=True)
     ]  # fmt: skip
-    return [*_layout(heads, rows), "", *_wrapped(_BLEU_NOTE)]
+    return [*_layout([*heads, *rows]), "", *_wrapped(_BLEU_NOTE)]
 
 
 def _changes(found: Comparison) -> list[str]:
@@ -138,8 +139,8 @@ def _changes(found: Comparison) -> list[str]:
     note = _CHANGES_NOTE.format(found.names[1])
     if found.recut:
         note += f" In {counted(found.recut, 'more region')} the same words come from other phrases: they are left out here."
-    heads = _grouped("", [("", ["regions"]), *((name, ["words", "right"]) for name in found.names), ("", ["won"])])
-    return ["", "", f"Differing regions: what {found.names[1]} chooses", "", *_layout(heads, rows), "", *_wrapped(note)]
+    heads = _heads("", [("", ["regions"]), *((name, ["words", "right"]) for name in found.names), ("", ["won"])])
+    return ["", "", f"Differing regions: what {found.names[1]} chooses", "", *_layout([*heads, *rows]), "", *_wrapped(note)]
 
 
 def _bins(found: Comparison) -> Iterator[str]:
@@ -153,8 +154,8 @@ def _bins(found: Comparison) -> Iterator[str]:
         sums = [usage.bins[label] | usage.bins["all"] for usage in found.usage]
         names = [name for name in (*BINS[label], "all") if any(name in of for of in sums)]
         rows = [[name, *(cell for of in sums for cell in cells(of.get(name, [0] * 5)))] for name in names]
-        heads = _grouped(label, [(name, ["used", "differing", "words", "right", "whole"]) for name in found.names])
-        yield from ["", "", title, "", *_layout(heads, rows), *([] if number else ["", *_wrapped(_BINS_NOTE)])]
+        heads = _heads(label, [(name, ["used", "differing", "words", "right", "whole"]) for name in found.names])
+        yield from ["", "", title, "", *_layout([*heads, *rows]), *([] if number else ["", *_wrapped(_BINS_NOTE)])]
 
 
 def _columns(found: Comparison) -> list[str]:
@@ -171,7 +172,7 @@ def _columns(found: Comparison) -> list[str]:
         shares = [_percent(unknown.of(of), usage.in_table) for of, usage in zip(logs, usages, strict=True)]
         rows.append(["unknown to the network", *shares, ""])
     rows.append(["copied, unknown to the table", *(_percent(usage.copied, usage.target_words) for usage in usages), ""])
-    table = _layout(["column", *found.names, "difference"], rows)
+    table = _layout([["column", *found.names, "difference"], *rows])
     return ["", "", "Columns of the table, for each target word", "", *table, "", *_wrapped(_COLUMNS_NOTE)]
 
 
@@ -197,14 +198,15 @@ def _best(found: Comparison) -> list[str]:
     )
     if best.disagree:
         whose = ("phi", "score", "other")
-        rows = [[best.verdicts[verdict], *(of[who] for of in best.chosen[verdict] for who in whose)] for verdict in VERDICTS]
+        chosen = {verdict: [best.chosen[verdict, system, who] for system in (0, 1) for who in whose] for verdict in VERDICTS}
+        rows = [[best.verdicts[verdict], *chosen[verdict]] for verdict in VERDICTS]
         rows.append([best.disagree, *(sum(column) for column in list(zip(*rows, strict=True))[1:])])
         labels = (*VERDICTS, "all")
         groups = [("", ["sources"]), *((f"{name} chose", ["φ's", "the score's", "another"]) for name in found.names)]
-        heads = _grouped("in the reference", groups)
+        heads = _heads("in the reference", groups)
         means = " and ".join(f"{words / best.disagree:.2f}" for words in best.words)
         cells = [[label, *map(_count, row)] for label, row in zip(labels, rows, strict=True)]
-        lines += ["", *_layout(heads, cells), "", *_wrapped(_BEST_NOTE.format(means))]
+        lines += ["", *_layout([*heads, *cells]), "", *_wrapped(_BEST_NOTE.format(means))]
     return lines
 
 
@@ -234,7 +236,7 @@ def _segment(found: Comparison, segment: ComparedSegment) -> Iterator[str]:
         return
     parts = [list(_region(found, segment, region)) for region in segment.regions]
     heads = ["", "phrase pair", "right", *(column.name for column in found.table.columns.columns), "pair", "source"]
-    head, *rows = _layout(heads, [row for part in parts for row in part], 2, "    ")
+    head, *rows = _layout([heads, *(row for part in parts for row in part)], 2, "    ")
     yield head
     for region, part in zip(segment.regions, parts, strict=True):
         yield f"  |{region.first}-{region.last}| {readable(b' '.join(segment.source[region.first : region.last + 1]))}"

@@ -123,9 +123,7 @@ class BestTargets:
     tied_right: int = 0  # the score's best is in the reference
     tied_chance: float = 0.0  # the mean share of φ's best that are
     verdicts: Counter[str] = field(default_factory=Counter)
-    chosen: dict[str, tuple[Counter[str], Counter[str]]] = field(
-        default_factory=lambda: {verdict: (Counter(), Counter()) for verdict in VERDICTS}
-    )  # by each system: phi, score, other; a system that cut the source elsewhere chose nothing
+    chosen: Counter[tuple[str, int, str]] = field(default_factory=Counter)  # verdict, system, phi | score | other
     words: list[int] = field(default_factory=lambda: [0, 0])  # of φ's best and the score's best where they disagree
 
     def add(self, segment: ComparedSegment, region: Region, sources: dict[bytes, TableSource]) -> None:
@@ -156,4 +154,4 @@ class BestTargets:
         for system, used in enumerate(region.phrases):
             for phrase in used:
                 if (phrase.first, phrase.last) == span:
-                    self.chosen[name][system][{phi: "phi", score: "score"}.get(phrase.tgt, "other")] += 1
+                    self.chosen[name, system, {phi: "phi", score: "score"}.get(phrase.tgt, "other")] += 1

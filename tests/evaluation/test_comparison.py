@@ -179,7 +179,7 @@ def test_who_knows_the_right_target(folder: Path) -> None:
     assert (best.tied, best.tied_right, best.tied_chance) == (1, 1, 1.0)  # d: u and v are both in the reference
     assert (best.agree, best.disagree) == (0, 1)  # b: w by φ, y by the score
     assert best.verdicts == {"only the score's best": 1}
-    assert best.chosen["only the score's best"] == ({"phi": 1}, {})  # rnn has b in a longer phrase
+    assert best.chosen == {("only the score's best", 0, "phi"): 1}  # rnn has b in a longer phrase
     assert best.words == [1, 1]
 
 
