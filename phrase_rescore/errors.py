@@ -6,6 +6,7 @@ The library raises; the command line turns an exception into one line and an exi
 from __future__ import annotations
 
 import errno
+import math
 import re
 
 _NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it
@@ -139,6 +140,20 @@ def counted(n: int, noun: str) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def share(part: float, whole: float) -> float:
+    """Divide; a share of nothing is nan."""
+    return float(part / whole) if whole else math.nan
+
+
+def percent(share: float, digits: int = 1, nothing: str = "none") -> str:
+    """Write a share as a percentage; ``nothing`` stands for one of nothing.
+
+    >>> percent(share(1, 3)), percent(share(0, 0))
+    ('33.3%', 'none')
+    """
+    return f"{share:.{digits}%}" if math.isfinite(share) else nothing
 
 
 def shown(text: bytes | str, limit: int = 60) -> str:

@@ -30,7 +30,7 @@ from phrase_rescore.annotation.pipeline import (
     in_order,
     local_threads,
 )
-from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, printable
+from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share
 from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
@@ -103,15 +103,15 @@ class Summary:
         s = self.statistics
         rate = s.rows / self.seconds if self.seconds else 0.0
 
-        def share(part: int, whole: int) -> str:
-            return f"{part / whole:.2%}" if whole else "none"
+        def told(part: int, whole: int) -> str:
+            return percent(share(part, whole), 2)
 
         lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
         for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
             prefix = self.prefix(model)
             lines.append(
-                f"{prefix}unknown words: {of_model.tgt_unknown:,} of the target ({share(of_model.tgt_unknown, s.tgt_words)}), "
-                f"{of_model.src_unknown:,} of the source ({share(of_model.src_unknown, s.src_words)})"
+                f"{prefix}unknown words: {of_model.tgt_unknown:,} of the target ({told(of_model.tgt_unknown, s.tgt_words)}), "
+                f"{of_model.src_unknown:,} of the source ({told(of_model.src_unknown, s.src_words)})"
             )
             if of_model.clamped_scores:
                 lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")

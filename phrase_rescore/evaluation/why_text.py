@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from phrase_rescore.errors import counted, printable
+from phrase_rescore.errors import counted, percent, printable, share
 from phrase_rescore.evaluation.regions import Region
 from phrase_rescore.evaluation.why import Comparison
 from phrase_rescore.evaluation.why_segments import Choice, ComparedSegment
@@ -52,13 +52,8 @@ def _count(x: float) -> str:
     return f"{x:,.0f}"
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else math.nan
-
-
 def _percent(part: float, whole: float) -> str:
-    """Write a share, or a dash if there is none."""
-    return f"{part / whole:.1%}" if whole else "-"
+    return percent(share(part, whole), nothing="-")
 
 
 def _signed(x: float, form: str = ".2f") -> str:
@@ -98,7 +93,7 @@ def _headline(found: Comparison) -> Iterator[str]:
     yield f"{len(differing):,} of {n:,} outputs differ ({_percent(len(differing), n)}){order}."
     yield f"BLEU {one.score:.2f} → {other.score:.2f}: {_signed(other.score - one.score)}."
     if min(one.bp, other.bp) < 1:
-        first, second = (_share(bleu.score, bleu.bp) for bleu in found.bleu)
+        first, second = (share(bleu.score, bleu.bp) for bleu in found.bleu)
         yield f"Without its penalty for short outputs BLEU would be {first:.2f} → {second:.2f}: {_signed(second - first)}."
     yield (
         f"Sentence BLEU: {name} wins {sum(won):,.0f} points in {counted(len(won), 'segment')} and loses {-sum(lost):,.0f} "
@@ -116,8 +111,8 @@ def _systems(found: Comparison) -> list[str]:
     rows = [
         [
             name, f"{bleu.score:.2f}", *(f"{precision:.1f}" for precision in bleu.precisions),
-            f"{_share(bleu.sys_len, bleu.ref_len):.3f}", f"{bleu.bp:.3f}", _count(usage.phrases),
-            f"{_share(source_words, usage.phrases):.2f}",
+            f"{share(bleu.sys_len, bleu.ref_len):.3f}", f"{bleu.bp:.3f}", _count(usage.phrases),
+            f"{share(source_words, usage.phrases):.2f}",
         ]
         for name, bleu, usage in zip(found.names, found.bleu, found.usage, strict=True)
     ]  # fmt: skip
@@ -164,7 +159,7 @@ def _columns(found: Comparison) -> list[str]:
     logs = [usage.sums.get("logs", [math.nan] * len(found.table.columns)) for usage in usages]
     for column in found.table.columns.columns:
         if column.feature != "unknown_words":
-            means = [_share(column.of(of), usage.in_table) for of, usage in zip(logs, usages, strict=True)]
+            means = [share(column.of(of), usage.in_table) for of, usage in zip(logs, usages, strict=True)]
             cells = [f"{mean:.3f}" if math.isfinite(mean) else "-" for mean in means]
             difference = means[1] - means[0]
             rows.append([f"log {column.name}", *cells, _signed(difference, ".3f") if math.isfinite(difference) else "-"])

@@ -17,6 +17,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from phrase_rescore.errors import percent
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.theme import Spec, vega_lite_version
 
@@ -37,11 +38,6 @@ def nats(x: float, digits: int = 2) -> str:
     ('−0.50', 'none')
     """
     return f"{x:,.{digits}f}".replace("-", "−") if math.isfinite(x) else "none"
-
-
-def percent(x: float) -> str:
-    """Write a share as a percentage."""
-    return f"{x:.1%}" if math.isfinite(x) else "none"
 
 
 def number(x: float) -> str:

@@ -12,12 +12,13 @@ import numpy as np
 
 from phrase_rescore.data.coverage import too_many_unknown
 from phrase_rescore.data.sketch import hashes
+from phrase_rescore.errors import percent, share
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report import charts, statistics
 from phrase_rescore.report.maps import WordMap
-from phrase_rescore.report.page import nats, number, percent
+from phrase_rescore.report.page import nats, number
 from phrase_rescore.report.rows import LONG, Floats, SampleRows, SideWords, TableReader
-from phrase_rescore.report.statistics import JOINT_CLASSES, Targets, diverse, joint_classes, percentiles, share
+from phrase_rescore.report.statistics import JOINT_CLASSES, Targets, diverse, joint_classes, percentiles
 from phrase_rescore.report.theme import Records, Spec
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.translator import Hypothesis

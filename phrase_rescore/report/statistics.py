@@ -21,11 +21,6 @@ Item = TypeVar("Item")
 Ints = NDArray[np.int64]
 
 
-def share(part: float, whole: float) -> float:
-    """Divide; a share of nothing is nan."""
-    return float(part / whole) if whole else math.nan
-
-
 def spearman(x: Floats, y: Floats) -> float:
     """Rank correlation; equal values share their mean rank. nan where one is constant.
 
