@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import zstandard
 from isal import igzip, isal_zlib
@@ -32,38 +32,29 @@ _DAMAGED: tuple[type[Exception], ...] = (
 )
 
 
-class _Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
+class _Raw(io.RawIOBase):
+    """A stream whose errors name it and that tells ``on_read`` how many bytes each read took from the file on disk."""
 
-
-class _Counted(io.RawIOBase):
-    """A raw stream that tells ``on_read`` how many bytes each read took: progress in bytes of the file on disk."""
-
-    def __init__(self, stream: BinaryIO, on_read: Callable[[int], object] | None) -> None:
-        self._stream, self._on_read = stream, on_read
+    def __init__(self, stream: Any, name: str, on_read: Callable[[int], object] | None = None) -> None:
+        self._stream, self.name, self._on_read = stream, name, on_read
+        self._read_once = getattr(stream, "readinto1", stream.readinto)  # what waits for no more than there is
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        data = self._stream.read1(len(memoryview(buffer)))  # type: ignore[attr-defined]
-        memoryview(buffer)[: len(data)] = data
-        if self._on_read:
-            self._on_read(len(data))
-        return len(data)
+        try:
+            n: int = self._read_once(buffer)
+        except OSError as error:
+            raise unreadable(self.name, error) from None
+        if self._on_read and n:
+            self._on_read(n)
+        return n
 
     def close(self) -> None:
         if sys.stdin is None or self._stream is not sys.stdin.buffer:
             self._stream.close()
         super().close()
-
-
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
 
 
 class _Streams:
@@ -73,9 +64,9 @@ class _Streams:
     is cut off for it.)
     """
 
-    def __init__(self, stream: BinaryIO, make: Callable[[], _Decompressor], padding: bytes = b"") -> None:
+    def __init__(self, stream: Any, make: Callable[[], Any], padding: bytes = b"") -> None:
         self._stream, self._make, self._padding = stream, make, padding
-        self._decompressor: _Decompressor | None = None  # None between two streams
+        self._decompressor: Any = None  # None between two streams
         self._rest = b""
 
     def read(self, size: int = -1, /) -> bytes:
@@ -84,12 +75,12 @@ class _Streams:
             self._rest = b""
             if self._decompressor is None:
                 data = data.lstrip(self._padding) if self._padding else data
-                if not data and not self._stream.peek(1):  # type: ignore[attr-defined]
+                if not data and not self._stream.peek(1):
                     return b""
                 self._decompressor = self._make()
             elif not data:
                 raise EOFError
-            out = self._decompressor.decompress(data)
+            out: bytes = self._decompressor.decompress(data)
             if self._decompressor.eof:
                 self._rest = self._decompressor.unused_data
                 self._decompressor = None
@@ -100,7 +91,7 @@ class _Streams:
 class _Checked(io.RawIOBase):
     """The decompressed bytes; whatever damage is found, the error names the file."""
 
-    def __init__(self, stream: _Readable, name: str, closes: io.IOBase) -> None:
+    def __init__(self, stream: Any, name: str, closes: io.IOBase) -> None:
         self._stream, self.name, self._closes, self._rest = stream, name, closes, memoryview(b"")
 
     def readable(self) -> bool:
@@ -151,13 +142,8 @@ def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.
     Raises InputError when the file cannot be opened and, while reading, when it is cut off or damaged.
     """
     name = display_name(path)
-    raw = cast(BinaryIO, standard_input() if path == "-" else open_plain(path))
-    counted = io.BufferedReader(_Counted(raw, on_read), CHUNK)
-    try:
-        magic = counted.peek(10)[:10]
-    except OSError as error:
-        raise unreadable(name, error) from None
-    stream: _Readable
+    counted = io.BufferedReader(_Raw(standard_input() if path == "-" else _open(path), name, on_read), CHUNK)
+    magic, stream = counted.peek(10)[:10], cast(Any, counted)
     if magic.startswith(b"\x1f\x8b\x08"):
         stream = igzip.IGzipFile(fileobj=counted, mode="rb")
     elif _BZIP2.match(magic):
@@ -166,33 +152,19 @@ def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.
         stream = _Streams(counted, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padding=b"\0")
     elif _ZSTD.match(magic):
         stream = _Streams(counted, lambda: zstandard.ZstdDecompressor().decompressobj())
-    else:
-        stream = counted
     return io.BufferedReader(_Checked(stream, name, counted), CHUNK)
 
 
-class _Input(io.FileIO):
-    """A file whose failing reads name it."""
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        try:
-            return super().readinto(buffer)
-        except OSError as error:
-            raise unreadable(str(self.name), error) from None
-
-    def readall(self) -> bytes:
-        try:
-            return super().readall()
-        except OSError as error:
-            raise unreadable(str(self.name), error) from None
+def _open(path: str) -> io.FileIO:
+    try:
+        return io.FileIO(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def open_plain(path: str) -> io.BufferedReader:
     """Open a file for reading its bytes as they are. Raises InputError when it cannot be opened or read."""
-    try:
-        return io.BufferedReader(_Input(path))
-    except OSError as error:
-        raise unreadable(path, error) from None
+    return io.BufferedReader(_Raw(_open(path), path))
 
 
 def map_array(path: str, hint: str) -> np.memmap[Any, np.dtype[Any]]:

@@ -14,14 +14,13 @@ from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
 
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, cannot_write, counted
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, cannot_write
 from phrase_rescore.files.inputs import CHUNK
 from phrase_rescore.files.locks import has_name, lock_file
 from phrase_rescore.files.paths import followed, is_stream, partial_of
 
 GZIP_LEVELS = ("fast", *"123456789")
 _FAST = 2  # 1 is faster by a third, and files are a third larger
-_NAMED = 10  # rows that were left out whose place is told
 
 
 def gzip_member(data: bytes, level: str) -> bytes:
@@ -135,12 +134,11 @@ class PartialFile:
     def _remove_stale(self) -> None:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
         except OSError as error:
-            if error.errno != errno.ELOOP:
+            if error.errno == errno.ELOOP:  # a link
+                os.unlink(self.path)
+            elif error.errno != errno.ENOENT:
                 raise
-            os.unlink(self.path)  # a link
             return
         try:
             if self._lock(handle):
@@ -212,14 +210,6 @@ class PartialFile:
             self.close()
 
 
-def check_writable(path: str) -> None:
-    """Raise OptionError if no file can be written under this name."""
-    if not is_stream(path):
-        partial = PartialFile(path)
-        partial.make()
-        partial.discard()
-
-
 class _Output(io.FileIO):
     """A file whose failing writes name it as its user did."""
 
@@ -230,9 +220,9 @@ class _Output(io.FileIO):
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
-        except BrokenPipeError:
-            raise
         except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
             raise RescoreError(cannot_write(self._path, error)) from None
 
 
@@ -305,62 +295,8 @@ def row_output(out: str) -> Iterator[RowOutput]:
         with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
             output = RowOutput(stream, at_once=streamed)
             yield output
-    except BrokenPipeError:
-        raise
     except (Exception, KeyboardInterrupt) as error:
         rows = output.rows if output else 0
-        if not streamed or (not rows and isinstance(error, OptionError)):
+        if not streamed or isinstance(error, BrokenPipeError) or (not rows and isinstance(error, OptionError)):
             raise
         raise IncompleteOutput(rows) from error
-
-
-class DroppedRows:
-    """The .dropped file: rows left out of the output. It is there at the end only if there are any.
-
-    With ``expected`` false no row will be left out and nothing is touched.
-    """
-
-    def __init__(self, path: str, expected: bool) -> None:
-        self.path, self.expected = path, expected
-        self.rows, self.where = 0, list[str]()
-        self._stream: Writable | None = None
-
-    @contextlib.contextmanager
-    def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
-        """Take rows while the ``with`` block lasts: in ``partial``, which somebody else publishes, or in a file made now.
-
-        That file is complete when the block ends well, and gone otherwise. A stream is written to as it is. Raises OptionError
-        if the file cannot be made.
-        """
-        if partial or not self.expected:
-            self._stream = partial
-            yield self
-        elif is_stream(self.path):
-            with atomic_output(self.path) as self._stream:
-                yield self
-        else:
-            self._stream = own = PartialFile(self.path)
-            own.make()
-            try:
-                yield self
-                own.sync()
-                own.publish_or_remove()
-            except BaseException:
-                own.discard()
-                raise
-
-    def add(self, where: str, row: bytes) -> None:
-        """Keep a row (without newline); ``where`` it stood is remembered for the first few."""
-        if self._stream is None:
-            raise ValueError(f"{self.path} is not open")
-        self._stream.write(row + b"\n")
-        self.rows += 1
-        if len(self.where) < _NAMED:
-            self.where.append(where)
-
-    def summary(self) -> str:
-        """``dropped 2 rows, kept in FILE: 17, 40``, or nothing if there is nothing to say."""
-        if not self.rows:
-            return ""
-        more = ", …" if self.rows > len(self.where) else ""
-        return f"dropped {counted(self.rows, 'row')}, kept in {self.path}: {', '.join(self.where)}{more}"

@@ -18,7 +18,7 @@ from typing import BinaryIO
 import numpy as np
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.outputs import atomic_output, check_writable
+from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.rnn.vectors import Vectors
 
@@ -132,8 +132,6 @@ def check_output(out: str, form: str) -> None:
     """Raise OptionError if no such file can be written, as ``npy`` without a file for its index."""
     if form == "npy" and is_stream(out):
         raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
-    if out != "-":
-        check_writable(out)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,8 @@ from phrase_rescore.annotation.checks import InputCheck
 from phrase_rescore.annotation.run import Observer
 from phrase_rescore.cli.main import Terminated
 from phrase_rescore.files import resumable
-from phrase_rescore.files.outputs import DroppedRows, PartialFile
+from phrase_rescore.files.dropped import DroppedRows
+from phrase_rescore.files.outputs import PartialFile
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.rnn.checkpoint import load, save
 
