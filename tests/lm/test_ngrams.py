@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from phrase_rescore.errors import OptionError
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.lm.ngrams import ngrams_at
 from phrase_rescore.lm.task import NgramTask, held_out_figures
@@ -29,18 +28,6 @@ def test_a_context_ends_where_the_sentence_before_ends():
     assert found.contexts.tolist() == [
         [0, 0, 0], [0, 0, 2], [0, 2, 3], [0, 0, 0], [0, 0, 4], [0, 4, 5], [4, 5, 6], [0, 0, 0], [0, 0, 0],
     ]  # fmt: skip
-
-
-def test_a_pass_has_every_ngram_once_in_an_order_of_its_own():
-    batches = task(batch_size=10).batches()
-    passes = [[next(batches) for _ in range(22)] for _ in range(2)]
-    orders = []
-    for one in passes:
-        found = [(*context, word) for batch in one for context, word in zip(batch.contexts, batch.words, strict=True)]
-        whole = ngrams_at(TEXT, np.arange(len(TEXT)), 3)
-        assert sorted(found) == sorted((*c, w) for c, w in zip(whole.contexts, whole.words, strict=True))
-        orders.append(found)
-    assert orders[0] != orders[1]
 
 
 def test_shortened_contexts_lose_their_oldest_words():
@@ -106,8 +93,3 @@ def test_the_loop_learns_a_text_and_the_same_weights_again(threads):
         return torch.logsumexp(model.hidden(contexts) @ model.G.T + model.b_G, 1).abs().max().item()
 
     assert farthest(trained(1.0)[0]) < farthest(a) < farthest(trained(0.0)[0])
-
-
-def test_no_words(monkeypatch):
-    with pytest.raises(OptionError, match="no words to train on"):
-        task(text=TEXT[:0])

@@ -16,9 +16,8 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.final_pass import FinalPassTask, matched_by_length
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.store import HeldOut
 from phrase_rescore.rnn.task import Part, PhrasePairTask
-from phrase_rescore.training.config import Observer, Recipe
+from phrase_rescore.training.config import Observer
 
 pytestmark = pytest.mark.slow
 
@@ -55,10 +54,6 @@ def test_half_of_a_minibatch_was_held_out_and_a_pass_learns_each_pair_once(task:
         held_out += list(sources[:8])
     assert sorted(held_out) == sorted(list(range(10, 40)) * 4)
     assert sorted(held_out[:30]) == list(range(10, 40))
-
-
-def test_it_clips_as_the_training_did(task: FinalPassTask) -> None:
-    assert task.recipe(Recipe(clip=0.25)).clip == 0.25
 
 
 def test_what_is_made_small_is_how_far_the_losses_lie_apart(task: FinalPassTask) -> None:
@@ -128,19 +123,6 @@ def test_killed_in_the_final_pass(training: Training, monkeypatch: pytest.Monkey
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
     log = (Path(training.model_dir) / "train.log.jsonl").read_text()
     assert [json.loads(line)["step"] for line in log.splitlines()] == [100, 200]
-
-
-def test_no_training_pair_is_as_long_as_a_held_out_one(training: Training) -> None:
-    sources = sorted(b"w%d" % i for i in range(400))
-    choice = HeldOut(40)
-    choice.add(sources, sources)
-    held = choice.sources()
-    assert len(held) == 2
-    rows = (b"%b\t%b\n" % (source, b"x y z" if source in held else b"x") for source in sources)
-    Path(training.inputs[0]).write_bytes(b"".join(rows))
-    found = training.but(final_pass=True, max_steps=20, eval_every=10).run().training
-    assert found["distinct_pairs"]["held_out"] == 2
-    assert found["final_pass"]["training"] > 0
 
 
 @pytest.mark.parametrize(("option", "value"), [("final_pass", True), ("patience", 3)])

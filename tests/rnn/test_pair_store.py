@@ -271,15 +271,6 @@ def test_no_room(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_replaces_an_older_store_while_it_is_in_use(tmp_path: Path) -> None:
-    first, second = many_pairs(10), many_pairs(2000)
-    old = prepared(tmp_path / "store", first)
-    new = prepared(tmp_path / "store", second)
-    assert_holds(old, first, 10, 5)
-    assert_holds(new, second, 10, 5)
-    assert os.listdir(tmp_path) == ["store"]
-
-
 def test_nothing_else_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_bytes(b"")

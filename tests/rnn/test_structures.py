@@ -128,11 +128,9 @@ def test_the_command_line_makes_and_shows_them(run: Run, inputs: list[str], tmp_
 @pytest.mark.parametrize(
     "chosen", [{"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn", "encoder": "reversed"}], ids=named
 )
-def test_every_command_takes_them(run: Run, inputs: list[str], tmp_path: Path, chosen: dict) -> None:
+def test_commands_take_them(run: Run, inputs: list[str], tmp_path: Path, chosen: dict) -> None:
     options = [part for name, value in chosen.items() for part in (f"--{name}", value)]
-    models = {name: tmp_path / name for name in ("forward", "inverse", "factor")}
-    factored = tmp_path / "factored.tsv"
-    factored.write_text("".join(f"s{n}|a s{n + 1}|b\tt{n}|x t{n + 1}|y\n" for n in range(80)))
+    models = {name: tmp_path / name for name in ("forward", "inverse")}
 
     def done(*args: object, stdin: bytes = b"") -> bytes:
         result = run(*args, stdin=stdin)
@@ -140,9 +138,8 @@ def test_every_command_takes_them(run: Run, inputs: list[str], tmp_path: Path, c
         return result.out
 
     for name, model in models.items():
-        kind = {"forward": [], "inverse": ["--inverse"], "factor": ["--source-factor", 1, "--target-factor", 0]}[name]
         done(
-            "train", factored if name == "factor" else inputs[0], "-m", model, *options, *kind, "--hidden", 8, "--embedding", 6,
+            "train", inputs[0], "-m", model, *options, *["--inverse"] * (name == "inverse"), "--hidden", 8, "--embedding", 6,
             "--maxout", 4, "--rank", 4, "--max-steps", 20, "--held-out", 20, "--threads", 1, "-q",
         )  # fmt: skip
     table, annotated, cluster = tmp_path / "table", tmp_path / "annotated", tmp_path / "cluster"
@@ -164,20 +161,7 @@ def test_every_command_takes_them(run: Run, inputs: list[str], tmp_path: Path, c
     assert len(lines) == 6
     log_p = scorers["forward"].score([(line[0], line[1]) for line in lines])
     assert [float(line[2]) for line in lines] == pytest.approx(log_p.tolist(), abs=1e-4)
-    scored = done("score", "-m", models["factor"], stdin=b"z|a z|b\tt1|q t2|r\ns1|a s2|b\tt1|x t2|y\n").splitlines()
-    assert scored[0].split()[-2:] == scored[1].split()[-2:]  # by the second factors of the source, the first of the target
-
     vectors = tmp_path / "c.npy"
     done("embed", "-m", models["forward"], "-o", vectors, stdin=b"s1 s2\ns4\n")
     from_vectors = done("generate", "-m", models["forward"], "-n", 3, "--from-vectors", vectors)
     assert [line.split(b"\t")[1] for line in from_vectors.splitlines()] == [line[1] for line in lines]
-
-    n_best = tmp_path / "n-best"
-    n_best.write_bytes(b"0 ||| t1 |0-1| t2 |2-2| ||| LM0= -1 ||| -1\n")
-    source = tmp_path / "source"
-    source.write_bytes(b"s1 s2 s3\n")
-    rescored = done("rescore", n_best, "-m", models["forward"], "--source", source)
-    total = scorers["forward"].score([(b"s1 s2", b"t1"), (b"s3", b"t2")]).sum()
-    assert float(rescored.split(b"RNN0= ")[1].split()[0]) == pytest.approx(total, abs=1e-3)
-    done("report", annotated, "-m", models["forward"], "-o", tmp_path / "report.html")
-    assert b"</html>" in (tmp_path / "report.html").read_bytes()

@@ -123,37 +123,28 @@ def test_another_run_is_not_resumed(training: Training) -> None:
 
 
 def test_other_data_on_standard_input_is_refused(
-    training: Training, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though their number is the same; the pairs of the interrupted run stay, and its own data go on."""
-    monkeypatch.setenv("PATH", warm_path)
     data = Path(training.inputs[0]).read_bytes()
-    other = data.replace(b"\tt1\n", b"\tt2\n")
-    line = [*command(tmp_path, "model", "--threads", "1", program=("phrase-rescore",)), "-q"]
-    line[line.index(training.inputs[0])] = "-"
-    line[line.index("--max-steps") + 1] = "20"
+    line = ("train", "-", *SIZES, "--max-steps", 20, "--eval-every", 5, "--held-out", 20, "--threads", 1, "-q", "-m")
+    assert run(*line, tmp_path / "whole", stdin=data).status == 0
+    step = Trainer.step
 
-    def run(data: bytes, *more: str) -> tuple[int, str]:
-        done = subprocess.run([*line, *more], input=data, capture_output=True, check=False)
-        return done.returncode, done.stderr.decode()
+    def until_the_twelfth(trainer: Trainer, *given: object) -> None:
+        if trainer.steps == 12:
+            raise RescoreError("stopped")
+        step(trainer, *given)
 
-    whole = training.but(inputs=("-",), model_dir=str(tmp_path / "whole"))
-    assert run(data, "-m", whole.model_dir) == (0, "")
-    with subprocess.Popen(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stderr
-        process.stdin.write(data)
-        process.stdin.close()
-        while not (training.state_dir / "state.json").exists():
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.stderr.read()  # until it is gone
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "step", until_the_twelfth)
+        assert run(*line, training.model_dir, stdin=data).status == 1
     pairs = stored(f"{training.model_dir}.pairs")
-    status, told = run(other, "--resume")
-    assert (status, told.count("\n")) == (2, 1), told
-    assert re.search(r'the interrupted training was another: pairs_content "\w{32}" → "\w{32}"', told), told
+    refused = run(*line, training.model_dir, "--resume", stdin=data.replace(b"\tt1\n", b"\tt2\n"))
+    assert refused.status == 2
+    assert re.search(r'the interrupted training was another: pairs_content "\w{32}" → "\w{32}"', refused.last_line)
     assert stored(f"{training.model_dir}.pairs") == pairs
-    assert run(data, "--resume") == (0, "")
+    assert run(*line, training.model_dir, "--resume", stdin=data).status == 0
     assert files(tmp_path / "model") == files(tmp_path / "whole")
 
 
@@ -238,22 +229,6 @@ def test_nothing_to_resume_begins_anew(training: Training) -> None:
     assert f"no training to go on with in {training.state_dir}; it begins anew" in said
     training.but(model_dir=f"{training.model_dir}.whole").run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
-
-
-def test_a_bad_row_does_not_stand_in_the_way(run: Run, training: Training, tmp_path: Path) -> None:
-    """What the message says to do works together with --resume, as a job that is queued again has it."""
-    pairs = Path(training.inputs[0])
-    good = pairs.read_bytes()
-    bad = good.count(b"\n") + 5001
-    pairs.write_bytes(good + b"".join(b"x%d\ty\n" % i for i in range(5000)) + b"oops\n" + b"x\ty\n" * 5000)
-    small = [*SIZES, "--max-steps", 20, "--threads", 1]
-    first = run("train", pairs, "-m", tmp_path / "model", *small)
-    assert first.status == 1
-    assert f"{pairs}:{bad}: 1 column in 'oops'" in first.last_line
-    assert os.listdir(tmp_path) == ["pairs.tsv"]
-    again = run("train", pairs, "-m", tmp_path / "model", *small, "--resume", "--on-bad-row", "drop")
-    assert again.status == 0, again.err
-    assert sorted(os.listdir(tmp_path)) == ["model", "model.dropped", "model.pairs", "pairs.tsv"]
 
 
 @pytest.mark.parametrize("text", [
