@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrase_rescore.annotation.strip import Stripper, strip
+from phrase_rescore.annotation.strip import strip
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.moses.table import (
     has_irregular_blanks,
@@ -76,19 +76,6 @@ def test_parse_append_strip_is_the_identity(
     assert longer == head + columns + tail
     again = parse_row(longer, len(scores) + len(added))
     assert with_scores(again.fields, len(added), b"") == head + tail
-
-
-@given(st.lists(table_rows(), min_size=1, max_size=5), st.booleans())
-def test_stripping_a_block_is_the_identity(
-    rows: list[tuple[bytes, bytes, list[bytes], list[bytes], list[bytes]]], last_newline: bool
-) -> None:
-    """Missing final newlines stay missing."""
-    end = b"\n" * last_newline
-    n_scores = [parse_row(head + tail).n_scores for head, tail, *_ in rows]
-    rows = [row for row, n in zip(rows, n_scores, strict=True) if n == n_scores[0]]
-    annotated = b"\n".join(head + b" 0.25 1" + tail for head, tail, *_ in rows) + end
-    plain = b"\n".join(head + tail for head, tail, *_ in rows) + end
-    assert Stripper("t", 2, n_scores[0] + 2, None)(0, 1, annotated) == (plain, len(rows))
 
 
 @pytest.mark.parametrize("odd", ["\u00a0", "\u2028", "\u0085", "\x0b", "\x0c", "\x1d"])
@@ -211,13 +198,6 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
 blanky = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"a", b"0.5", b"\x0b", b"\xc2\xa0"])).map(b"".join)
 
 
-@given(st.lists(st.sampled_from([b"|", b"||", b"|||", b" ", b"a", b"\xff", b"\t"])).map(b"".join))
-def test_fields_joined_are_the_row(row: bytes) -> None:
-    assert b"|||".join(split_fields(row)) == row
-    assert b"|||".join(split_fields(row, 3)) == row
-    assert len(split_fields(row, 3)) <= 4
-
-
 @pytest.mark.parametrize(
     ("row", "fields"),
     [
@@ -237,21 +217,3 @@ def test_empty_fields_share_a_blank(row: bytes, fields: list[bytes]) -> None:
 @given(blanky)
 def test_words_are_what_stands_between_blanks(field: bytes) -> None:
     assert words(field) == re.findall(rb"[^ \t]+", field)
-
-
-def field_with(field: bytes, drop: int, append: bytes) -> bytes:
-    """The score field of a row once its last columns are others."""
-    return split_fields(with_scores([b"a ", b" b ", field, b" 0-0"], drop, append), 3)[2]
-
-
-@pytest.mark.parametrize(
-    ("field", "drop", "append", "expected"),
-    [
-        (b" 0.5 0.25 ", 1, b"", b" 0.5 "),
-        (b" 0.5\t0.25\t1 ", 2, b" 7 1", b" 0.5 7 1 "),
-        (b" 0.5  0.25\r", 1, b" 1", b" 0.5 1\r"),
-        (b"0.5", 0, b" 1", b"0.5 1"),
-    ],
-)
-def test_replaced_tails(field: bytes, drop: int, append: bytes, expected: bytes) -> None:
-    assert field_with(field, drop, append) == expected
