@@ -1,4 +1,4 @@
-"""Some rows are mishandled by some Moses program: which rows, and which program does what with them.
+"""Row problems, and what each Moses program does with such rows.
 
 Names of programs: ``PhraseDictionaryMemory`` is the decoder's text table (``TM/RuleTable/LoaderStandard.cpp``), ``moses2`` the
 other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` makes CompactPT's tables

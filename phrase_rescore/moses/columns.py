@@ -1,4 +1,4 @@
-"""The score columns of a phrase table: those that models add, what the sidecar says of them, and those that it has."""
+"""The score columns of a phrase table: those that models add, their sidecar, and those that a table has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
 JUDGED_ROWS = 1000  # whose last columns show whether a model added them
-RANGE_ROWS = 10_000  # that tell what a table's columns are
+RANGE_ROWS = 10_000  # from which moses-ini takes the ranges of a table's columns
 _MOST_COLUMNS = 10**6  # no column has a larger number; one in a damaged file may have thousands of digits
 _HEAD = 1 << 20  # bytes of a table's text by which its sidecar knows it
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
@@ -73,7 +73,7 @@ class ColumnFormat(Checked):
 
 @dataclass(frozen=True)
 class AddedColumn:
-    """A column that a model added, as the sidecar of ``annotate`` tells of it."""
+    """A column that a model added, as the sidecar of ``annotate`` lists it."""
 
     column: int  # from 1
     feature: str

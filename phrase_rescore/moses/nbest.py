@@ -52,7 +52,7 @@ class Entry(NamedTuple):
         for word in words(self.fields[2]):
             if word.endswith(b"="):
                 if word[:-1] in found:
-                    raise _stands_twice(word)
+                    raise _repeated_label(word)
                 values = found[word[:-1]] = []
             elif values is None:
                 raise _unlabelled(word)
@@ -76,7 +76,7 @@ class Entry(NamedTuple):
         form = rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*"
         there, *more = [*re.finditer(form, features), None]
         if there and more[0]:
-            raise _stands_twice(label + b"=")
+            raise _repeated_label(label + b"=")
         if there and not replace:
             hint = "renew it with --replace, or choose another with --label"
             raise RowError(f"the list has a feature {printable(label)} already", hint)
@@ -105,7 +105,7 @@ def _unlabelled(value: bytes) -> RowError:
     return RowError(f"the value {shown(value)} has no label", "run moses without -labeled-n-best-list false")
 
 
-def _stands_twice(label: bytes) -> RowError:
+def _repeated_label(label: bytes) -> RowError:
     return RowError(f"the label {shown(label)} stands twice", "make the list anew")
 
 

@@ -1,4 +1,4 @@
-"""Phrase pairs are read from phrase tables, extract files and two-column TSV, which are told apart by their content."""
+"""Phrase pairs are read from phrase tables, extract files and two-column TSV, which are recognized by their content."""
 
 from __future__ import annotations
 

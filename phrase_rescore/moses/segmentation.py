@@ -1,4 +1,4 @@
-"""Outputs of the decoder that tell which phrases they consist of.
+"""Read the phrases that outputs of the decoder consist of.
 
 ``moses -t`` writes ``target phrase |first-last| …``, in target order; the numbers are those of source words, from 0
 (``moses/Manager.cpp``). ``-tt`` adds scores within the bars and ``|lm=(…)|`` before the line, ``-print-alignment-info`` adds

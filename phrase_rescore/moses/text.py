@@ -1,4 +1,4 @@
-"""Text as Moses has it: its escapes, what an escaped or tokenized text looks like, and lines of phrases or phrase pairs."""
+"""Text of Moses: its escapes, the detection of escaped or tokenized text, and lines of phrases or phrase pairs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
 
 @dataclass(frozen=True)
 class Look:
-    """What a text looks like; None where nothing in it shows."""
+    """Whether a text is escaped and tokenized, to warn of files that do not match; None where nothing in it shows."""
 
     escaped: bool | None  # &apos; for ', as Moses needs it
     tokenized: bool | None  # a blank before the point that ends a line
