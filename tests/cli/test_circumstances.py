@@ -1,4 +1,4 @@
-"""Every command in awkward circumstances: streams that are closed, readers that go away, odd inputs, a full disk, odd clocks.
+"""Every command in awkward circumstances: streams that are closed, readers that go away, odd inputs, a full disk.
 
 LINES has a valid command line of every command, so a new command fails here until it has one.
 """
@@ -160,6 +160,8 @@ def place(standing: Place) -> Place:
 
 
 every_line = pytest.mark.parametrize("name", LINES)
+some_lines = pytest.mark.parametrize("name", ["train", "annotate", "annotate -o -", "info"])  # where all do the same
+every_stream = pytest.mark.parametrize("name", [name for name in LINES if not LINES[name].out])
 
 
 def errors(done: Done) -> list[str]:
@@ -179,15 +181,7 @@ def test_every_command_has_a_line() -> None:
     assert {name.split()[0] for name in LINES} == set(COMMANDS)
 
 
-@every_line
-def test_nothing_awkward(place: Place, name: str) -> None:
-    done = place.run(LINES[name])
-    assert done.status == 0, done
-    assert not errors(done)
-    assert place.result(LINES[name], done)
-
-
-@every_line
+@some_lines
 def test_standard_error_is_closed(place: Place, name: str) -> None:
     line = LINES[name]
     expected = place.undisturbed(name)
@@ -197,17 +191,12 @@ def test_standard_error_is_closed(place: Place, name: str) -> None:
         assert place.result(line, done) == expected
 
 
-@every_line
+@every_stream
 @pytest.mark.parametrize("reader", ["|", "| head"])
 def test_the_reader_goes_away(place: Place, name: str, reader: str) -> None:
     done = place.run(LINES[name], stdout=reader)
     assert not errors(done), done
-    if LINES[name].out:
-        assert done.status == 0
-    elif reader == "|":
-        assert done.status == 1
-    else:
-        assert done.status in (0, 1)
+    assert done.status in ((1,) if reader == "|" else (0, 1))
 
 
 @every_line
@@ -286,17 +275,6 @@ def test_a_full_disk_at_the_last_byte(place: Place, name: str) -> None:
         assert not [path for path in place.out.iterdir() if ".partial" in path.name and name != "annotate"], size
 
 
-@every_line
-def test_the_clock_goes_backwards(place: Place, name: str) -> None:
-    line = LINES[name]
-    expected = place.undisturbed(name)
-    done = place.run(line, clock=True)
-    assert done.status == 0, done
-    assert not errors(done)
-    if name.split()[0] not in VARIES:
-        assert place.result(line, done) == expected
-
-
 @pytest.fixture(scope="module")
 def warm_in_c(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Iterator[WarmProcess]:
     """Run commands in the locale C, with Python's own change to UTF-8 switched off."""
@@ -306,7 +284,7 @@ def warm_in_c(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Iterato
     process.close()
 
 
-@every_line
+@some_lines
 def test_the_locale_is_c(place: Place, warm_in_c: WarmProcess, name: str) -> None:
     line = LINES[name]
     expected = place.undisturbed(name)

@@ -23,8 +23,6 @@ else:
     import resource
     import signal
     import socket
-    import time
-    from collections.abc import Callable
 
     import disturbed
     import system_calls
@@ -53,12 +51,12 @@ class WarmProcess:
 
     def run(
         self, *args: object, stdin: bytes = b"", stdout: str | None = "", stderr: str | None = "", cwd: Path | None = None,
-        most: int | None = None, clock: bool = False, swap: Sequence[object] = (),
+        most: int | None = None, swap: Sequence[object] = (),
     ) -> Done:  # fmt: skip
         """Run a command line. Of ``stdout`` and ``stderr``, a name is that of a file to write, None closes it.
 
         ``stdout`` may be ``|``: a pipe whose reader has gone, or ``| head``: one whose reader goes after the first bytes.
-        ``most``: the largest file that may be written, in bytes. ``clock``: it goes back by an hour at every look.
+        ``most``: the largest file that may be written, in bytes.
         ``swap``: the path of a directory, what is to take its place, and before which opening of a file in it.
         """
         out, err, given = (self._folder / name for name in ("stdout", "stderr", "stdin"))
@@ -66,7 +64,7 @@ class WarmProcess:
         request = {
             "args": [str(arg) for arg in args], "cwd": str(cwd or self._folder), "stdin": str(given),
             "stdout": str(out) if stdout == "" else stdout, "stderr": str(err) if stderr == "" else stderr,
-            "most": most, "clock": clock, "swap": [str(part) for part in swap],
+            "most": most, "swap": [str(part) for part in swap],
         }  # fmt: skip
         for path in (out, err):
             path.unlink(missing_ok=True)
@@ -104,20 +102,6 @@ def _enter(request: dict[str, Any], pipe: tuple[int, int] | None) -> None:
     if request["most"] is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["most"], request["most"]))
-    if request["clock"]:
-        for name in ("time", "monotonic", "perf_counter"):
-            setattr(time, name, _backwards(getattr(time, name)))
-
-
-def _backwards(clock: Callable[[], float]) -> Callable[[], float]:
-    looks = 0
-
-    def look() -> float:
-        nonlocal looks
-        looks += 1
-        return clock() - 3600.0 * looks
-
-    return look
 
 
 def _serve(request: dict[str, Any]) -> int:
