@@ -15,7 +15,6 @@ from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
-TOKENIZATIONS = ("none", "13a", "intl", "char", "zh")  # of sacrebleu's, those that need neither a package nor a download
 _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 
@@ -24,7 +23,7 @@ class EvaluationSettings(Checked):
     """How texts are scored and compared. ``tokenize`` None: as fits the text."""
 
     metrics: tuple[str, ...] = tuple(METRICS)
-    tokenize: str | None = None  # of TOKENIZATIONS, for BLEU
+    tokenize: str | None = None  # one of sacrebleu's, for BLEU
     detokenize: str | None = None  # a language code; None: texts are scored as they are
     lowercase: bool = False  # for BLEU and chrF; sacrebleu's TER never tells case
     baseline: str | None = None  # None: the first system

@@ -12,8 +12,6 @@ from phrase_rescore.errors import counted
 from phrase_rescore.evaluation.noise import LEVEL, POWER
 from phrase_rescore.evaluation.run import Evaluation, SetScores, SystemScore
 
-FORMATS = ("text", "markdown", "json")
-
 
 def _escaped(text: str) -> str:
     return text.replace("|", r"\|")
@@ -173,7 +171,7 @@ def _as_json(result: Evaluation) -> str:
 
 
 def layout(result: Evaluation, form: str) -> str:
-    """Lay out an evaluation in one of FORMATS."""
+    """Lay out an evaluation as ``text``, ``markdown`` or ``json``."""
     if form == "json":
         return _as_json(result)
     plain = tabulate(list(_notes(result)), tablefmt="plain", disable_numparse=True)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phrase_rescore.report.theme import BLUE, FULL, GREEN, INK, PALE, SKY, VERMILION, Records, Spec, altair, specification
+from phrase_rescore.report.theme import BLUE, FULL, INK, PALE, SKY, VERMILION, Records, Spec, altair, specification
 
 MAP_HEIGHT = 600
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the page (a pinch comes as Ctrl and wheel)
 _LISTED = 20  # of what a search finds; on the map itself a label stands where it has room
-
-
-def _below() -> Any:
-    """A legend that does not move what stands beside the chart."""
-    return altair().Legend(orient="bottom", labelLimit=260, columns=10)
 
 
 def _tooltip(*entries: tuple[str, str, str]) -> list[Any]:
@@ -27,11 +22,6 @@ def _ordered(domain: Sequence[Any], end: float) -> Any:
     """Colours of ordered classes; ``end``: where viridis, too pale at its end, is cut off."""
     alt = altair()
     return alt.Scale(domain=list(domain), scheme=alt.SchemeParams("viridis", extent=[0.0, end]))
-
-
-def _lines(data: str, points: int, width: float = 2) -> Any:
-    alt = altair()
-    return alt.Chart(alt.NamedData(data)).mark_line(point=alt.OverlayMarkDef(size=points), strokeWidth=width)
 
 
 def _diagonal() -> Any:
@@ -92,30 +82,6 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     return specification(
         chart.add_params(*filters), points=points, medians=medians, equal=[{"x": max(least_phi, least_p)}, {"x": 0.0}]
     )
-
-
-def frequency(records: Records, classes: Sequence[str]) -> Spec:
-    """Draw scores by joint count. ``records``: seen, series, value, low, high (nats, log p alone); sure (a share)."""
-    alt = altair()
-    x = alt.X("seen:O", sort=list(classes), title="joint count of the pair", axis=alt.Axis(labelAngle=0))
-    series = ["log φ, mean", "log p, mean", "log p where φ = 1, median"]
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=[BLUE, VERMILION, GREEN]), legend=_below())
-    tooltip = _tooltip(
-        ("seen:N", "joint count", ""), ("series:N", "score", ""), ("value:Q", "nats", ".2f"), ("rows:Q", "", ",")
-    )
-    spread = alt.Chart(alt.NamedData("scores")).transform_filter("isValid(datum.low)")
-    band = spread.mark_area(opacity=0.15, color=VERMILION).encode(x, alt.Y("low:Q", title="nats"), alt.Y2("high:Q"))
-    lines = _lines("scores", 60).encode(x, alt.Y("value:Q"), colour, tooltip=tooltip)
-    left = (band + lines).properties(width=FULL // 2 - 90, height=300, title="Scores")
-    sure = alt.Chart(alt.NamedData("sure")).encode(x)
-    bars = sure.mark_bar(color=BLUE).encode(
-        alt.Y("sure:Q", title="share of rows", axis=alt.Axis(format="%")),
-        tooltip=_tooltip(("seen:N", "joint count", ""), ("sure:Q", "φ = 1", ".1%"), ("rows:Q", "", ",")),
-    )
-    text = sure.mark_text(dy=-8, fontSize=12, color=INK).encode(y="sure:Q", text=alt.Text("sure:Q", format=".0%"))
-    right = (bars + text).properties(width=FULL // 2 - 110, height=300, title="Rows whose φ is 1")
-    chart = alt.hconcat(left, right, spacing=50).resolve_scale(color="independent")
-    return specification(chart, scores=records, sure=[row for row in records if row["series"] == series[0]])
 
 
 def words_map(records: Records, by_length: bool = False) -> Spec:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phrase_rescore.data.coverage import too_many_unknown
 from phrase_rescore.data.sketch import hashes
@@ -28,7 +29,6 @@ SHOWN_ROWS = 12  # of each kind of disagreement
 DRAWN, SHOWN_SAMPLES, SHOWN_TARGETS = 50, 5, 3  # of every source; the paper's tables 2 and 3
 _COMMONEST = 12  # unknown words shown of a side
 _POINTS = 1000  # of each class of joint counts
-_FEWEST = 30  # rows of a mean that is drawn
 
 Sides = tuple[str, str]  # the side that the model reads and the one that it predicts
 
@@ -96,29 +96,20 @@ def scores(rows: SampleRows, table: TableReader, sides: Sides) -> Section:
 def frequency(rows: SampleRows) -> Section:
     """(e) scores by how often a pair was seen."""
     classes, sure = joint_classes(rows), rows.log_phi >= 0
-    records: Records = []
+
+    def means(some: NDArray[np.bool_]) -> dict[str, float] | None:
+        return {"log_phi": float(rows.log_phi[some].mean()), "log_p": float(rows.log_p[some].mean())} if some.any() else None
+
     cells = []
     for place, name in enumerate(JOINT_CLASSES):
         some = classes == place
-        if not (n := int(some.sum())):
-            continue
-        log_phi, log_p = float(rows.log_phi[some].mean()), float(rows.log_p[some].mean())
-        (low, high), (of_sure,) = percentiles(rows.log_p[some], 10, 90), percentiles(rows.log_p[some & sure], 50)
-        are_sure = float(sure[some].mean())
-        common = {"seen": name, "low": math.nan, "high": math.nan, "sure": are_sure, "rows": n}
-        records += [
-            common | {"series": "log φ, mean", "value": log_phi},
-            common | {"series": "log p, mean", "value": log_p, "low": low, "high": high},
-            common | {"series": "log p where φ = 1, median", "value": of_sure if n * are_sure >= _FEWEST else math.nan},
-        ]
-        cells.append([name, number(n), *map(nats, (log_phi, log_p)), nats(low, 1), nats(high, 1), percent(are_sure),
-                      nats(of_sure, 1)])  # fmt: skip
-    facts: dict[str, Any] = {"rows": cells}
-    often = int(np.searchsorted(statistics.JOINT_EDGES, statistics.ENOUGH))
-    for name, some in (("once", classes == 0), ("often", classes >= often)):
-        means = {"log_phi": float(rows.log_phi[some].mean()), "log_p": float(rows.log_p[some].mean())} if some.any() else None
-        facts[name] = means
-    return Section(facts, {"frequency": charts.frequency(records, JOINT_CLASSES)})
+        if found := means(some):
+            (low, high), (of_sure,) = percentiles(rows.log_p[some], 10, 90), percentiles(rows.log_p[some & sure], 50)
+            of_log_p = nats(found["log_p"]), nats(low, 1), nats(high, 1)
+            shares = percent(float(sure[some].mean())), nats(of_sure, 1)
+            cells.append([name, number(int(some.sum())), nats(found["log_phi"]), *of_log_p, *shares])
+    often = classes >= int(np.searchsorted(statistics.JOINT_EDGES, statistics.ENOUGH))
+    return Section({"rows": cells, "once": means(classes == 0), "often": means(often)})
 
 
 def choose(rows: SampleRows) -> list[list[SampleRows]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import itertools
 import json
 import math
 import random
@@ -19,7 +18,6 @@ from conftest import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from phrase_rescore.errors import InputError
@@ -102,18 +100,6 @@ def test_bleu_by_hand(run: Run, here: Path) -> None:
     assert bleu == pytest.approx(BLEU(tokenize="none").corpus_score(lines["base"], [lines["ref"]]).score, rel=1e-12)
 
 
-def test_chrf_by_hand(run: Run, here: Path) -> None:
-    of = columns(write(run, "ref", "base"))
-    precision = recall = 0.0
-    for n in range(1, 7):
-        matches = sum(of[f"chrf.match_{n}"])
-        precision += matches / sum(of[f"chrf.sys_{n}"]) / 6
-        recall += matches / sum(of[f"chrf.ref_{n}"]) / 6
-    lines = {name: Path(name).read_text("utf-8").split("\n")[:-1] for name in ("ref", "base")}
-    chrf = 100 * 5 * precision * recall / (4 * precision + recall)
-    assert chrf == pytest.approx(CHRF().corpus_score(lines["base"], [lines["ref"]]).score, rel=1e-12)
-
-
 @pytest.mark.parametrize("references", ["ref", "ref,ref2,ref3"])
 def test_ter_by_hand(run: Run, here: Path, references: str) -> None:
     of = columns(write(run, references, "base"))
@@ -164,20 +150,6 @@ def test_a_file_has_no_name_time_or_text(run: Run, here: Path) -> None:
     assert Path(write(run, "ref", "base", to="plain.name")).read_bytes() == data
     assert run("evaluate", "--set", "x", "y=base.gz", "--statistics", "copy.gz").status == 0
     assert Path("copy.gz").read_bytes() == data, "statistics of statistics"
-
-
-def test_a_file_is_small(run: Run, here: Path) -> None:
-    """1,500 segments of some 25 words come to less than 45 kB."""
-    rng = random.Random(1)
-    vocabulary = ["".join(rng.choices("abcdefghij", k=rng.randint(1, 9))) for _ in range(3000)]
-    reference = [rng.choices(vocabulary, k=min(60, 5 + int(rng.expovariate(1 / 20)))) for _ in range(1500)]
-    output = []
-    for line in reference:
-        spans = [line[i : i + 4] if rng.random() < 0.7 else rng.choices(vocabulary, k=3) for i in range(0, len(line), 4)]
-        output.append(list(itertools.chain.from_iterable(spans)))
-    text(here / "long", reference)
-    path = write(run, "long", text(here / "output", output))
-    assert Path(path).stat().st_size < 45_000
 
 
 # ---- the same figures from texts and statistics

@@ -61,13 +61,11 @@ def test_runs_of_equal_name_are_called_by_their_paths(make_run):
     ("log", "message"),
     [
         (b"", "train.log.jsonl: an empty log; nothing has been measured yet"),
-        (b"\n\n", "an empty log"),
         (b"step 100\n", r"train.log.jsonl:1: 'step 100' is not JSON; name a model directory"),
         (b"\xff\n", r"train.log.jsonl:1: '\\xff' is not JSON"),
         (b'{"step": 1, "seconds": 1}\n{"step": 2, "sec', "train.log.jsonl:2: .* is not JSON"),
         (b"[1]\n", "train.log.jsonl:1: not a JSON object"),
         (b'{"seconds": 1}\n', "no step or no seconds"),
-        (b'{"step": 1}\n', "no step or no seconds"),
         (b'{"step": "1", "seconds": 1}\n', 'step "1" is not a number'),
         (b'{"step": 1, "seconds": 1, "held_out": {"loss": true}}\n', "loss true is not a number"),
         (b'{"step": "%b", "seconds": 1}\n' % (b"x" * 9999), f'step "{"x" * 59}… is not a number'),
@@ -97,17 +95,22 @@ def test_figures_that_are_not_finite_are_gaps(make_run):
     assert run.best.step == 200
 
 
-@pytest.mark.parametrize("x", ["steps", "hours", "pairs"])
-@pytest.mark.parametrize("y", ["loss", "perplexity"])
-@pytest.mark.parametrize("log_x", [False, True])
-def test_png(make_run, tmp_path, x, y, log_x):
-    out = tmp_path / "curves.png"
-    draw([read_run(make_run())], str(out), CurveChart(x, y, log_x))
+@pytest.mark.parametrize(
+    ("x", "y", "log_x"), [("steps", "loss", False), ("hours", "perplexity", True), ("pairs", "loss", True)]
+)
+def test_the_same_runs_give_the_same_png(make_run, tmp_path, x, y, log_x):
+    out, run, chart = tmp_path / "curves.png", read_run(make_run()), CurveChart(x, y, log_x)
+    draw([run], str(out), chart)
     data = out.read_bytes()
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = (int.from_bytes(data[i : i + 4]) for i in (16, 20))
     assert width > 900
     assert height > 600
+    draw([run], str(out), chart)
+    assert out.read_bytes() == data
+    encoding = curves([run], chart)["layer"][0]["encoding"]
+    kinds = [encoding[axis]["scale"]["type"] for axis in "xy"]
+    assert kinds == ["log" if log_x else "linear", "log" if y == "perplexity" else "linear"]
 
 
 def svg_texts(path):
@@ -142,65 +145,34 @@ def test_a_long_curve_has_few_markers(make_run):
 
 def test_svg_holds_its_labels_as_text(make_run, tmp_path):
     out = tmp_path / "curves.SVG"
-    runs = [read_run(make_run("model")), read_run(f"$a$ <b>={make_run('other')}"), read_run(f"_c={make_run('third')}")]
-    draw(runs, str(out))
+    names = ("model", "$a$ <b>", "_c", "日本語", "x" * 200)
+    draw([read_run(f"{name}={make_run(str(i))}") for i, name in enumerate(names)], str(out))
     texts = svg_texts(out)
-    assert [texts.count(f"12.25  {name}") for name in ("model", "$a$ &lt;b&gt;", "_c")] == [1, 1, 1]
+    shown = ("model", "$a$ &lt;b&gt;", "_c", "日本語")
+    assert [texts.count(f"12.25  {name}") for name in shown] == [1, 1, 1, 1]
+    assert any(text.startswith("12.25  xxxx") and text.endswith("…") for text in texts)
     assert {"step (minibatches)", "negative log-likelihood (nats per pair)", "held-out", "★ best held-out loss"} <= set(texts)
     assert "training, mean since the last record" in texts
 
 
 def test_each_axis_says_what_it_measures(make_run, tmp_path):
     out, run = tmp_path / "curves.svg", read_run(make_run())
-    draw([run], str(out), CurveChart("pairs", "perplexity"))
-    texts = svg_texts(out)
-    assert {"phrase pairs seen (millions)", "held-out perplexity (per word)", "9.50  model"} <= set(texts)
-    assert "training, mean since the last record" not in texts
-    draw([run], str(out), CurveChart("hours"))
-    assert "time of training (hours)" in svg_texts(out)
+    of_text = replace(run, learnt="word")
+    for runs, chart, expected in (
+        ([run], CurveChart("pairs", "perplexity"), {"phrase pairs seen (millions)", "held-out perplexity (per word)"}),
+        ([run], CurveChart("hours"), {"time of training (hours)", "negative log-likelihood (nats per pair)"}),
+        ([of_text], CurveChart("pairs"), {"words seen (millions)", "negative log-likelihood (nats per word)"}),
+        ([run, of_text], CurveChart("pairs"), {"phrase pairs, words seen (millions)"}),
+    ):
+        draw(runs, str(out), chart)
+        assert expected <= set(svg_texts(out))
 
 
 def test_a_language_model_learns_words(make_run, tmp_path):
-    run = read_run(make_run())
-    of_text = replace(run, learnt="word")
-    out = tmp_path / "curves.svg"
-    for runs, x, y in (
-        ([run], "phrase pairs seen (millions)", "negative log-likelihood (nats per pair)"),
-        ([of_text], "words seen (millions)", "negative log-likelihood (nats per word)"),
-        ([run, of_text], "phrase pairs, words seen (millions)", "negative log-likelihood (nats per pair or word)"),
-    ):
-        draw(runs, str(out), CurveChart("pairs"))
-        assert {x, y} <= set(svg_texts(out))
-    config = tmp_path / "model" / "config.json"
+    path, config = make_run(), tmp_path / "model" / "config.json"
     for kind, learnt in (("feedforward-lm", "word"), ("rnn-encoder-decoder", "pair"), ("other", "pair"), (7, "pair")):
         config.write_text(json.dumps({"kind": kind, "training": {"batch_size": 5}}))
-        assert (read_run(str(tmp_path / "model")).learnt, read_run(str(tmp_path / "model")).batch_size) == (learnt, 5)
-
-
-@pytest.mark.parametrize("log_x", [False, True])
-@pytest.mark.parametrize("y", ["loss", "perplexity"])
-def test_perplexity_is_on_a_logarithmic_axis_and_so_is_x_if_asked_for(make_run, y, log_x):
-    encoding = curves([read_run(make_run())], CurveChart(y=y, log_x=log_x))["layer"][0]["encoding"]
-    kinds = [encoding[axis]["scale"]["type"] for axis in "xy"]
-    assert kinds == ["log" if log_x else "linear", "log" if y == "perplexity" else "linear"]
-
-
-@pytest.mark.parametrize("name", ["curves.png", "curves.svg"])
-def test_the_same_runs_give_the_same_bytes(make_run, tmp_path, name):
-    run = read_run(make_run())
-    for directory in ("a", "b"):
-        (tmp_path / directory).mkdir()
-        draw([run], str(tmp_path / directory / name))
-    first, second = ((tmp_path / directory / name).read_bytes() for directory in ("a", "b"))
-    assert first == second
-
-
-def test_many_runs_with_long_and_foreign_names(make_run, tmp_path):
-    path = make_run()
-    runs = [read_run(f"{name}={path}") for name in ("x" * 200, "日本語", *(f"run {i}" for i in range(40)))]
-    draw(runs, str(tmp_path / "curves.svg"))
-    draw(runs[:3], str(tmp_path / "curves.png"))
-    assert any(text.startswith("12.25  xxxx") and text.endswith("…") for text in svg_texts(tmp_path / "curves.svg"))
+        assert (read_run(path).learnt, read_run(path).batch_size) == (learnt, 5)
 
 
 def test_without_held_out_figures_training_is_drawn(make_run, tmp_path):
@@ -211,23 +183,22 @@ def test_without_held_out_figures_training_is_drawn(make_run, tmp_path):
     assert "model" in texts
     assert "held-out" not in texts
     assert run.line() == "model\t250\t\t\t\t0.025"
-    with pytest.raises(OptionError, match="model: the log has no perplexity to draw there; draw it with --y loss"):
-        draw([run], str(out), CurveChart(y="perplexity"))
 
 
-def test_a_log_of_one_record_and_step_0(make_run, tmp_path):
-    first = RECORDS[0] | {"step": 0}
-    run = read_run(make_run(records=[first]))
-    draw([run], str(tmp_path / "curves.png"))
-    with pytest.raises(OptionError, match="draw it without --log-x"):
-        draw([run], str(tmp_path / "curves.png"), CurveChart(log_x=True))
-    draw([read_run(make_run("longer", records=[first, *RECORDS]))], str(tmp_path / "curves.png"), CurveChart(log_x=True))
-
-
-def test_a_log_without_figures(make_run, tmp_path):
-    run = read_run(make_run(records=[{"step": 1, "seconds": 0.5}]))
-    with pytest.raises(OptionError, match="model: the log has no loss to draw there; train with --eval-every"):
-        draw([run], str(tmp_path / "curves.png"))
+def test_what_cannot_be_drawn(make_run, tmp_path):
+    at_0 = RECORDS[0] | {"step": 0}
+    for name, records, chart, message in (
+        ("a", UNMEASURED, CurveChart(y="perplexity"), "a: the log has no perplexity to draw there; draw it with --y loss"),
+        ("b", [at_0], CurveChart(log_x=True), "draw it without --log-x"),
+        ("c", [{"step": 1, "seconds": 0.5}], CurveChart(), "c: the log has no loss to draw there; train with --eval-every"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            draw([read_run(make_run(name, records))], str(tmp_path / "curves.png"), chart)
+    told = r"d: no config\.json beside its log says the batch size; draw it with --x steps"
+    with pytest.raises(OptionError, match=told):
+        draw([read_run(make_run("d", batch_size=None))], str(tmp_path / "curves.png"), CurveChart("pairs"))
+    assert not (tmp_path / "curves.png").exists()
+    draw([read_run(make_run("longer", records=[at_0, *RECORDS]))], str(tmp_path / "curves.png"), CurveChart(log_x=True))
 
 
 def test_axes_of_a_narrow_range_have_numbers(make_run, tmp_path):
@@ -236,13 +207,6 @@ def test_axes_of_a_narrow_range_have_numbers(make_run, tmp_path):
     texts = svg_texts(tmp_path / "curves.svg")
     assert {"1,200", "1,600"} <= set(texts)
     assert sum(bool(re.fullmatch(r"1[56](\.\d+)?", text)) for text in texts) >= 3
-
-
-def test_pairs_need_the_batch_size(make_run, tmp_path):
-    out = tmp_path / "curves.png"
-    with pytest.raises(OptionError, match=r"model: no config\.json beside its log says the batch size; draw it with --x steps"):
-        draw([read_run(make_run(batch_size=None))], str(out), CurveChart("pairs"))
-    assert not out.exists()
 
 
 @pytest.mark.parametrize("name", ["curves.pdf", "curves", "-", "png"])

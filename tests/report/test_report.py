@@ -96,7 +96,7 @@ def test_every_part_is_there(made):
 def test_charts_hold_their_data_and_escape_it(made):
     page = (made[0] / "report.html").read_text("utf-8")
     found = dict(re.findall(r'<script type="application/json" data-chart="([a-z-]+)">(.*?)</script>', page, re.S))
-    assert {"scatter", "frequency", "source-words", "target-words", "phrases"} <= set(found)
+    assert {"scatter", "source-words", "target-words", "phrases"} <= set(found)
     specs = {name: json.loads(data) for name, data in found.items()}
     points = specs["scatter"]["datasets"]["points"]
     assert HOSTILE.decode() in {point["given"] for point in points}
@@ -107,7 +107,7 @@ def test_charts_hold_their_data_and_escape_it(made):
 
 def test_pictures(made):
     names = {path.name for path in (made[0] / "figures").iterdir()}
-    assert {"scatter.png", "scatter.svg", "source-words.png", "phrases.svg", "frequency.png"} <= names
+    assert {"scatter.png", "scatter.svg", "source-words.png", "phrases.svg", "phrases.png"} <= names
     assert (made[0] / "figures" / "scatter.png").read_bytes().startswith(b"\x89PNG")
     assert "log φ(target | source) of the table, nats" in (made[0] / "figures" / "scatter.svg").read_text("utf-8")
 
