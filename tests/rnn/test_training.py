@@ -284,15 +284,6 @@ def test_factors_that_a_vocabulary_lacks(tmp_path: Path) -> None:
     trained(tmp_path, max_steps=1, factors=(0, 0), **given)
 
 
-def test_words_of_held_out_pairs_teach_nothing(tmp_path: Path) -> None:
-    """They come after what the shortlist counts, so the one that only they have is unknown."""
-    (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(400)))
-    checkpoint = trained(tmp_path, held_out=5, max_steps=1)
-    assert checkpoint.training["distinct_pairs"] == {"training": 398, "held_out": 2}
-    assert dict(zip(checkpoint.src_vocab.words, checkpoint.src_vocab.counts, strict=True))[b"x"] == 398
-    assert len(checkpoint.src_vocab.words) == 399 - 4, "1 % of the types are left out"
-
-
 def test_a_training_that_was_too_short_says_so(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"s{i}\tt{i}\n" for i in range(3200)))
     said: list[str] = []
