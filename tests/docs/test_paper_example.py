@@ -274,7 +274,7 @@ def test_weights_go_to_mert_and_back_in_the_order_of_the_list(tmp_path: Path) ->
 
 # ---- Pages
 
-SOME = ("bible-es-en.5", "kit-en-fr.table1", "bible-es-en.scores")  # have every kind of section; the others take minutes
+SOME = ("bible-es-en.5", "kit-en-fr.table1")  # the others take minutes
 
 
 def name_of(results: Path) -> str:
@@ -290,6 +290,18 @@ def test_pages_are_made_again_from_the_counts_in_the_repository(results: Path, w
     command = ["python", PAPER / "page.py", results]
     made = subprocess.run(command, env={**os.environ, "PATH": warm_path}, capture_output=True, text=True, check=True).stdout
     assert made == results.with_name(f"{name_of(results)}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("results", RESULTS, ids=name_of)
+def test_all_but_the_evaluation_is_quickly_made(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = importlib.import_module("page")
+    monkeypatch.setattr(page, "evaluation", lambda *args: "EVALUATION")
+    with tarfile.open(results) as archive:
+        archive.extractall(tmp_path, filter="data")
+    head, tail = "".join(f"{part}\n" for part in page.page(tmp_path)).split("EVALUATION")
+    expected = results.with_name(f"{name_of(results)}.md").read_text("utf-8")
+    assert expected.startswith(head)
+    assert expected.endswith(tail)
 
 
 @pytest.mark.parametrize("results", RESULTS, ids=name_of)
