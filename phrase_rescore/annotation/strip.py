@@ -12,7 +12,7 @@ from phrase_rescore.files.blocks import Block, read_blocks
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.outputs import gzip_member, row_output
 from phrase_rescore.files.paths import check_outputs
-from phrase_rescore.moses.table import parse_row, with_scores
+from phrase_rescore.moses.table import parse_block, parse_row
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,11 @@ class Stripper:
     gzip_level: str | None
 
     def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, int]:
-        rows = Block(number, first_row, data).rows()
-        out = []
-        for line, row in enumerate(rows, first_row):
-            try:
-                parsed = parse_row(row, self.n_scores)
-            except RowError as error:
-                raise error.at(self.table, line) from None
-            out.append(with_scores(parsed.fields, self.columns, b""))
-        joined = b"\n".join(out) + b"\n" * data.endswith(b"\n")
-        return joined if self.gzip_level is None else gzip_member(joined, self.gzip_level), len(rows)
+        rows = parse_block(Block(number, first_row, data), self.n_scores)
+        for line, _, error in rows.bad:
+            raise error.at(self.table, line)
+        stripped = rows.write(self.columns, [b""] * len(rows.heads))
+        return stripped if self.gzip_level is None else gzip_member(stripped, self.gzip_level), len(rows.heads)
 
 
 def strip(table: str, out: str, columns: int, on_read: Callable[[int], object] | None = None) -> int:
