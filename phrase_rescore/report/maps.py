@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.vocabulary import FIRST_WORD
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.charts import MAP_HEIGHT
 from phrase_rescore.report.theme import FULL, Records
@@ -39,35 +39,36 @@ class WordMap:
     method: str  # t-SNE or PCA
 
 
-def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> list[WordMap]:
-    """WordMap the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``."""
-    return [one for one in _maps(checkpoint, long_sources) if len(one.records) >= _FEWEST]
-
-
-def _maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterator[WordMap]:
-    sides: tuple[Side, Side] = ("source", "target")
-    for side, vocabulary in zip(sides, (checkpoint.src_vocab, checkpoint.tgt_vocab), strict=True):
+def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterator[WordMap]:
+    """Map the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``."""
+    sides: tuple[tuple[Side, Vocabulary], ...] = ("source", checkpoint.src_vocab), ("target", checkpoint.tgt_vocab)
+    for side, vocabulary in sides:
         words, counts = vocabulary.words[:MAPPED_WORDS], vocabulary.counts[:MAPPED_WORDS]
         vectors = word_embeddings(checkpoint, side)[FIRST_WORD : FIRST_WORD + len(words)]
-        yield _map(f"{side}-words", f"{side.capitalize()} words", words, counts, vectors)
+        yield from _drawn(f"{side}-words", f"{side.capitalize()} words", words, counts, vectors)
     if not checkpoint.inverse:
         kept = within(long_sources, MAPPED_PHRASES)
         vectors = PhraseEncoder(checkpoint).vectors(kept)
-        yield _map("phrases", "Phrases", kept, [long_sources[phrase] for phrase in kept], vectors)
+        yield from _drawn("phrases", "Phrases", kept, [long_sources[phrase] for phrase in kept], vectors)
 
 
-def _map(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Floats) -> WordMap:
+def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Floats) -> Iterator[WordMap]:
+    """Yield the map, if there is enough to draw."""
     if len(phrases) < _FEWEST:
-        return WordMap(name, title, [], "")
+        return
     labels = [readable(phrase) for phrase in phrases]
-    places = fitted(project(vectors, _SEED), FULL - min(room_for(labels), FULL / 4), MAP_HEIGHT)
+    places = project(vectors, _SEED)
+    low, high = places.min(axis=0), places.max(axis=0)
+    share = (places - low) / np.where(high > low, high - low, 1.0)
+    room = min(_GAP + _CHARACTER * max(map(len, labels)), FULL / 4)  # for labels, right of the last points
+    places = (_MARGIN + (1 - 2 * _MARGIN) * share) * np.array([FULL - room, MAP_HEIGHT])
     levels = label_levels(places, labels)
     records = [
         {"x": round(float(x), 2), "y": round(float(y), 2), "label": label, "level": int(level), "count": float(count),
          "words": phrase.count(b" ") + 1}
         for (x, y), label, level, count, phrase in zip(places, labels, levels, counts, phrases, strict=True)
     ]  # fmt: skip
-    return WordMap(name, title, records, method_for(len(phrases)))
+    yield WordMap(name, title, records, method_for(len(phrases)))
 
 
 def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
@@ -77,13 +78,10 @@ def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
     [b'a b c d', b'x y z w']
     """
     chosen = list[bytes]()
-    text = b"\n"
     for phrase, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         padded = b" " + phrase + b" "
-        if padded in text or any(other in padded for other in chosen):
-            continue
-        chosen.append(padded)
-        text += padded + b"\n"
+        if not any(padded in other or other in padded for other in chosen):
+            chosen.append(padded)
         if len(chosen) == most:
             break
     return [padded[1:-1] for padded in chosen]
@@ -103,7 +101,10 @@ def project(vectors: Floats, seed: int = 1) -> Floats:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.asarray(vectors / np.where(norms > 0, norms, 1.0), np.float64)
     if method_for(len(unit)) == "PCA":
-        return _pca(unit)
+        u, s, _ = np.linalg.svd(unit - unit.mean(axis=0), full_matrices=False)
+        places = np.zeros((len(unit), 2))
+        places[:, : min(2, len(s))] = (u * s)[:, :2]
+        return places
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy's, which concern nobody here
         from openTSNE import TSNE
@@ -114,27 +115,6 @@ def project(vectors: Floats, seed: int = 1) -> Floats:
             n_jobs=1,  # two threads are slower where other programs run, and its results depend on their number
         )  # fmt: skip
         return np.asarray(tsne.fit(unit))
-
-
-def _pca(vectors: Floats) -> Floats:
-    centred = vectors - vectors.mean(axis=0) if len(vectors) else vectors
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    places = np.zeros((len(vectors), 2))
-    places[:, : min(2, len(s))] = (u * s)[:, :2]
-    return places
-
-
-def room_for(labels: Sequence[str]) -> float:
-    """Tell how many pixels the longest label takes."""
-    return _GAP + _CHARACTER * max(map(len, labels), default=0)
-
-
-def fitted(places: Floats, width: float, height: float) -> Floats:
-    """Stretch places to a picture of this size, in pixels, with a margin."""
-    low, high = places.min(axis=0), places.max(axis=0)
-    share = (places - low) / np.where(high > low, high - low, 1.0)
-    stretched: Floats = (_MARGIN + (1 - 2 * _MARGIN) * share) * np.array([width, height])
-    return stretched
 
 
 def label_levels(places: Floats, labels: Sequence[str]) -> NDArray[np.int64]:

@@ -36,25 +36,6 @@ def is_long(src: bytes) -> bool:
     return src.count(b" ") + 1 >= LONG and len(_WORDS.findall(src)) >= LONG - 1
 
 
-@dataclass(frozen=True)
-class ReportColumns:
-    """Which score columns are read."""
-
-    all: TableColumns
-    phi: ScoreColumn
-    log_p: ScoreColumn | None  # the model's score; None: the table has none
-
-
-def find_columns(table: str, checkpoint: Checkpoint, phi: int | None) -> ReportColumns:
-    """Find the columns; ``phi``: the number of φ's, None for the usual place.
-
-    Raises InputError as ``TableColumns.read``, OptionError for a column that the table does not have.
-    """
-    columns = TableColumns.read(table)
-    asked = columns.asked("--phi-column", phi)
-    return ReportColumns(columns, asked or columns.phi(checkpoint.inverse), columns.score(checkpoint.signature))
-
-
 @dataclass
 class SampleRows:
     """Rows, all those of a source next to each other; logarithms are natural, and nan stands where the table does not say."""
@@ -113,9 +94,16 @@ class SideWords:
 
 
 class TableReader:
-    """Reads a table. In ``sample`` are all rows of the sources of the smallest hashes, ``room`` rows or a little fewer."""
+    """Reads a table, of which all rows of the sources of the smallest hashes are kept: ``room`` rows, or a little fewer.
 
-    def __init__(self, checkpoint: Checkpoint, columns: ReportColumns, room: int) -> None:
+    ``phi``: the number of φ's column, None for the usual place. Raises InputError as ``TableColumns.read``, OptionError for a
+    column that the table does not have.
+    """
+
+    def __init__(self, table: str, checkpoint: Checkpoint, phi: int | None, room: int) -> None:
+        self.columns = TableColumns.read(table)
+        self.phi = self.columns.asked("--phi-column", phi) or self.columns.phi(checkpoint.inverse)
+        self.log_p: ScoreColumn | None = self.columns.score(checkpoint.signature)  # None: the table has no model's score
         self.rows = self.sources = self.counted = 0  # counted: rows that have counts
         self.sides = [
             SideWords(name, vocabulary, factor)
@@ -124,32 +112,31 @@ class TableReader:
             )
         ]
         self.long_sources: dict[bytes, float] = {}  # the most frequent ones, with their occurrences
-        self._columns, self._room = columns, room
+        self._table, self._room = table, room
         self._parts = list[SampleRows]()
         self._limit = np.uint64(2**64 - 1)  # the largest hash of a source of the sample
         self._last = b""  # source
 
-    def read(self, table: str, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS) -> SampleRows:
-        """Read a table and return the sample. Raises InputError for a bad row and for a file that cannot be read."""
-        n = len(self._columns.all)
-        with open_input(table, on_read) as stream:
+    def read(self, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS) -> SampleRows:
+        """Read the table and return the sample. Raises InputError for a bad row and for a file that cannot be read."""
+        with open_input(self._table, on_read) as stream:
             for block in read_blocks(stream, block_rows):
-                rows = parse_block(block, n)
+                rows = parse_block(block, len(self.columns))
                 for line, _, error in rows.bad:
-                    raise error.at(display_name(table), line)
+                    raise error.at(display_name(self._table), line)
                 self._add(rows)
         return self._shrunk()
 
     def _add(self, rows: TableBlock) -> None:
         self.rows += len(rows.src)
-        logs, seen = self._columns.all.logs(rows.values(len(self._columns.all))), rows.occurrences()
+        logs, seen = self.columns.logs(rows.values(len(self.columns))), rows.occurrences()
         self.counted += int(np.isfinite(seen[:, 1]).sum())
         for side, phrases in zip(self.sides, (rows.src, rows.tgt), strict=True):
             side.add(phrases)
         self._add_sources(rows.src, seen[:, 0])
         found = hashes(rows.src)
-        log_p = np.full(len(logs), np.nan) if self._columns.log_p is None else logs[:, self._columns.log_p.number - 1]
-        log_phi = logs[:, self._columns.phi.number - 1]
+        log_p = np.full(len(logs), np.nan) if self.log_p is None else logs[:, self.log_p.number - 1]
+        log_phi = logs[:, self.phi.number - 1]
         src, tgt = (np.array([*phrases, None], object)[:-1] for phrases in (rows.src, rows.tgt))
         self._parts.append(SampleRows(src, tgt, log_phi, log_p, seen[:, 0], seen[:, 1], found)[found <= self._limit])
         if sum(map(len, self._parts)) > 2 * self._room:

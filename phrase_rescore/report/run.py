@@ -13,7 +13,7 @@ from phrase_rescore.files.paths import is_stream
 from phrase_rescore.report import sections
 from phrase_rescore.report.maps import draw_maps
 from phrase_rescore.report.page import page
-from phrase_rescore.report.rows import LONG, ReportColumns, SampleRows, TableReader, find_columns
+from phrase_rescore.report.rows import LONG, SampleRows, TableReader
 from phrase_rescore.report.sections import Section
 from phrase_rescore.report.statistics import Targets
 from phrase_rescore.report.theme import Spec, altair, picture
@@ -53,23 +53,23 @@ def report(
     if figures is not None and os.path.realpath(figures) == os.path.realpath(model_dir):
         raise OptionError(f"--figures {figures} is the directory of -m; name another for the pictures")
     checkpoint = load(model_dir)
-    columns = find_columns(table, checkpoint, phi_column)
+    reader = TableReader(table, checkpoint, phi_column, sample)
     on_step("reading the table")
-    reader = TableReader(checkpoint, columns, sample)
-    rows = reader.read(table, on_read)
-    if columns.log_p is None:
+    rows = reader.read(on_read)
+    if reader.log_p is None:
         on_step(f"scoring {len(rows):,} rows")
         scorer = Scorer(checkpoint)
         rows.log_p = scorer.log_probs(scorer.encode_phrases(list(rows.src), list(rows.tgt)))
     targets = None if checkpoint.inverse else Targets(rows)
-    warnings = _warnings(model_dir, checkpoint, columns, reader, rows)
+    warnings = _warnings(model_dir, checkpoint, reader, rows)
     parts = _sections(checkpoint, reader, rows, targets, on_step)
     facts = {name: section.facts for name, section in parts.items()} | {
         "summary": sections.summary(rows, targets, reader, checkpoint)
         | {"table": table, "rows": reader.rows, "sources": reader.sources, "warnings": warnings},
         "made": {
             "command": command, "version": __version__, "table": table,
-            "read": f"{reader.rows:,} rows of {reader.sources:,} sources", "columns": columns, "directory": model_dir,
+            "read": f"{reader.rows:,} rows of {reader.sources:,} sources",
+            "phi": reader.phi, "log_p": reader.log_p, "directory": model_dir,
             "signature": checkpoint.signature,
         },
         "long": LONG,
@@ -109,28 +109,26 @@ def _sections(
         parts |= {"targets": sections.targets(chosen, drawn), "disagreements": sections.disagreements(targets)}
     on_step("laying out maps")
     return parts | {
-        "maps": sections.maps(draw_maps(checkpoint, reader.long_sources)),
+        "maps": sections.maps(list(draw_maps(checkpoint, reader.long_sources))),
         "coverage": sections.coverage(reader.sides, reader.rows, checkpoint.unk_shares),
     }
 
 
-def _warnings(
-    model_dir: str, checkpoint: Checkpoint, columns: ReportColumns, reader: TableReader, rows: SampleRows
-) -> list[str]:
+def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows: SampleRows) -> list[str]:
     said = []
-    if columns.log_p is None:
+    if reader.log_p is None:
         of_all = "all its rows were" if len(rows) == reader.rows else (
             f"a sample was, {len(rows):,} of its {reader.rows:,} rows (all rows of {len(rows.starts):,} sources)"
         )  # fmt: skip
         said.append(f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it.")
-    elif not columns.log_p.model:
+    elif not reader.log_p.model:
         said.append(
-            f"No .columns.json says whose scores the table has; column {columns.log_p.number} looks like a model’s and is "
+            f"No .columns.json says whose scores the table has; column {reader.log_p.number} looks like a model’s and is "
             f"taken to be that of {model_dir}."
         )
-    elif columns.log_p.model != checkpoint.signature:
+    elif reader.log_p.model != checkpoint.signature:
         said.append(
-            f"The table’s scores are of another model ({columns.log_p.model}) than {model_dir}: charts and tables of scores "
+            f"The table’s scores are of another model ({reader.log_p.model}) than {model_dir}: charts and tables of scores "
             "show that one, drawn phrases, maps and words this one."
         )
     if checkpoint.inverse:

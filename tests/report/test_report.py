@@ -11,7 +11,7 @@ from conftest import SOURCE_WORDS, TARGET_WORDS
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.maps import LEVELS, label_levels, project
 from phrase_rescore.report.page import environment
-from phrase_rescore.report.rows import TableReader, find_columns
+from phrase_rescore.report.rows import TableReader
 from phrase_rescore.report.statistics import Targets, diverse, spearman
 from phrase_rescore.rnn.checkpoint import load
 
@@ -181,10 +181,13 @@ def test_bad_rows_and_standard_input(model, run, tmp_path):
     assert run("report", "-", "-m", model).last_line.endswith("ANNOTATED_TABLE is read more than once; name a file")
 
 
+def reader_of(path, model, room=10_000):
+    return TableReader(str(path), load(model), None, room)
+
+
 def read(path, model, room=10_000, block_rows=10_000):
-    checkpoint = load(model)
-    reader = TableReader(checkpoint, find_columns(str(path), checkpoint, None), room)
-    return reader, reader.read(str(path), block_rows=block_rows)
+    reader = reader_of(path, model, room)
+    return reader, reader.read(block_rows=block_rows)
 
 
 def same_rows(one, other):
@@ -239,14 +242,14 @@ def test_figures_are_those_of_the_rows(annotated, model):
 
 
 def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
-    checkpoint, logs = load(model), []
+    logs = []
     for scale in ("exp", "log"):
         out = str(tmp_path / scale)
         run("annotate", plain, "-m", model, "-o", out, "--scale", scale)
-        assert find_columns(out, checkpoint, None).log_p.is_log == (scale == "log")
+        assert reader_of(out, model).log_p.is_log == (scale == "log")
         logs.append(read(out, model)[1].log_p)
         os.unlink(f"{out}.columns.json")
-        by_looks = find_columns(out, checkpoint, None).log_p
+        by_looks = reader_of(out, model).log_p
         assert (by_looks.number, by_looks.is_log, by_looks.model) == (5, scale == "log", "")
     np.testing.assert_allclose(*logs, rtol=1e-5)
 
