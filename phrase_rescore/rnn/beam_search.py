@@ -33,52 +33,6 @@ class Decoded(NamedTuple):
     log_p: float  # natural log p(target | source), EOS included
 
 
-# How prefixes were continued: for each length, from 1, the shorter prefix and the last word of every prefix
-Steps = list[tuple[Indices, Indices]]
-
-
-def _words(steps: Steps, length: int, row: int) -> list[int]:
-    """Return the words of a prefix of this length."""
-    found = []
-    for parents, words in reversed(steps[:length]):
-        found.append(int(words[row]))
-        row = parents[row]
-    return found[::-1]
-
-
-class _Finished:
-    """The n best finished targets of every source so far."""
-
-    def __init__(self, n: int, sources: int) -> None:
-        self._n, self._sources = n, sources
-        self._source, self._length, self._row = (np.empty(0, np.int64) for _ in range(3))
-        self._log_p = np.empty(0)
-
-    def add(self, source: Indices, log_p: LogProbs, length: int) -> None:
-        """Take prefixes of a length, in their order, as targets: ``log_p`` (m,) includes EOS."""
-        sources = np.concatenate((self._source, source))
-        log_ps = np.concatenate((self._log_p, log_p))
-        lengths = np.concatenate((self._length, np.full(len(source), length)))
-        rows = np.concatenate((self._row, np.arange(len(source))))
-        best = best_of_each(sources, log_ps, self._n)
-        self._source, self._log_p, self._length, self._row = sources[best], log_ps[best], lengths[best], rows[best]
-
-    def worst(self) -> LogProbs:
-        """Return what a prefix must be better than to matter: the n-th best log p of every source, (sources,)."""
-        worst = np.zeros(self._sources)
-        np.minimum.at(worst, self._source, self._log_p)
-        worst[np.bincount(self._source, minlength=self._sources) < self._n] = -np.inf
-        return worst
-
-    def targets(self, steps: Steps) -> list[list[Decoded]]:
-        """Return the targets of every source, best first."""
-        found: list[list[Decoded]] = [[] for _ in range(self._sources)]
-        columns = (self._source, self._log_p, self._length, self._row)
-        for source, log_p, length, row in zip(*(column.tolist() for column in columns), strict=True):
-            found[source].append(Decoded(_words(steps, length, row), log_p))
-        return found
-
-
 def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
     """Return where the n largest of every group stand, or all of fewer: by group, largest first, equal ones in their order.
 
@@ -118,16 +72,16 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
     ``beam``: how many prefixes of one length a source may have. ``barred`` (m,): ids that are not proposed, EOS among them;
     nothing is renormalised for their sake. A source has fewer targets than n where fewer were found.
     """
-    prefixes, finished = model.empty_prefixes(c), _Finished(n, len(c))
-    steps: Steps = []
-    log_p = np.zeros(len(c))  # of the prefixes
+    prefixes, found = model.empty_prefixes(c), [list[Decoded]() for _ in range(len(c))]
+    worst = np.full(len(c), -np.inf)  # what a prefix must be better than to matter: the n-th best log p of every source
+    log_p, ids = np.zeros(len(c)), np.empty((len(c), 0), np.int64)  # of the prefixes
     k = min(beam, len(model.decoder.b_G) - len(barred))
-    for length in range(1, max_length + 1):
-        if not k or not len(prefixes):
+    for _ in range(max_length if k else 0):
+        if not len(prefixes):
             break
         step, words = _next_words(model, prefixes, k, barred)
         longer = log_p[:, None] + step
-        hopeful = longer > finished.worst()[prefixes.source][:, None]  # never where it is NaN
+        hopeful = longer > worst[prefixes.source][:, None]  # never where it is NaN
         parents, columns = hopeful.nonzero()
         last_words, log_p = words[parents, columns], longer[parents, columns]
         by_rank = np.lexsort((last_words, parents))
@@ -135,7 +89,11 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
         parents, last_words, log_p = parents[kept], last_words[kept], log_p[kept]
         if not len(parents):
             break
-        steps.append((parents, last_words))
+        ids = np.column_stack((ids[parents], last_words))
         prefixes = prefixes.continued(parents, last_words)
-        finished.add(prefixes.source, log_p + prefixes.eos_log_p(), length)
-    return finished.targets(steps)
+        for source, target, total in zip(prefixes.source, ids.tolist(), (log_p + prefixes.eos_log_p()).tolist(), strict=True):
+            found[source].append(Decoded(target, total))
+        for source in np.unique(prefixes.source):
+            found[source] = sorted(found[source], key=lambda decoded: -decoded.log_p)[:n]
+            worst[source] = found[source][-1].log_p if len(found[source]) == n else -np.inf
+    return found

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from in_memory_pairs import DistinctPairs, read_pairs
+from in_memory_pairs import DistinctPairs
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.files.inputs import open_input
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0"]), min_size=1, max_size=2)
 WORD = st.lists(st.sampled_from([b"a", b"b", b"\0", b"\xff", b"\x0b", b"\t", b"abcdefg"]), min_size=1).map(b"".join)
@@ -70,28 +68,3 @@ def test_the_ids_of_phrases(known: list[bytes], phrases: list[list[bytes]]) -> N
     for a, b in ((found.ids, expected.ids), (found.offsets, expected.offsets)):
         assert a.tolist() == b.tolist()
         assert a.dtype == b.dtype
-
-
-@pytest.mark.slow
-def test_extract_file_and_table_give_the_same_pairs(shared_data: Path, tmp_path: Path) -> None:
-    """Restricted to the sources strictly between the first and the last of the extract file, which may be incomplete."""
-    extract = DistinctPairs.collect(read_pairs(str(shared_data / "extract.100k.gz")))
-    with open_input(str(shared_data / "extract.100k.gz")) as stream:
-        rows = stream.readlines()
-    first, last = (rows[i].partition(b" ||| ")[0] for i in (0, -1))
-    between = [pair for pair in extract.pairs if pair[0] not in (first, last)]
-    assert len({source for source, _ in between}) == 31_447
-
-    # The table is sorted like the extract file, by the bytes of "source ||| "
-    part = tmp_path / "part"
-    with open_input(str(shared_data / "phrase-table.gz")) as table, part.open("wb") as out:
-        for row in table:
-            key = row[: row.index(b" ||| ") + 5]
-            if key >= last + b" ||| ":
-                break
-            if key > first + b" ||| ":
-                out.write(row)
-    assert DistinctPairs.collect(read_pairs(str(part))).pairs == between
-    reordered = list(read_pairs(str(part)))
-    random.Random(1).shuffle(reordered)
-    assert DistinctPairs.collect(reordered).pairs == between

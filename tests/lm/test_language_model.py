@@ -76,21 +76,6 @@ def test_a_summary_of_training_that_is_none_is_empty(lm_dir, training):
     assert load(str(lm_dir)).training == {}
 
 
-def test_the_signature_follows_weights_and_words(tmp_path, lm_dir):
-    lm = small()
-    others = [replace(lm, vocab=replace(WORDS, words=(b"THE", *WORDS.words[1:]))), replace(lm, unk_share=0.5)]
-    lm = small()
-    lm.model.b_G[0] += 1
-    others.append(lm)
-    found = [load(str(lm_dir)).signature]
-    for i, other in enumerate(others):
-        (tmp_path / str(i)).mkdir()
-        save(other, str(tmp_path / str(i)))
-        found.append(load(str(tmp_path / str(i))).signature)
-    assert found[0] == found[2]
-    assert len(set(found)) == 3
-
-
 def test_a_model_of_the_other_kind_is_told_from_this_one(tmp_path, lm_dir):
     pairs = tmp_path / "pairs"
     pairs.mkdir()

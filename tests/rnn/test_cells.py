@@ -1,7 +1,5 @@
 """Every cell, depth and encoder: by hand, against torch's own, against the oracle."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -32,28 +30,6 @@ def filled(stack: Stack, seed: int = 0) -> Stack:
         for parameter in stack.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
     return stack.double()
-
-
-def test_one_lstm_unit_by_hand() -> None:
-    """Gates of 1/2, 3/4, 1/4 and a stored 3/5: m = 0.75 · 0.8 + 0.5 · 0.6 = 0.9, h = 0.25 tanh 0.9."""
-    cell = LSTM(1, 1, None, upper=False)
-    with torch.no_grad():
-        for parameter in cell.parameters():
-            parameter.zero_()
-        cell.b.copy_(torch.tensor([0.0, math.log(3), -math.log(3), math.atanh(0.6)]))  # i, f, o, g
-        state = (torch.tensor([[0.3]]), torch.tensor([[0.8]]))
-        h, m = cell.step(cell.project(state), state, cell.word_rows(torch.ones(1, 1)))
-    assert m.item() == pytest.approx(0.9, abs=1e-6)
-    assert h.item() == pytest.approx(0.25 * math.tanh(0.9), abs=1e-6)
-
-
-def test_one_plain_unit_by_hand() -> None:
-    cell = RNN(1, 1, None, upper=False)
-    with torch.no_grad():
-        for parameter, value in zip((cell.W, cell.U, cell.b), (2.0, -1.0, 0.25), strict=True):
-            parameter.fill_(value)
-        (h,) = cell.step(cell.project((torch.tensor([[0.5]]),)), (torch.tensor([[0.5]]),), cell.word_rows(torch.ones(1, 1)))
-    assert h.item() == pytest.approx(math.tanh(2.0 - 0.5 + 0.25), abs=1e-6)
 
 
 def test_an_lstm_decoder_starts_with_its_output_open() -> None:

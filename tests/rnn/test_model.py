@@ -3,7 +3,7 @@ from dataclasses import asdict, astuple
 
 import pytest
 import torch
-from small_models import encoded, small_checkpoint
+from small_models import encoded
 
 from phrase_rescore.nn import softmax
 from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
@@ -34,43 +34,6 @@ def test_by_hand_with_all_weights_zero_every_word_is_equally_likely():
             parameter.zero_()
     loss = model.negative_log_likelihood(*packed(encoded([([2], [3, 4])])))
     assert loss.item() == pytest.approx(3 * math.log(8))  # two words and EOS, eight symbols
-
-
-def test_by_hand_one_unit_decoder():
-    """H = E = M = R = 1, encoder silent (c = 0); the decoder's two steps worked out with a pocket calculator's means."""
-    model = RNNEncoderDecoder(ModelConfig(3, 3, 1, 1, 1, 1))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        decoder = model.decoder
-        (cell,) = decoder.stack.cells
-        cell.b_V.fill_(math.atanh(0.5))  # h'_0 = 0.5
-        cell.b.copy_(torch.tensor([0.0, 100.0, 0.0]))  # z' = 1/2, r' = 1
-        cell.U[2] = 2.0  # h̃' = tanh(2 h' + W' e)
-        cell.W[2] = 1.0
-        decoder.embedding[2] = -1.0
-        decoder.O_h.copy_(torch.tensor([[1.0], [-1.0]]))  # s = |h'|
-        decoder.G_r.fill_(1.0)
-        decoder.G_l.copy_(torch.tensor([[0.0], [0.0], [1.0]]))  # the logit of word 2 is s, the others' 0
-    h1 = 0.5 * 0.5 + 0.5 * math.tanh(2 * 0.5)
-    h2 = 0.5 * h1 + 0.5 * math.tanh(2 * h1 - 1.0)
-    expected = h1 - math.log(2 + math.exp(h1)) - math.log(2 + math.exp(abs(h2)))  # word 2, then EOS
-    loss = model.negative_log_likelihood(*packed(encoded([([2], [2])])))
-    assert -loss.item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_encoder_s_reset_gate_acts_before_the_recurrent_product():
-    """With r depending on the unit, U (r ⊙ h) and r ⊙ (U h) differ: a mixed-up gate must change the state."""
-    (cell,) = small_checkpoint(hidden=2).model.encoder.stacks[0].cells
-    h, row = torch.tensor([[0.3, -0.8]]), torch.tensor([[0.1, -0.2, 2.0, -2.0, 0.4, 0.5]])
-    (found,) = cell.step(cell.project((h,)), (h,), row)
-    (U_z, U_r), U = cell.U_gates.split(2), cell.U
-    z = torch.sigmoid(row[0, :2] + U_z @ h[0])
-    r = torch.sigmoid(row[0, 2:4] + U_r @ h[0])
-    before = torch.tanh(row[0, 4:] + U @ (r * h[0]))
-    after = torch.tanh(row[0, 4:] + r * (U @ h[0]))
-    assert torch.allclose(found[0], z * h[0] + (1 - z) * before)
-    assert not torch.allclose(before, after, atol=1e-2)
 
 
 @pytest.mark.parametrize("rows", [1, 255, 256, 257, 600])

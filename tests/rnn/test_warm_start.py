@@ -81,14 +81,6 @@ def test_one_side_alone(part, prefixes):
         assert torch.equal(weight, theirs[name] if name.startswith(prefixes) else before[name]), name
 
 
-def test_an_encoder_needs_only_its_own_sizes():
-    donor = small_checkpoint()
-    tgt = listed([b"mot"])
-    model = fresh(donor.src_vocab, tgt, maxout=6, rank=2)
-    initialise_from(model, donor.src_vocab, tgt, donor, "encoder")
-    assert torch.equal(model.encoder.V, donor.model.encoder.V)
-
-
 @pytest.mark.parametrize(
     ("sizes", "part", "message"),
     [
