@@ -139,10 +139,6 @@ class Compute:
     threads: int = 1  # cores that score one block
     precision: str = "float32"  # one of runtime.PRECISIONS
 
-    def scorer(self, model_dir: str, block: int = 0) -> Scorer:
-        """Return the scorer of a block, by the number of the block."""
-        return scorer_of(model_dir, self.devices[block % len(self.devices)], self.precision)
-
 
 @dataclass(frozen=True)
 class Model:
@@ -190,7 +186,8 @@ class Annotator:
         return parse_block(block, self.n_scores, self.policy.fix_blanks, factors)
 
     def _scorer(self, model: Model, block: int) -> Scorer:
-        scorer = self.compute.scorer(model.directory, block)
+        devices = self.compute.devices
+        scorer = scorer_of(model.directory, devices[block % len(devices)], self.compute.precision)
         if scorer.checkpoint.signature != model.signature:
             raise ModelError(f"{model.directory}: the model has changed since annotation began; start again")
         return scorer

@@ -23,31 +23,26 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, Worker, WorkerPlugin, get_worker
 from distributed.client import FutureCancelledError
 
-from phrase_rescore import __version__
+from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import Annotator, Model, Statistics, checkpoint_of
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, first_line, lacks_memory, printable
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.nn.storage import files_of
 from phrase_rescore.ranges import WORKERS
-from phrase_rescore.runtime import no_cycle_collection, prepare
+from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_device
 
 QUEUES = {  # of --cluster NAME:JOBS, by the classes of dask_jobqueue that submit to them
     "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster", "oar": "OARCluster",
     "htcondor": "HTCondorCluster", "moab": "MoabCluster",
 }  # fmt: skip
 PLACES = "tcp://HOST:PORT, tls://HOST:PORT, file:SCHEDULER.json, local:WORKERS, " + ", ".join(f"{name}:JOBS" for name in QUEUES)
-
-Say = Callable[[str], object]
-
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
 WATCH = 5.0  # seconds between looks at the workers
 RETRIES = 3  # of a block that a worker failed at; how many may die of one is Dask's allowed-failures
-AHEAD = 16  # blocks in flight, a core, so that a slow worker does not stop the others
-MOST_AHEAD = 1024  # blocks in flight in all, unless that is less than two a core
-BYTES_AHEAD = 512 << 20  # of their rows, likewise
 
+Say = Callable[[str], object]
 
-# ---- On a worker
+# What runs on a worker
 
 
 class WorkerState(NamedTuple):
@@ -73,16 +68,14 @@ def introduce(models: tuple[Model, ...], dask_worker: Any) -> WorkerState:
 
 
 def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Statistics]:
-    """Annotate a block on this worker. Raises RescoreError if it lacks something, and what the annotator raises."""
-    import torch
-
+    """Annotate a block. Raises RescoreError if this worker, which may have come late, lacks something."""
     worker = get_worker()
     if version != __version__:
         raise RescoreError(f"worker {worker.address} has phrase-rescore {__version__}, here is {version}")
-    if annotator.compute.devices != ("cpu",) and not torch.cuda.is_available():
-        raise RescoreError(f"worker {worker.address} has no GPU")
     _prepare(annotator.compute.threads)
     try:
+        for device in annotator.compute.devices:
+            resolve_device(device)
         models = tuple(_found(model, worker) for model in annotator.models)
         with no_cycle_collection():
             return replace(annotator, models=models)(*block)
@@ -92,10 +85,7 @@ def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Stati
         raise RescoreError(f"worker {worker.address} failed ({first_line(error)})") from None
 
 
-@functools.cache
-def _prepare(threads: int) -> None:
-    """Prepare torch, once a process."""
-    prepare(threads)
+_prepare = functools.cache(prepare)  # once a process
 
 
 def _found(model: Model, worker: Worker) -> Model:
@@ -133,34 +123,31 @@ class ModelFiles(WorkerPlugin):
                 stream.write(content)
 
 
-# ---- On the client
+# What runs on the client
 
 
-class _Scoring:
+class Scoring(NamedTuple):
     """A block on its way."""
 
-    def __init__(self, future: Future[Any], table: str, block: Block, watch: Callable[[], object]) -> None:
-        self._future, self._table, self._block, self._watch = future, table, block, watch
+    block: Block
+    table: str
+    future: Future[Any]
+    watch: Callable[[], object]
 
     def result(self) -> tuple[bytes, Statistics]:
         """Wait for the block. Raises RescoreError if workers died of it or the scheduler is lost, else as ``score``."""
         while True:
             try:
-                found: tuple[bytes, Statistics] = self._future.result(WATCH)
+                found: tuple[bytes, Statistics] = self.future.result(WATCH)
                 return found
             except KilledWorker as killed:
-                first = self._block.first_row
-                rows = f"rows {first:,} to {first + len(self._block.rows()) - 1:,}"
+                rows = f"rows {self.block.first_row:,} to {self.block.first_row + len(self.block.rows()) - 1:,}"
                 last = f"{killed.last_worker.address} died"
-                raise RescoreError(f"{self._table}: {rows}: workers failed at them again and again ({last})") from None
+                raise RescoreError(f"{self.table}: {rows}: workers failed at them again and again ({last})") from None
             except FutureCancelledError:
                 raise RescoreError("lost the scheduler; what is done is kept: go on with --resume") from None
             except TimeoutError:
-                self._watch()
-
-    def cancel(self) -> None:
-        with contextlib.suppress(Exception):  # the scheduler may be lost
-            self._future.cancel()  # type: ignore[no-untyped-call]
+                self.watch()
 
 
 class Cluster:
@@ -168,54 +155,38 @@ class Cluster:
 
     def __init__(self, client: Client, name: str, models: tuple[Model, ...], say: Say) -> None:
         self._client, self._name, self._models, self._say = client, name, models, say
-        self._workers = self._most = self._cores = 0
-        self._largest, self._counted = 1, 0.0  # bytes of a block; when workers were counted
-        self._waiting = False
-        self._number = 0  # of blocks
+        self._cores, self._most, self._watched, self._waiting = 0, 0, 0.0, False
 
     @property
     def in_flight(self) -> int:
-        self._count()
-        return blocks_ahead(self._cores or 1, self._largest)
+        """Some blocks a core, so that a slow worker does not stop the others, and not too many for the client's memory."""
+        if time.monotonic() > self._watched + WATCH:
+            self._watch()
+        return max(2 * self._cores, min(16 * self._cores, 1024)) + 2
 
-    def submit(self, function: Any, /, *block: Any) -> _Scoring:
+    def submit(self, function: Annotator, /, *block: Any) -> Scoring:
         """Have a block annotated by a worker."""
-        # Keys of one group: Dask then keeps blocks on the scheduler until a worker is free, and a death blames few of them
-        key = f"phrase-rescore-{id(self)}", self._number
-        self._number += 1
-        self._largest = max(self._largest, len(Block(*block).data))
         annotator = replace(function, models=self._models)
-        future = self._client.submit(score, annotator, __version__, *block, key=key, retries=RETRIES, pure=False)
-        return _Scoring(future, annotator.table, Block(*block), self._count)
+        future = self._client.submit(score, annotator, __version__, *block, retries=RETRIES, pure=False)
+        return Scoring(Block(*block), annotator.table, future, self._watch)
 
     def describe(self) -> str:
         return f"{counted(self._most, 'worker')} of {self._name}"
 
-    def progress(self) -> str:
-        return counted(self._workers, "worker")
-
-    def _count(self) -> None:
-        """Count the workers, now and then, and tell if there is none."""
-        if time.monotonic() < self._counted + WATCH:
-            return
+    def _watch(self) -> None:
+        """Count the workers, and tell if there is none."""
         with contextlib.suppress(Exception):  # the scheduler may be lost
             cores = self._client.nthreads()  # type: ignore[no-untyped-call]
-            self._workers, self._cores = len(cores), sum(cores.values())
-            self._most = max(self._most, self._workers)
+            self._cores, self._most = sum(cores.values()), max(self._most, len(cores))
             if not cores and not self._waiting:
                 self._say(f"warning: no worker is left at {self._name}; waiting for one")
             self._waiting = not cores
-        self._counted = time.monotonic()
-
-
-def blocks_ahead(cores: int, largest: int = 1) -> int:
-    """Return how many blocks, of ``largest`` bytes at most, are on their way if workers have so many cores together."""
-    return max(2 * cores, min(AHEAD * cores, MOST_AHEAD, BYTES_AHEAD // largest)) + 2
+        self._watched = time.monotonic()
 
 
 @contextlib.contextmanager
 def open_cluster(
-    where: str, models: tuple[Model, ...], device: str = "auto", strict: bool = False, say: Say = lambda line: None
+    where: str, models: tuple[Model, ...], device: str, strict: bool, say: Say
 ) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
     """Reach, or start, a cluster, see that its workers can score, and leave it at the end.
 
@@ -240,8 +211,9 @@ def open_cluster(
         states = _check_workers(client, models, strict, say)
         if lacks := next((state.lacks for state in states if state.lacks), ""):
             say(f"sending the model to workers that lack it ({lacks})")
-            _send_models(client, models, stack)
-        yield Cluster(client, name, models, say), _devices(device, states)
+            for model in models:
+                _send(model, client, stack)
+        yield Cluster(client, name, models, say), _devices(device, {state.has_cuda for state in states})
 
 
 def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
@@ -262,10 +234,10 @@ def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
         raise OptionError(f"--cluster {name}: is none of {PLACES}")
     try:
         client: Client = Client(**to, set_as_default=False, timeout=FIRST_CONNECTION, name="phrase-rescore")  # type: ignore[no-untyped-call]
-        stack.enter_context(client)
-        return client
     except (OSError, ValueError, ImportError, TypeError) as error:
         raise RescoreError(f"--cluster {name}: no scheduler answers there ({first_line(error)})") from None
+    stack.enter_context(client)
+    return client
 
 
 def _start(scheme: str, workers: int, name: str) -> Any:
@@ -292,7 +264,11 @@ def _start(scheme: str, workers: int, name: str) -> Any:
 def _check_workers(client: Client, models: tuple[Model, ...], strict: bool, say: Say) -> list[WorkerState]:
     """Ask the workers what they have. Raises RescoreError if one cannot score."""
     here = introduce((), None)
-    states: dict[str, Any] = client.run(introduce, models, on_error="return")
+    states = dict[str, Any]()
+    while not states:
+        answers = client.run(introduce, models, on_error="return")
+        states = {address: state for address, state in answers.items() if not isinstance(state, OSError)}  # else it has gone
+        time.sleep(0 if states else 0.5)
     for address, state in states.items():
         if not isinstance(state, WorkerState):
             raise RescoreError(f"worker {address} cannot run phrase_rescore ({first_line(state)}); install it there")
@@ -306,27 +282,25 @@ def _check_workers(client: Client, models: tuple[Model, ...], strict: bool, say:
     return list(states.values())
 
 
-def _send_models(client: Client, models: tuple[Model, ...], stack: contextlib.ExitStack) -> None:
-    """Bring the models to all workers, those that come later included, until the stack is left. Raises RescoreError."""
-    for model in models:
-        name = f"phrase-rescore-{uuid.uuid4().hex}"
-        try:
-            client.register_plugin(ModelFiles(model), name)
-        except OSError as error:
-            raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
-        stack.callback(client.unregister_worker_plugin, name)
+def _send(model: Model, client: Client, stack: contextlib.ExitStack) -> None:
+    """Bring a model to all workers, those included that come before the stack is left. Raises RescoreError."""
+    name = f"phrase-rescore-{uuid.uuid4().hex}"
+    try:
+        client.register_plugin(ModelFiles(model), name)
+    except OSError as error:
+        raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
+    stack.callback(client.unregister_worker_plugin, name)
 
 
-def _devices(device: str, states: list[WorkerState]) -> tuple[str, ...]:
+def _devices(device: str, have_cuda: set[bool]) -> tuple[str, ...]:
     """Return the devices of ``--device`` as every worker has them. Raises OptionError for one that a worker lacks."""
-    have = {state.has_cuda for state in states}
     if device == "auto":
-        if len(have) == 2:
+        if len(have_cuda) == 2:
             raise OptionError("some workers have a GPU and some have none; name what all score on with --device")
-        return ("cuda" if have == {True} else "cpu",)
+        return ("cuda" if have_cuda == {True} else "cpu",)
     devices = tuple(device.split(","))
     if not all(re.fullmatch(r"cpu|cuda(:[0-9]+)?", name) for name in devices):
         raise OptionError(f"--device {device}: on a cluster it is auto, cpu or cuda[:N],…")
-    if False in have and devices != ("cpu",):
+    if False in have_cuda and devices != ("cpu",):
         raise OptionError(f"--device {device}: workers without a GPU are there; use --device cpu")
     return devices

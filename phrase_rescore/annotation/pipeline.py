@@ -6,34 +6,19 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.runtime import no_cycle_collection
 
+if TYPE_CHECKING:
+    from phrase_rescore.annotation.cluster import Cluster
+
 GZIP_LEVEL = "6"
 BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score
 
 Result = TypeVar("Result")
-BlockFunction = Callable[[int, int, bytes], Result]
-
-
-class BlockExecutor(Protocol):
-    """Who scores blocks."""
-
-    @property
-    def in_flight(self) -> int:
-        """The most blocks that may be in memory, in work or done and waiting for their turn to be written. It may change."""
-
-    def submit(self, function: Any, /, *block: Any) -> Any:
-        """Have a block done. Returns an object with ``result()`` and ``cancel()``."""
-
-    def describe(self) -> str:
-        """Say, for the closing report, what scored."""
-
-    def progress(self) -> str:
-        """Say, beside a bar, how work stands; nothing if there is nothing to say."""
 
 
 class Threads(ThreadPoolExecutor):
@@ -41,14 +26,12 @@ class Threads(ThreadPoolExecutor):
 
     def __init__(self, jobs: int, threads: int = 1) -> None:
         super().__init__(jobs)
-        self.in_flight = jobs + 2
+        self.in_flight = jobs + 2  # the most blocks in memory: in work, or done and waiting for their turn to be written
         self._description = f"{jobs} x {threads} threads"
 
     def describe(self) -> str:
+        """Say, for the closing report, what scored."""
         return self._description
-
-    def progress(self) -> str:
-        return ""
 
 
 @contextlib.contextmanager
@@ -61,32 +44,28 @@ def local_threads(jobs: int, threads: int = 1) -> Iterator[Threads]:
     try:
         with no_cycle_collection():
             yield executor
-    except KeyboardInterrupt:
-        executor.shutdown(wait=False, cancel_futures=True)
-        raise
-    except BaseException:
-        executor.shutdown(cancel_futures=True)
+    except BaseException as error:
+        executor.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
         raise
     executor.shutdown()
 
 
 def in_order(
-    executor: BlockExecutor, function: BlockFunction[Result], blocks: Iterable[Block]
+    executor: Threads | Cluster, function: Callable[[int, int, bytes], Result], blocks: Iterable[Block]
 ) -> Iterator[tuple[Block, Result]]:
     """Yield every block with ``function(number, first_row, data)`` of it, in order; few blocks are in memory at a time."""
     waiting: deque[tuple[Block, Any]] = deque()
-    try:
-        for block in blocks:
-            waiting.append((block, executor.submit(function, *block)))
-            while len(waiting) >= executor.in_flight:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    finally:
-        for _, future in waiting:
-            future.cancel()
+
+    def first() -> tuple[Block, Result]:
+        block, future = waiting.popleft()
+        return block, future.result()
+
+    for block in blocks:
+        waiting.append((block, executor.submit(function, *block)))  # type: ignore[arg-type]
+        while len(waiting) >= executor.in_flight:
+            yield first()
+    while waiting:
+        yield first()
 
 
 def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import (
@@ -25,7 +25,7 @@ from phrase_rescore.annotation.pipeline import (
     BLOCK_ROWS,
     GPU_BLOCK_ROWS,
     GZIP_LEVEL,
-    BlockExecutor,
+    Threads,
     gzip_level_of,
     in_order,
     local_threads,
@@ -47,6 +47,9 @@ from phrase_rescore.moses.columns import (
 from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
 from phrase_rescore.ranges import JOBS, THREADS, Checked, ranged
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
+
+if TYPE_CHECKING:
+    from phrase_rescore.annotation.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,13 @@ class AnnotateOptions(Checked):
     cluster: str | None = None
 
 
-Report = Callable[[str], object]
-
-
 @dataclass
 class Observer:
     """Functions that are told how an annotation goes. The command line shows it; another caller need not care."""
 
-    say: Report = lambda message: None  # what happens on a cluster
-    warn: Report = lambda message: None
+    say: Callable[[str], object] = lambda message: None  # warnings, and what happens on a cluster
     on_read: Callable[[int], object] | None = None  # bytes of the table's file
-    on_block: Callable[[Statistics, str], object] = lambda statistics, progress: None  # of the rows so far; of a cluster
+    on_block: Callable[[Statistics], object] = lambda statistics: None  # of the rows so far
 
 
 @dataclass
@@ -133,9 +132,9 @@ class _Run:
     """What grows while blocks come back, and is kept in the journal for a later run."""
 
     def __init__(
-        self, annotator: Annotator, options: AnnotateOptions, expected: int | None, dropped: DroppedRows, warn: Report
+        self, annotator: Annotator, options: AnnotateOptions, expected: int | None, dropped: DroppedRows, observer: Observer
     ) -> None:
-        self.annotator, self.table, self.dropped, self._warn = annotator, annotator.table, dropped, warn
+        self.annotator, self.table, self.dropped, self._observer = annotator, annotator.table, dropped, observer
         self.summary = Summary(annotator.models)
         self.input, self._expected = InputCheck(self.table), expected
         checkpoints = {self.summary.prefix(model): checkpoint_of(model.directory) for model in annotator.models}
@@ -154,7 +153,7 @@ class _Run:
     def warn(self, message: str) -> None:
         """Warn now, and once more in the closing report."""
         self.summary.warnings.append(message)
-        self._warn(message)
+        self._observer.say(f"warning: {message}")
 
     def state(self) -> dict[str, Any]:
         """Return what a later run needs to go on."""
@@ -262,7 +261,7 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _executor(
     options: AnnotateOptions, models: tuple[Model, ...], observer: Observer
-) -> Iterator[tuple[BlockExecutor, tuple[str, ...]]]:
+) -> Iterator[tuple[Threads | Cluster, tuple[str, ...]]]:
     """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
     if options.cluster is not None:
         if options.jobs is not None:
@@ -311,7 +310,7 @@ def annotate(
     with _executor(options, models, observer) as (executor, devices), open_input(table, observer.on_read) as stream:
         for device in dict.fromkeys(devices):
             if slow := check_precision(options.precision, device, here=options.cluster is None):
-                observer.warn(slow)
+                observer.say(f"warning: {slow}")
         block_rows = options.block_rows or (BLOCK_ROWS if devices[0] == "cpu" else GPU_BLOCK_ROWS)
         first, blocks = first_valid_rows(read_blocks(stream, block_rows), name, options.policy.drops)
         if options.columns.replace >= (n_scores := first[0].n_scores):
@@ -321,7 +320,7 @@ def annotate(
             check_replaced(table, first, options.columns.replace)
         compute = Compute(devices, options.threads, options.precision)
         annotator = Annotator(name, models, n_scores, options.columns, options.policy, gzip_level, compute)
-        run = _Run(annotator, options, expected, DroppedRows(dropped, options.policy.drops), observer.warn)
+        run = _Run(annotator, options, expected, DroppedRows(dropped, options.policy.drops), observer)
         if not options.columns.replace and looks_annotated(first):
             run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         with _output(run, out, options, block_rows) as output:
@@ -330,7 +329,7 @@ def annotate(
                 run.add(block, statistics)
                 if is_whole(block, block_rows):  # the last block may be longer when a cut-off table comes again
                     output.commit(run.state)
-                observer.on_block(run.summary.statistics, executor.progress())
+                observer.on_block(run.summary.statistics)
             run.finish()
         run.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.describe()}"
     run.summary.dropped = run.dropped.summary()

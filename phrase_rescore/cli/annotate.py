@@ -182,17 +182,16 @@ def _shown(table: str, quiet: bool) -> Iterator[Observer]:
 
     began, before = time.monotonic(), -1
 
-    def on_block(statistics: Statistics, progress: str) -> None:
+    def on_block(statistics: Statistics) -> None:
         nonlocal before
         if before < 0:  # with --resume some rows were there
             before = statistics.rows
         rate = (statistics.rows - before) / (time.monotonic() - began)
-        work = progress and f", {progress}"
-        bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s{work}", refresh=False)
+        bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s", refresh=False)
 
     def tell(line: str) -> None:
         if not quiet or line.startswith("warning"):
             say(line)
 
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        yield Observer(tell, lambda message: say(f"warning: {message}"), bar.update, on_block)
+        yield Observer(tell, bar.update, on_block)

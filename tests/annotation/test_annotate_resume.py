@@ -53,7 +53,7 @@ class Stopped(Exception):
 
 
 def stopping_at(rows: int) -> Observer:
-    def stop(statistics: Statistics, progress: str) -> None:
+    def stop(statistics: Statistics) -> None:
         if statistics.rows >= rows:
             raise Stopped
 

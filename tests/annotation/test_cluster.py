@@ -70,15 +70,13 @@ class Annotation:
     def __init__(self, table: Path, model_dir: str, out: Path) -> None:
         self.table, self.model_dir, self.out = table, model_dir, out
         self.said: list[str] = []
-        self.progress: set[str] = set()
 
     def __call__(self, where: str, then: Callable[[], object] = lambda: None, after: int = 3, **options: object) -> bytes:
         blocks = 0
 
-        def on_block(statistics: object, progress: str) -> None:
+        def on_block(statistics: object) -> None:
             nonlocal blocks
             blocks += 1
-            self.progress.add(progress)
             if blocks == after:
                 threading.Thread(target=then).start()
 
@@ -98,7 +96,6 @@ def annotation(table: Path, model_dir: str, tmp_path: Path) -> Annotation:
 def test_same_bytes(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
     assert annotation(dask.address) == expected
     assert annotation.how == f"on cpu in float32, 2 workers of {dask.address}"
-    assert annotation.progress == {"2 workers"}
 
 
 @pytest.mark.parametrize("trouble", ["killed", "exits", "hung", "memory", "disk", "slow"])
