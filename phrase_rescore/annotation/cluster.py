@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -129,16 +130,17 @@ class ModelFiles(WorkerPlugin):
 class Scoring(NamedTuple):
     """A block on its way."""
 
+    cluster: Cluster
     block: Block
     table: str
     future: Future[Any]
-    watch: Callable[[], object]
 
     def result(self) -> tuple[bytes, Statistics]:
         """Wait for the block. Raises RescoreError if workers died of it or the scheduler is lost, else as ``score``."""
         while True:
             try:
                 found: tuple[bytes, Statistics] = self.future.result(WATCH)
+                self.cluster.in_work.remove(self)
                 return found
             except KilledWorker as killed:
                 rows = f"rows {self.block.first_row:,} to {self.block.first_row + len(self.block.rows()) - 1:,}"
@@ -147,7 +149,7 @@ class Scoring(NamedTuple):
             except FutureCancelledError:
                 raise RescoreError("lost the scheduler; what is done is kept: go on with --resume") from None
             except TimeoutError:
-                self.watch()
+                self.cluster.watch()
 
 
 class Cluster:
@@ -156,32 +158,38 @@ class Cluster:
     def __init__(self, client: Client, name: str, models: tuple[Model, ...], say: Say) -> None:
         self._client, self._name, self._models, self._say = client, name, models, say
         self._cores, self._most, self._watched, self._waiting = 0, 0, 0.0, False
+        self.in_work: deque[Scoring] = deque()
 
     @property
     def in_flight(self) -> int:
         """Some blocks a core, so that a slow worker does not stop the others, and not too many for the client's memory."""
         if time.monotonic() > self._watched + WATCH:
-            self._watch()
+            self.watch()
         return max(2 * self._cores, min(16 * self._cores, 1024)) + 2
 
     def submit(self, function: Annotator, /, *block: Any) -> Scoring:
         """Have a block annotated by a worker."""
         annotator = replace(function, models=self._models)
         future = self._client.submit(score, annotator, __version__, *block, retries=RETRIES, pure=False)
-        return Scoring(Block(*block), annotator.table, future, self._watch)
+        self.in_work.append(Scoring(self, Block(*block), annotator.table, future))
+        return self.in_work[-1]
 
     def describe(self) -> str:
         return f"{counted(self._most, 'worker')} of {self._name}"
 
-    def _watch(self) -> None:
-        """Count the workers, and tell if there is none."""
+    def watch(self) -> None:
+        """Count the workers. If there is none, raise the error of a block that they died of, or say so."""
+        cores = dict[str, int]()
         with contextlib.suppress(Exception):  # the scheduler may be lost
             cores = self._client.nthreads()  # type: ignore[no-untyped-call]
-            self._cores, self._most = sum(cores.values()), max(self._most, len(cores))
-            if not cores and not self._waiting:
+        self._cores, self._most, self._watched = sum(cores.values()), max(self._most, len(cores)), time.monotonic()
+        if not cores:
+            for scoring in self.in_work:
+                if scoring.future.status == "error":
+                    scoring.result()
+            if not self._waiting:
                 self._say(f"warning: no worker is left at {self._name}; waiting for one")
-            self._waiting = not cores
-        self._watched = time.monotonic()
+        self._waiting = not cores
 
 
 @contextlib.contextmanager

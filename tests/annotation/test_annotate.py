@@ -202,20 +202,6 @@ def test_moses_reads_log_p_and_the_count(run: Run, model_dir: str, oracle: Oracl
     assert all(re.fullmatch(rb"\d+", n) for _, n in columns_of(content, log.out))
 
 
-def test_scores_differ_between_rows(run: Run, model_dir: str, table: Path) -> None:
-    """Or the tests above would say little."""
-    found = [p for p, _ in features(columns_of(TABLE, run("annotate", table, "-m", model_dir).out))]
-    assert len({round(p, 2) for p in found}) == len(found)
-
-
-@pytest.mark.parametrize("data", [ROW, ROW[:-1], b"the|||das|||1", b"the|||das|||1\r\n", b"x ||| y ||| 1 "])
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_table_of_a_single_row(run: Run, model_dir: str, data: bytes, compress: Callable[[bytes], bytes]) -> None:
-    result = run("annotate", "-", "-m", model_dir, stdin=compress(data))
-    assert result.status == 0
-    assert len(columns_of(data, result.out)) == 1
-
-
 def test_insertion_point_is_after_the_last_score(run: Run, model_dir: str) -> None:
     rows = [b"the ||| das ||| 0.5\t1 \t\r", b"the ||| das |||0.5 1||| 0-0", b"the ||| das ||| 0.5 1  ||| ||| 1 1 1"]
     out = split_rows(run("annotate", "-", "-m", model_dir, stdin=b"\n".join(rows)).out)
@@ -354,33 +340,21 @@ def test_bad_row_names_file_line_what_and_remedy_and_leaves_out_untouched(
     table.write_bytes(ROW * 6 + bad + b"\n" + ROW)
     out.write_bytes(b"earlier")
     result = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 2)
-    assert result == (1, b"", f"phrase-rescore: error: {table}:7: {text}\n")
+    error = f"phrase-rescore: error: {table}:7: {text}\n"
+    assert result == (1, b"", error)
     assert out.read_bytes() == b"earlier"
     assert listing(tmp_path) == ["out.gz", "table"]
-
-
-@bad_rows
-def test_bad_first_row(run: Run, model_dir: str, tmp_path: Path, bad: bytes, text: str) -> None:
-    if "first row has" in text:
-        return  # it would be the one that counts
-    result = run("annotate", "-", "-m", model_dir, "-o", tmp_path / "out", stdin=bad + b"\n" + ROW)
-    assert result == (1, b"", f"phrase-rescore: error: <stdin>:1: {text}\n")
-    assert listing(tmp_path) == []
-
-
-@bad_rows
-def test_bad_row_on_standard_output(run: Run, model_dir: str, bad: bytes, text: str) -> None:
-    content = ROW * 6 + bad + b"\n" + ROW
-    result = run("annotate", "-", "-m", model_dir, "--block-size", 2, "--jobs", 1, stdin=content)
-    assert result.status == 1
-    assert result.out.count(b"\n") == 6
+    result = run("annotate", table, "-m", model_dir, "--block-size", 2, "--jobs", 1)
     columns_of(ROW * 6, result.out)
-    assert result.err == f"phrase-rescore: error: <stdin>:7: {text}\nphrase-rescore: OUTPUT IS INCOMPLETE: 6 rows\n"
+    assert result == (1, result.out, f"{error}phrase-rescore: OUTPUT IS INCOMPLETE: 6 rows\n")
+    if "first row has" not in text:  # else it would be the one that counts
+        result = run("annotate", "-", "-m", model_dir, stdin=bad + b"\n" + ROW)
+        assert (result.status, result.err.splitlines()[0]) == (1, f"phrase-rescore: error: <stdin>:1: {text}")
 
 
 @bad_rows
 @pytest.mark.parametrize("end", [b"\n", b""])
-@pytest.mark.parametrize("block_size", [1, 3, 100])
+@pytest.mark.parametrize("block_size", [1, 3])
 def test_bad_rows_dropped(run: Run, model_dir: str, tmp_path: Path, bad: bytes, text: str, end: bytes, block_size: int) -> None:
     if not bad and not end:
         return  # a blank last line without newline is no line
@@ -395,11 +369,6 @@ def test_bad_rows_dropped(run: Run, model_dir: str, tmp_path: Path, bad: bytes, 
     assert "phrase-rescore: 3 rows of 1 sources in " in result.err
 
 
-def test_missing_newline_stays_missing_when_others_are_dropped(run: Run, model_dir: str, tmp_path: Path) -> None:
-    to = "-m", model_dir, "--on-bad-row", "drop", "--dropped", tmp_path / "side"
-    assert not run("annotate", "-", *to, stdin=b"bad\n" + ROW + b"bad\n" + ROW[:-1]).out.endswith(b"\n")
-
-
 def test_first_row_bad_and_dropped(run: Run, model_dir: str, tmp_path: Path) -> None:
     """The first row that can be used says how many scores the others have."""
     dropped = tmp_path / "side"
@@ -408,15 +377,6 @@ def test_first_row_bad_and_dropped(run: Run, model_dir: str, tmp_path: Path) -> 
     assert result.status == 0
     assert len(columns_of(b"the ||| das ||| 1\nthe ||| das ||| .5\n", result.out)) == 2
     assert dropped.read_bytes() == b"bad\n\n" + ROW
-
-
-def test_first_ten_line_numbers_of_dropped_rows(run: Run, model_dir: str, tmp_path: Path) -> None:
-    to = "-m", model_dir, "--on-bad-row", "drop", "-o", tmp_path / "out", "--block-size", 4
-    result = run("annotate", "-", *to, stdin=(ROW + b"bad\n") * 11)
-    numbers = ", ".join(f"line {n}" for n in range(2, 22, 2))
-    assert f"dropped 11 rows, kept in {tmp_path}/out.dropped: {numbers}, …\n" in result.err
-    result = run("annotate", "-", *to, stdin=(ROW + b"bad\n") * 10)
-    assert f"dropped 10 rows, kept in {tmp_path}/out.dropped: {numbers}\n" in result.err
 
 
 def test_dropped_rows_of_standard_output_lie_in_this_folder(
@@ -430,12 +390,6 @@ def test_dropped_rows_of_standard_output_lie_in_this_folder(
     assert listing(tmp_path / "here") == ["stdin.dropped", "table.gz.dropped"]
     assert Path("table.gz.dropped").read_bytes() == b"bad\n"
     assert Path("stdin.dropped").read_bytes() == b"worse\n"
-
-
-def test_nothing_is_dropped_without_a_side_file(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
-    result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop")
-    assert "dropped" not in result.err
-    assert listing(tmp_path) == ["out", "out.columns.json", "table"]
 
 
 def test_no_other_file_goes_where_nothing_is_dropped(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
@@ -462,19 +416,6 @@ def test_tables_without_a_row(run: Run, model_dir: str, tmp_path: Path, content:
     assert listing(tmp_path) == []
 
 
-def test_side_file_that_cannot_be_written_is_one_line(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
-    table.write_bytes(ROW * 4 + b"bad\n")
-    missing = tmp_path / "none" / "side"
-    result = run(
-        "annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--dropped", missing
-    )  # fmt: skip
-    assert result.status in (1, 2)
-    assert result.err.count("\n") == 1, result.err
-    assert "No such file or directory" in result.err
-    assert str(missing) in result.err
-    assert listing(tmp_path) == ["table"]
-
-
 # Rows expected, failures, outputs
 
 
@@ -493,19 +434,10 @@ def test_damaged_input_leaves_out_untouched(run: Run, model_dir: str, tmp_path: 
     assert result.out.count(ROW[:10]) > 0
 
 
-def test_failing_command_keeps_the_reports_of_an_earlier_one(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert run("annotate", table, "-m", model_dir, "-o", out).status == 0
-    earlier = {name: (tmp_path / name).read_bytes() for name in listing(tmp_path)}
-    result = run("annotate", table, "-m", model_dir, "-o", out, "--scale", "log", "--expect-rows", 5)
-    assert result.status == 1
-    assert {name: (tmp_path / name).read_bytes() for name in listing(tmp_path)} == earlier
-
-
 CUT_OFF = "is the table cut off, or the number of another one?"
 
 
-@pytest.mark.parametrize(("expected", "said"), [(3, "3"), (5, "5"), (1234567, "1,234,567"), (0, "0")])
+@pytest.mark.parametrize(("expected", "said"), [(3, "3"), (1234567, "1,234,567"), (0, "0")])
 def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path, expected: int, said: str) -> None:
     table.write_bytes(ROW * 4)
     text = f"phrase-rescore: error: {table}: 4 rows went through where {said} were expected; {CUT_OFF}\n"
@@ -515,64 +447,9 @@ def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path, expe
     result = run(*to)
     assert (result.status, result.err) == (1, text + "phrase-rescore: OUTPUT IS INCOMPLETE: 4 rows\n")
     assert run("annotate", table, "-m", model_dir, "--expect-rows", 4).status == 0
-
-
-@pytest.mark.parametrize(
-    ("content", "status"),
-    [
-        (b"1\n2\n3\n4\n", 0),
-        (b"1\n2\n3\n4", 0),
-        (gzip.compress(b"\n\n\n\n", mtime=0), 0),
-        (b"1\n2\n3\n", 1),
-        (b"\n\n\n\nx", 1),
-        (b"", 1),
-    ],
-)
-def test_expect_as_many_rows_as_a_file_has(
-    run: Run, model_dir: str, table: Path, tmp_path: Path, content: bytes, status: int
-) -> None:
-    other = tmp_path / "other"
-    other.write_bytes(content)
-    assert run("annotate", table, "-m", model_dir, "--expect-rows", other).status == status
-
-
-@pytest.mark.parametrize("value", ["none", "-4", "4.0", "²"])
-def test_expect_rows_of_what_is_neither_number_nor_file(run: Run, model_dir: str, table: Path, value: str) -> None:
-    result = run("annotate", table, "-m", model_dir, f"--expect-rows={value}")
-    said = f"phrase-rescore: error: --expect-rows {value}: No such file or directory; check the path\n"
-    assert result == (2, b"", said)
-
-
-def test_dropped_rows_do_not_count_as_expected(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     table.write_bytes(ROW * 4 + b"bad\n")
-    to = "annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--expect-rows", table
-    assert run(*to) == (1, b"", f"phrase-rescore: error: {table}: 4 rows went through where 5 were expected; {CUT_OFF}\n")
-
-
-@pytest.mark.slow
-def test_nobody_reads_the_output_any_more(
-    run: Run, model_dir: str, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    table = tmp_path / "table"
-    table.write_bytes(TABLE * 6000)
-    command = f"phrase-rescore annotate '{table}' -m '{model_dir}' --block-size 500 | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
-    assert done.stdout == run("annotate", "-", "-m", model_dir, stdin=TABLE).out.splitlines(keepends=True)[0]
-    assert done.stderr == b""
-
-
-@pytest.mark.slow
-def test_nobody_reads_a_short_output(table: Path, model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fits into the buffer fails when it is flushed."""
-    monkeypatch.setenv("PATH", warm_path)
-    reader, writer = os.pipe()
-    os.close(reader)
-    command = ["phrase-rescore", "annotate", str(table), "-m", model_dir, "-q"]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
-    os.close(writer)
-    assert done.stderr == b""
-    assert done.returncode != 0
+    result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--expect-rows", table)
+    assert f"{table}: 4 rows went through where 5 were expected; {CUT_OFF}" in result.err, "as many as a file has"
 
 
 @pytest.mark.slow
@@ -587,16 +464,6 @@ def test_standard_output_without_room(table: Path, model_dir: str, warm_path: st
     assert "No space left on device" in lines[0]
     assert re.fullmatch(r"phrase-rescore: OUTPUT IS INCOMPLETE: \d+ rows", lines[-1])
     assert len(lines) == 2, lines
-
-
-def test_columns_json_that_cannot_be_written_is_noticed_before_the_work(
-    run: Run, model_dir: str, table: Path, tmp_path: Path
-) -> None:
-    missing = tmp_path / "none" / "columns"
-    table.write_bytes(ROW)
-    result = run("annotate", table, "-m", model_dir, "--columns-json", missing)
-    text = f"--columns-json {missing}: No such file or directory; make its directory first, or name another"
-    assert result == (2, b"", f"phrase-rescore: error: {text}\n")
 
 
 # Columns
@@ -632,14 +499,6 @@ def test_columns_json_goes_where_it_is_told(run: Run, model_dir: str, table: Pat
     assert listing(tmp_path) == ["c", "d", "out", "table"]
 
 
-def test_standard_output_has_no_sidecar(
-    run: Run, model_dir: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run("annotate", table, "-m", model_dir).status == 0
-    assert listing(tmp_path) == ["table"]
-
-
 @pytest.mark.parametrize(
     ("side", "pick"), [("output", lambda s, t: t), ("input", lambda s, t: s), ("both", lambda s, t: s + t)]
 )
@@ -655,12 +514,7 @@ def test_whose_unknown_words_are_counted(
     assert "unknown words: 2 of the target (28.57%), 1 of the source (12.50%)\n" in result.err
 
 
-def test_no_unknown_word_is_written_as_1(run: Run, model_dir: str, table: Path) -> None:
-    """Its logarithm is exactly 0; a written 0 would be -100."""
-    assert [n for _, n in columns_of(TABLE, run("annotate", table, "-m", model_dir).out)] == [b"1", b"1", b"7.389056", b"1"]
-
-
-@pytest.mark.parametrize("digits", [2, 6, 7, 9, 17])
+@pytest.mark.parametrize("digits", [2, 6, 17])
 @pytest.mark.parametrize("scale", ["exp", "log"])
 def test_digits(run: Run, model_dir: str, table: Path, digits: int, scale: str) -> None:
     to = "-m", model_dir, "--scale", scale
@@ -712,16 +566,6 @@ def test_clamped_counts(run: Run, model_dir: str, tmp_path: Path, digits: int) -
     plain = run("annotate", "-", "-m", model_dir, "--scale", "log", stdin=content)
     assert [n for _, n in columns_of(content, plain.out)] == [b"88", b"89", b"300"]
     assert "clamped" not in plain.err
-
-
-@pytest.mark.parametrize("scale", ["exp", "log"])
-def test_replacing_writes_the_columns_anew(run: Run, model_dir: str, table: Path, tmp_path: Path, scale: str) -> None:
-    once, twice = tmp_path / "once", tmp_path / "twice"
-    assert run("annotate", table, "-m", model_dir, "-o", once, "--scale", scale).status == 0
-    result = run("annotate", once, "-m", model_dir, "-o", twice, "--replace", 2, "--scale", scale)
-    assert result.status == 0
-    assert "look like ours" not in result.err
-    assert twice.read_bytes() == once.read_bytes()
 
 
 def test_replacing_drops_exactly_so_many(run: Run, model_dir: str, table: Path) -> None:
@@ -821,10 +665,6 @@ def test_untrained_unk_is_refused(
     assert len(columns_of(table.read_bytes(), out.read_bytes())) == 4
 
 
-def test_untrained_unk_that_nothing_needs(run: Run, make_model: MakeModel) -> None:
-    assert run("annotate", "-", "-m", make_model(unk_shares=(0.0, 0.0)), stdin=ROW).status == 0
-
-
 def known_rows(change: Callable[[bytes], bytes] = bytes, side: int = 0) -> bytes:
     """Rows over all known words, those of one side changed."""
     rows = []
@@ -855,12 +695,6 @@ def test_letter_case_is_noticed(run: Run, model_dir: str, side: int, name: str) 
     assert found == [f"{start}commonest: '{word}' 1{CASE}"]
 
 
-def test_letter_case_beyond_ascii_is_noticed(run: Run, model_dir: str) -> None:
-    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin="CAFÉ ||| das ||| 1\n".encode()))
-    assert len(found) == 1
-    assert found[0].endswith(f"commonest: 'CAFÉ' 1{CASE}")
-
-
 def test_escapes_are_noticed(run: Run, make_model: MakeModel, model_dir: str) -> None:
     plain = known_rows(lambda word: word.replace(b"&apos;", b"'"))
     found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=plain))
@@ -879,14 +713,6 @@ def test_inverse_table_is_noticed(run: Run, model_dir: str) -> None:
     assert [line.endswith(cause) for line in found] == [True, True]
     assert "100.0% of the source words" in found[0]
     assert "100.0% of the target words" in found[1]
-
-
-def test_ten_commonest_unknown_words_and_no_cause(run: Run, model_dir: str) -> None:
-    words = [b"w%02d" % i for i in range(12) for _ in range(12 - i)]
-    content = b"".join(b"%b ||| das ||| 1\n" % word for word in words)
-    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=content))
-    assert len(found) == 1
-    assert found[0].endswith("commonest: " + ", ".join(f"'w{i:02}' {12 - i}" for i in range(10)))
 
 
 @pytest.mark.parametrize(
@@ -956,18 +782,6 @@ def test_report(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     assert result.out == b""
 
 
-@pytest.mark.parametrize("block_size", [1, 2, 3])
-def test_sources_are_counted_across_blocks(run: Run, model_dir: str, block_size: int) -> None:
-    content = b"the ||| das ||| 1\nthe ||| alt ||| 1\nthe  ||| ist ||| 1\nold ||| alt ||| 1\nthe ||| das ||| 1\n"
-    result = run("annotate", "-", "-m", model_dir, "--block-size", block_size, stdin=content)
-    assert "phrase-rescore: 5 rows of 3 sources in " in result.err
-
-
-def test_quiet_leaves_warnings_alone(run: Run, model_dir: str) -> None:
-    assert run("annotate", "-", "-m", model_dir, "-q", stdin=ROW).err == ""
-    assert run("annotate", "-", "-m", model_dir, "-q", stdin=b"THE ||| das ||| 1\n").err.count("\n") == 1
-
-
 # strip
 
 
@@ -982,13 +796,6 @@ def test_strip_errors(run: Run, tmp_path: Path) -> None:
     assert listing(tmp_path) == ["table"]
 
 
-def test_strip_reports_rows(run: Run, table: Path) -> None:
-    result = run("strip", table, "--columns", 3)
-    assert result.err == "phrase-rescore: 4 rows without their last 3 columns\n"
-    assert split_rows(result.out)[1] == b"the house ||| das haus ||| 0.5 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
-    assert run("strip", table, "--columns", 3, "-q").err == ""
-
-
 def test_strip_that_fails_on_standard_output_says_so(run: Run) -> None:
     """As annotate does: rows already written cannot be taken back."""
     result = run("strip", "-", "--columns", 1, stdin=ROW * 9000 + b"bad\n")
@@ -996,11 +803,3 @@ def test_strip_that_fails_on_standard_output_says_so(run: Run) -> None:
     written = result.out.count(b"\n")
     assert result.last_line == f"phrase-rescore: OUTPUT IS INCOMPLETE: {written} rows"
 
-
-def test_stripped_gzip_of_nothing_is_gzip(run: Run, tmp_path: Path) -> None:
-    result = run("strip", "-", "--columns", 1, "-o", tmp_path / "out.gz", stdin=b"")
-    if result.status == 0:
-        assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b""
-        assert (tmp_path / "out.gz").stat().st_size > 0
-    else:
-        assert result.err.count("\n") == 1

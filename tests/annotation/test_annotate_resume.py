@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.checks import InputCheck
 from phrase_rescore.annotation.run import Observer
-from phrase_rescore.cli.main import Terminated
 from phrase_rescore.files import resumable
 from phrase_rescore.files.dropped import DroppedRows
 from phrase_rescore.files.outputs import PartialFile
@@ -95,13 +93,6 @@ def test_the_same_command_goes_on(run: Run, table: Path, model_dir: str, interru
     assert "100 rows of 100 sources" in again.err
 
 
-def test_the_same_rows_from_a_pipe(run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]) -> None:
-    out = interrupted(40)
-    packed = gzip.compress(table.read_bytes())
-    assert run("annotate", "-", "-m", model_dir, "-o", out, "--block-size", 10, "--resume", stdin=packed).status == 0
-    assert gzip.decompress(out.read_bytes()).count(b"\n") == 100
-
-
 def test_without_resume_nothing_is_reused_or_lost(
     run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]
 ) -> None:
@@ -134,15 +125,6 @@ def test_other_options_are_refused(
     assert done.status == 2
     assert done.last_line == f"phrase-rescore: error: --resume: {told}; delete {out}.partial to begin anew"
     assert Path(f"{out}.partial").exists()
-
-
-def test_another_model_is_refused(
-    run: Run, table: Path, make_model: Callable[..., str], interrupted: Callable[[int], Path]
-) -> None:
-    out, other = interrupted(20), make_model(source=[b"the", b"house"])
-    done = run("annotate", table, "-m", other, "-o", out, "--block-size", 10, "--resume")
-    assert done.status == 2
-    assert "--resume: models was" in done.last_line
 
 
 def test_other_rows_are_refused_and_later_ones_are_not(
@@ -198,16 +180,6 @@ def test_a_journal_names_no_file_that_this_run_does_not_write(
     assert Path(f"{out}.dropped").read_bytes() == b"no row\n"
 
 
-def test_a_link_in_the_journals_place_is_not_followed(
-    run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]
-) -> None:
-    out, precious = interrupted(20), table.parent / "precious"
-    precious.write_bytes(b"mine")
-    Path(f"{out}.partial.json.new").symlink_to(precious)
-    done = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume")
-    assert (done.status, precious.read_bytes()) == (0, b"mine")
-
-
 def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]) -> None:
     out, command = interrupted(20), ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")
     partial, journal = Path(f"{out}.partial"), Path(f"{out}.partial.json")
@@ -234,30 +206,11 @@ def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interr
     assert run(*command, out).status == 0
 
 
-def test_two_at_once_are_refused(run: Run, table: Path, model_dir: str) -> None:
-    out = table.parent / "out.gz"
-    holder = PartialFile(str(out), hidden=False)
-    holder.make()
-    done = run("annotate", table, "-m", model_dir, "-o", out, "--resume")
-    told = rf"{out}.partial is being written by process {os.getpid()} on \S+ since [0-9: -]+; let it end"
-    assert done.status == 2
-    assert re.fullmatch(f"phrase-rescore: error: {told}", done.last_line), done.err
-    holder.close()
-    assert run("annotate", table, "-m", model_dir, "-o", out).status == 0, "what was never in a journal is begun anew"
-
-
 def test_resume_needs_a_file(run: Run, table: Path, model_dir: str) -> None:
     for out in ("-", "/dev/null"):
         done = run("annotate", table, "-m", model_dir, "-o", out, "--resume")
         assert done.status == 2
         assert f"--resume needs a file to go on with; name it with -o, and not {out}" in done.last_line
-
-
-def test_a_failure_before_anything_was_kept_leaves_nothing(run: Run, table: Path, model_dir: str) -> None:
-    table.write_bytes(b"".join(ROWS[:50]) + b"bad\n")
-    done = run("annotate", table, "-m", model_dir, "-o", table.parent / "out.gz", "--block-size", 100)
-    assert done.status == 1
-    assert names(table.parent) == ["table"]
 
 
 def test_a_bad_row_late_in_the_table_loses_nothing(
@@ -336,33 +289,6 @@ def test_an_interruption_at_any_place_loses_and_repeats_no_row(
     assert "dropped 5 rows" in again.err
 
 
-def test_a_signal_between_the_write_and_the_count(
-    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The block is in the file and not in the record: what the record counts is cut off behind it at resume."""
-    command = ("annotate", table, "-m", model_dir, "--block-size", 10, "-o")
-    out, whole = table.parent / "out", table.parent / "whole"
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, InputCheck, "add", 4, after=False, error=Terminated)
-        stopped = run(*command, out)
-    assert stopped.status == 143
-    assert "30 rows are kept in" in stopped.err
-    assert Path(f"{out}.partial").read_bytes().count(b"\n") == 40
-    assert (run(*command, out, "--resume").status, run(*command, whole).status) == (0, 0)
-    assert out.read_bytes() == whole.read_bytes()
-
-
-def test_a_kill_while_the_journal_of_a_deleted_partial_goes(
-    run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]
-) -> None:
-    """'delete OUT.partial to begin anew', and then the new run ends where it has an empty one beside the old journal."""
-    out = interrupted(40)
-    Path(f"{out}.partial").write_bytes(b"")
-    done = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume")
-    assert done.status == 0, done.err
-    assert names(out.parent) == ["out.gz", "out.gz.columns.json", "table"]
-
-
 def stop_at_journal(path: str) -> None:
     if path.endswith(".json") and os.path.exists(path):
         raise KeyboardInterrupt
@@ -397,19 +323,6 @@ def test_a_complete_run_is_not_finished_with_another_table(
     assert run(*command, out).status == 0
     assert names(table.parent) == ["out", "out.columns.json", "table"]
     assert out.read_bytes().count(b"\n") == rows
-
-
-def test_an_older_file_under_the_name_does_not_pass_for_the_complete_one(
-    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 20, "--resume", "-o")
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, PartialFile, "publish", 2, after=False, error=KeyboardInterrupt)
-        assert run(*command, out).status == 130
-    Path(f"{out}.partial").unlink()
-    out.write_bytes(b"older\n")
-    assert run(*command, out).status == 0
-    assert out.read_bytes().count(b"\n") == 100
 
 
 # What may change when a run goes on
@@ -457,18 +370,6 @@ def test_a_bad_row_is_dropped_when_the_run_goes_on(
     assert Path(f"{out}.dropped").read_bytes() == b"bad\n"
 
 
-def test_rows_are_no_longer_dropped_when_the_run_goes_on(
-    run: Run, table: Path, model_dir: str, interrupted: Callable[..., Path]
-) -> None:
-    table.write_bytes(b"".join([*ROWS[:5], b"bad\n", *ROWS[5:]]))
-    out = interrupted(39, "out", on_bad_row="drop")
-    done = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--resume")
-    assert done.status == 0, done.err
-    assert "--on-bad-row was drop and is fail from row 41 on" in done.err
-    assert f"dropped 1 row, kept in {out}.dropped: line 6" in done.err
-    assert names(table.parent) == ["out", "out.columns.json", "out.dropped", "table"]
-
-
 def test_unknown_words_are_accepted_when_the_run_goes_on(
     run: Run, table: Path, make_model: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -486,17 +387,6 @@ def test_unknown_words_are_accepted_when_the_run_goes_on(
     assert "--allow-untrained-unk was False and is True from row 21 on" in again.err
     assert run(*command, whole, "--allow-untrained-unk").status == 0
     assert out.read_bytes() == whole.read_bytes()
-
-
-def test_the_number_of_expected_rows_is_corrected_when_the_run_goes_on(
-    run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keeps_blocks(monkeypatch)
-    out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 10)
-    assert run(*command, "-o", out, "--expect-rows", 101).status == 1
-    done = run(*command, "-o", out, "--expect-rows", 100, "--resume")
-    assert (done.status, out.read_bytes().count(b"\n")) == (0, 100)
-    assert "--expect-rows was 101 and is 100 from row 101 on" in done.err
 
 
 def test_strictness_may_change(run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:

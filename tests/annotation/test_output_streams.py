@@ -97,20 +97,6 @@ def test_a_stream_has_a_sidecar_only_if_it_is_named(here: Path, model_dir: str) 
     assert (here / "described").read_bytes().startswith(b"{")
 
 
-def test_a_stream_is_not_gone_on_with(run: Run, here: Path, model_dir: str) -> None:
-    done = run("annotate", here / "table", "-m", model_dir, "-o", "/dev/stderr", "--resume")
-    assert done.status == 2
-    assert "--resume needs a file to go on with; name it with -o, and not /dev/stderr" in done.err
-
-
-def test_pictures_and_vectors_that_need_a_file_are_refused(run: Run, here: Path, model_dir: str) -> None:
-    os.mkfifo(here / "fifo.npy")
-    done = run("embed", "--words", "source", "-m", model_dir, "-o", here / "fifo.npy")
-    assert (done.status, "--format npy has an index beside it" in done.err) == (2, True)
-    done = run("embed", "-m", model_dir, "--format", "txt", "-o", "/dev/stderr", stdin=b"the\n")
-    assert (done.status, "which is known at the end" in done.err) == (2, True)
-
-
 # No two paths are the same file, and nothing is touched before that is known
 
 
@@ -149,18 +135,6 @@ def test_annotate_mixes_up_no_files(
     assert {path.name: path.is_file() and path.read_bytes() for path in here.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    ("out", "told"), [("table", "TABLE table and -o table"), ("link", "TABLE table and -o link"), ("", "-o")]
-)
-def test_strip_mixes_up_no_files(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch, out: str, told: str) -> None:
-    monkeypatch.chdir(here)
-    os.link("table", "link")
-    done = run("strip", "table", "--columns", 1, "-o", out)
-    assert (done.status, done.out) == (2, b"")
-    assert told in done.err
-    assert (here / "table").read_bytes() == ROWS
-
-
 def test_an_input_with_the_name_of_a_partial_stays(
     run: Run, here: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,13 +160,3 @@ def test_a_file_that_cannot_grow_ends_it(name: str, unbuffered: str, here: Path,
     assert b"OUTPUT IS INCOMPLETE" in done.stderr
     assert b"File too large" in done.stderr
 
-
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-def test_a_name_that_is_not_utf_8_is_written_as_it_is(locale: str, unbuffered: str, here: Path) -> None:
-    (here / os.fsdecode(b"a\xff")).write_bytes(ROWS)
-    environment = {**os.environ, "LC_ALL": locale, "PYTHONUNBUFFERED": unbuffered}
-    words = [sys.executable, "-m", "phrase_rescore", "info", b"a\xff"]
-    done = subprocess.run(words, cwd=here, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert b"a\xff" in done.stdout
