@@ -802,4 +802,3 @@ def test_strip_that_fails_on_standard_output_says_so(run: Run) -> None:
     assert result.status == 1
     written = result.out.count(b"\n")
     assert result.last_line == f"phrase-rescore: OUTPUT IS INCOMPLETE: {written} rows"
-

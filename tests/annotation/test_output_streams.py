@@ -159,4 +159,3 @@ def test_a_file_that_cannot_grow_ends_it(name: str, unbuffered: str, here: Path,
     assert done.returncode == 1
     assert b"OUTPUT IS INCOMPLETE" in done.stderr
     assert b"File too large" in done.stderr
-
