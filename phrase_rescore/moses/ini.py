@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.moses.table import BLANKS_AND_CR, is_number
+from phrase_rescore.moses.table import BLANKS_AND_CR, is_number, words
 
 _LARGEST = 1 << 24  # bytes
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
@@ -23,32 +23,25 @@ BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"Phr
 _FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
 
 
-class Word(NamedTuple):
-    text: bytes
-    start: int  # of its first byte, in the ini
-    end: int  # after its last byte
+class IniLine(NamedTuple):
+    """A line that holds values."""
 
-
-class Line(NamedTuple):
     number: int  # from 1
     section: bytes
     text: bytes  # without comment and outer blanks
-    words: list[Word]  # at least one
+    words: list[bytes]  # at least one
 
 
-def read_lines(ini: bytes) -> Iterator[Line]:
+def read_lines(ini: bytes) -> Iterator[IniLine]:
     """Read the lines that hold values, without comments and headers."""
-    section, start = b"", 0
+    section = b""
     for number, row in enumerate(ini.split(b"\n"), 1):
         text = row.partition(b"#")[0].strip(BLANKS_AND_CR)
         if text.startswith(b"["):
             name, closed, _ = text[1:].partition(b"]")
             section = name if closed else section
         elif text:
-            place = start + row.index(text)
-            found = re.finditer(rb"[^ \t]+", text)
-            yield Line(number, section, text, [Word(m[0], place + m.start(), place + m.end()) for m in found])
-        start += len(row) + 1
+            yield IniLine(number, section, text, words(text))
 
 
 @dataclass(frozen=True)
@@ -57,16 +50,16 @@ class Feature:
 
     name: bytes
     implementation: bytes
-    line: Line
-    values: dict[bytes, Word]  # of its ``key=value`` words, by key
-    weights_end: int = -1  # where its weights end in the ini, in bytes; ``find_table`` sets it
+    line: IniLine
+    values: dict[bytes, bytes]  # of its ``key=value`` words, by key
+    weights_line: int = 0  # the number of the line of its weights; ``find_table`` sets it
 
     def __str__(self) -> str:
         return printable(self.name)
 
     def value(self, key: bytes) -> bytes:
         """Look up a key of its line; the value is empty where the line has no such key."""
-        return self.values[key].text if key in self.values else b""
+        return self.values.get(key, b"")
 
     @property
     def path(self) -> bytes:
@@ -92,7 +85,7 @@ class Feature:
         return column >= min(len(tuneable), self.n_columns) or tuneable[column].lower() not in _FALSE
 
 
-def read_features(lines: Sequence[Line], where: str) -> list[Feature]:
+def read_features(lines: Sequence[IniLine], where: str) -> list[Feature]:
     """List all features, under the names that Moses gives them.
 
     Raises InputError, where Moses refuses the ini too, for a word that is not ``key=value`` and a key that comes twice in a
@@ -102,15 +95,15 @@ def read_features(lines: Sequence[Line], where: str) -> list[Feature]:
     for line in lines:
         if line.section != b"feature":
             continue
-        implementation, values = line.words[0].text, dict[bytes, Word]()
+        implementation, values = line.words[0], dict[bytes, bytes]()
         for word in line.words[1:]:
-            key, sign, value = word.text.partition(b"=")
+            key, sign, value = word.partition(b"=")
             if not sign:
-                raise InputError(where, f"{shown(word.text)} in [feature]", "Moses wants key=value there", line.number)
+                raise InputError(where, f"{shown(word)} in [feature]", "Moses wants key=value there", line.number)
             if key in values:
                 raise InputError(where, f"{printable(key)}= stands twice in a line", "Moses wants every key once", line.number)
-            values[key] = Word(value, word.start + len(key + sign), word.end)
-        name = values[b"name"].text if b"name" in values else b""
+            values[key] = value
+        name = values.get(b"name", b"")
         if not name:  # numbered among those of its kind that have none
             name = implementation + b"%d" % unnamed.count(implementation)
             unnamed.append(implementation)
@@ -118,7 +111,7 @@ def read_features(lines: Sequence[Line], where: str) -> list[Feature]:
     return features
 
 
-def _chosen(name: bytes | None, where: str, lines: Sequence[Line]) -> Feature:
+def _chosen(name: bytes | None, where: str, lines: Sequence[IniLine]) -> Feature:
     """Find the phrase table of that name, or else the only one."""
     if old := next((line for line in lines if line.section == b"ttable-file"), None):
         hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
@@ -146,12 +139,12 @@ def _chosen(name: bytes | None, where: str, lines: Sequence[Line]) -> Feature:
     return named[0]
 
 
-def _weight_line(feature: Feature, where: str, lines: Sequence[Line]) -> Line:
+def _weight_line(feature: Feature, where: str, lines: Sequence[IniLine]) -> IniLine:
     """Find the feature's line in ``[weight]``; of several, Moses takes the last one."""
     n = feature.n_columns
     example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
     weights = [line for line in lines if line.section == b"weight"]
-    own = [line for line in weights if line.words[0].text[:-1] == feature.name]
+    own = [line for line in weights if line.words[0][:-1] == feature.name]
     if not own:
         for line in weights:
             if re.match(re.escape(feature.name) + rb"[ \t]*=", line.text):
@@ -169,7 +162,7 @@ def _weight_line(feature: Feature, where: str, lines: Sequence[Line]) -> Line:
 
 
 def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
-    """Find the phrase table of that name, or the only one, with ``weights_end``.
+    """Find the phrase table of that name, or the only one, with ``weights_line``.
 
     Raises InputError, with ``where`` as the file's name, for an ini of the old style, one without features or phrase tables,
     several tables and no name, a name that none of them has, and weights that are missing or not ``num-features`` many.
@@ -177,10 +170,10 @@ def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") 
     lines = list(read_lines(ini))
     feature = _chosen(name, where, lines)
     number = feature.values.get(b"num-features")
-    if number and not re.fullmatch(rb"0*[1-9]\d{0,8}", number.text):
-        found = f"num-features={printable(number.text)}"
+    if number is not None and not re.fullmatch(rb"0*[1-9]\d{0,8}", number):
+        found = f"num-features={printable(number)}"
         raise InputError(where, found, "write the number of the table's score columns", feature.line.number)
-    return replace(feature, weights_end=_weight_line(feature, where, lines).words[-1].end)
+    return replace(feature, weights_line=_weight_line(feature, where, lines).number)
 
 
 def read_ini(path: str) -> bytes:
@@ -200,7 +193,7 @@ def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float
     weights = dict[bytes, list[float]]()
     for line in read_lines(ini):
         if line.section == b"weight":
-            name, *numbers = (word.text for word in line.words)
+            name, *numbers = line.words
             values = [float(number) if is_number(number) else math.nan for number in numbers]
             if not name.endswith(b"=") or not all(map(math.isfinite, values)):
                 found = f"{shown(line.text)} in [weight]"

@@ -13,6 +13,7 @@ from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import Feature, find_table, read_features, read_ini, read_lines
+from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.ranges import Decimal
 
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT")  # filter-model-given-input.pl passes their lines through
@@ -62,21 +63,30 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
     Raises OptionError for a path that cannot stand in an ini.
     """
     _check_path("--table or --path", path)
-    values = {}
+    rows, place = ini.split(b"\n"), feature.line.number - 1
     if n_columns != feature.n_columns:
-        values[b"num-features"] = b"%d" % n_columns
+        rows[place] = _with_value(rows[place], b"num-features", b"%d" % n_columns)
     if path != feature.path:
-        values[b"path"] = path
+        rows[place] = _with_value(rows[place], b"path", path)
     if components := feature.value(b"tuneable-components"):
-        values[b"tuneable-components"] = components + b",1" * len(weights)
-    there, line_end = feature.values, feature.line.words[-1].end
-    edits = [(line_end, line_end, b"".join(b" %b=%b" % item for item in values.items() if item[0] not in there))]
-    edits += [(there[key].start, there[key].end, value) for key, value in values.items() if key in there]
-    edits.append((feature.weights_end, feature.weights_end, b"".join(b" " + weight for weight in weights)))
-    # new values come first in edits, and so after a value that ends where they begin (an empty "path=")
-    for start, end, value in sorted(edits, key=lambda edit: edit[0], reverse=True):
-        ini = ini[:start] + value + ini[end:]
-    return ini
+        rows[place] = _with_value(rows[place], b"tuneable-components", components + b",1" * len(weights))
+    values, rest = _cut(rows[feature.weights_line - 1])
+    rows[feature.weights_line - 1] = b"".join((values, *(b" " + weight for weight in weights), rest))
+    return b"\n".join(rows)
+
+
+def _cut(row: bytes) -> tuple[bytes, bytes]:
+    """Cut a line of an ini after its last word, before blanks and a comment."""
+    end = len(row.partition(b"#")[0].rstrip(BLANKS_AND_CR))
+    return row[:end], row[end:]
+
+
+def _with_value(row: bytes, key: bytes, value: bytes) -> bytes:
+    """Write a line of ``[feature]`` with the value of a key, which is added after the last word if it is not there."""
+    values, rest = _cut(row)
+    form, new = rb"(?<=[ \t])" + re.escape(key) + rb"=[^ \t]*", key + b"=" + value
+    changed, there = re.subn(form, lambda match: new, values)
+    return (changed if there else values + b" " + new) + rest
 
 
 def rewritten_for_table(
@@ -165,9 +175,10 @@ def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: st
         if last is None:
             found, hint = f"no [{printable(section)}] in it", "pass the moses.ini of train-model.perl or mert-moses.pl"
             raise InputError(where, found, hint)
-        end = ini.find(b"\n", last.words[-1].end)
-        row_end = b"\r\n" if end > 0 and ini[end - 1 : end] == b"\r" else b"\n"
-        ini = ini + row_end + text + row_end if end < 0 else ini[: end + 1] + text + row_end + ini[end + 1 :]
+        rows, after = ini.split(b"\n"), last.number
+        end = b"\r" if after < len(rows) and rows[after - 1].endswith(b"\r") else b""
+        rows[after:after] = [text + end] if after < len(rows) else [text, b""]
+        ini = b"\n".join(rows)
     return ini, name
 
 
@@ -181,7 +192,7 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
         )
     if feature.implementation not in _UNFILTERED:
         line, script = f"line {feature.line.number}", "filter-model-given-input.pl"
-        row = ini[: feature.line.words[0].start].rpartition(b"\n")[2] + feature.line.text
+        row, _ = _cut(ini.split(b"\n")[feature.line.number - 1])
         if b"\t" in row or b"  " in row or row.startswith(b" "):
             found.append(f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks")
         if b"=" in path:

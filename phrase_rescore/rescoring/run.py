@@ -22,7 +22,7 @@ from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeatu
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer
 
-AT_ONCE = 4096  # entries, and what is left of the last one's segment
+BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
 GZIP_LEVEL = "fast"
 
 
@@ -149,8 +149,8 @@ def _lines(
                 continue
             if sources is not None and segment >= len(sources):
                 raise beyond(segment, len(sources)).at(name, ranked[0].number)
-            for start in range(written, segment, AT_ONCE):
-                yield [b"\n"] * min(AT_ONCE, segment - start)
+            for start in range(written, segment, BLOCK_ENTRIES):
+                yield [b"\n"] * min(BLOCK_ENTRIES, segment - start)
             yield [b" ".join(of_each(ranked[:1], name, Entry.hypothesis)[0]) + b"\n"]
             written = segment + 1
     if options.best and sources is not None:
@@ -166,7 +166,7 @@ def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Cut the entries into blocks of whole segments."""
     block: list[Entry] = []
     for entry in entries:
-        if len(block) >= AT_ONCE and entry.segment != block[-1].segment:
+        if len(block) >= BLOCK_ENTRIES and entry.segment != block[-1].segment:
             yield block
             block = []
         block.append(entry)
@@ -175,11 +175,11 @@ def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _joined(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-    """Yield the same lines, AT_ONCE or more at a time."""
+    """Yield the same lines, BLOCK_ENTRIES or more at a time."""
     lines: list[bytes] = []
     for piece in pieces:
         lines += piece
-        if len(lines) >= AT_ONCE:
+        if len(lines) >= BLOCK_ENTRIES:
             yield lines
             lines = []
     if lines:

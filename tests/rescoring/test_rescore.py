@@ -71,7 +71,7 @@ def test_a_language_model_scores_hypotheses(run: Run, lm: Path) -> None:
 def test_blocks_and_compression_change_nothing(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = a_list()
     whole = run("rescore", "-", "-m", lm, stdin=data).out
-    monkeypatch.setattr(rescoring, "AT_ONCE", 10)
+    monkeypatch.setattr(rescoring, "BLOCK_ENTRIES", 10)
     (tmp_path / "list.gz").write_bytes(gzip.compress(data))
     assert run("rescore", tmp_path / "list.gz", "-m", lm, "-o", tmp_path / "out.gz", "-q") == (0, b"", "")
     found = gzip.decompress((tmp_path / "out.gz").read_bytes())
@@ -211,7 +211,7 @@ def test_the_best_are_as_many_lines_as_the_source(run: Run, tmp_path: Path) -> N
 
 
 def test_a_gap_of_segments_takes_no_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rescoring, "AT_ONCE", 3)
+    monkeypatch.setattr(rescoring, "BLOCK_ENTRIES", 3)
     assert run("rescore", "-", "--best", stdin=b"10 ||| a ||| X= 1 ||| 1\n").out == b"\n" * 10 + b"a\n"
 
 
