@@ -21,8 +21,7 @@ from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import Observer
 
 if TYPE_CHECKING:
-    from phrase_rescore.annotation.run import Observer as AnnotateObserver
-    from phrase_rescore.annotation.run import Summary
+    from phrase_rescore.annotation.run import AnnotateObserver, Summary
     from phrase_rescore.evaluation.corpora import SetFiles
     from phrase_rescore.evaluation.run import Evaluation
     from phrase_rescore.evaluation.why import Comparison

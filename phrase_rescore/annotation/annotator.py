@@ -141,7 +141,7 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class Model:
+class SignedModel:
     """A model to score with: its directory, and its signature, which must not change during the run."""
 
     directory: str
@@ -156,7 +156,7 @@ class Annotator:
     """
 
     table: str  # name for messages
-    models: tuple[Model, ...]
+    models: tuple[SignedModel, ...]
     n_scores: int  # columns that every row must have
     columns: ColumnFormat
     policy: RowPolicy
@@ -185,7 +185,7 @@ class Annotator:
         factors = {checkpoint.factors for checkpoint in checkpoints}
         return parse_block(block, self.n_scores, self.policy.fix_blanks, factors)
 
-    def _scorer(self, model: Model, block: int) -> Scorer:
+    def _scorer(self, model: SignedModel, block: int) -> Scorer:
         devices = self.compute.devices
         scorer = scorer_of(model.directory, devices[block % len(devices)], self.compute.precision)
         if scorer.checkpoint.signature != model.signature:

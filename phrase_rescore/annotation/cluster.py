@@ -25,7 +25,7 @@ from distributed import Client, Future, KilledWorker, LocalCluster, Worker, Work
 from distributed.client import FutureCancelledError
 
 from phrase_rescore._version import __version__
-from phrase_rescore.annotation.annotator import Annotator, Model, Statistics, checkpoint_of
+from phrase_rescore.annotation.annotator import Annotator, SignedModel, Statistics, checkpoint_of
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, first_line, lacks_memory, printable
 from phrase_rescore.files.blocks import Block
 from phrase_rescore.nn.storage import files_of
@@ -55,7 +55,7 @@ class WorkerState(NamedTuple):
     lacks: str  # a model, and what is in its place; empty if it has all
 
 
-def introduce(models: tuple[Model, ...], dask_worker: Any) -> WorkerState:
+def introduce(models: tuple[SignedModel, ...], dask_worker: Any) -> WorkerState:
     """Say what this process has; Dask fills in its worker."""
     import torch
 
@@ -89,20 +89,20 @@ def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Stati
 _prepare = functools.cache(prepare)  # once a process
 
 
-def _found(model: Model, worker: Worker) -> Model:
+def _found(model: SignedModel, worker: Worker) -> SignedModel:
     """Return where a worker has a model: at the path of the client, or where it was sent. Raises ModelError."""
     why = ""
     for directory in (model.directory, _folder(worker, model)):
         try:
             if checkpoint_of(directory).signature == model.signature:
-                return Model(directory, model.signature)
+                return SignedModel(directory, model.signature)
             why = why or f"{directory}: another model"
         except ModelError as error:
             why = why or str(error)
     raise ModelError(f"worker {worker.address} lacks the model ({why})")
 
 
-def _folder(worker: Worker, model: Model) -> str:
+def _folder(worker: Worker, model: SignedModel) -> str:
     """Return where a worker keeps a model that it was sent; the folder goes with the worker."""
     return os.path.join(worker.local_directory, f"phrase-rescore-{sha256(model.signature.encode()).hexdigest()[:16]}")
 
@@ -110,7 +110,7 @@ def _folder(worker: Worker, model: Model) -> str:
 class ModelFiles(WorkerPlugin):
     """Brings the files of a model to every worker, also to those that come later."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: SignedModel) -> None:
         self._model, self._files = model, dict[str, bytes]()
         for name in files_of(model.directory):
             with open(os.path.join(model.directory, name), "rb") as stream:
@@ -155,7 +155,7 @@ class Scoring(NamedTuple):
 class Cluster:
     """The workers of a Dask cluster, as an executor of blocks."""
 
-    def __init__(self, client: Client, name: str, models: tuple[Model, ...], say: Say) -> None:
+    def __init__(self, client: Client, name: str, models: tuple[SignedModel, ...], say: Say) -> None:
         self._client, self._name, self._models, self._say = client, name, models, say
         self._cores, self._most, self._watched, self._waiting = 0, 0, 0.0, False
         self.in_work: deque[Scoring] = deque()
@@ -194,7 +194,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def open_cluster(
-    where: str, models: tuple[Model, ...], device: str, strict: bool, say: Say
+    where: str, models: tuple[SignedModel, ...], device: str, strict: bool, say: Say
 ) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
     """Reach, or start, a cluster, see that its workers can score, and leave it at the end.
 
@@ -215,7 +215,7 @@ def open_cluster(
         except TimeoutError:
             say(f"no worker yet at {name}; waiting for one")
             client.wait_for_workers(1)
-        models = tuple(Model(os.path.abspath(model.directory), model.signature) for model in models)  # they work elsewhere
+        models = tuple(SignedModel(os.path.abspath(model.directory), model.signature) for model in models)
         states = _check_workers(client, models, strict, say)
         if lacks := next((state.lacks for state in states if state.lacks), ""):
             say(f"sending the model to workers that lack it ({lacks})")
@@ -269,7 +269,7 @@ def _start(scheme: str, workers: int, name: str) -> Any:
         raise RescoreError(f"--cluster {name}: {first_line(error)}; its settings are in ~/.config/dask/jobqueue.yaml") from None
 
 
-def _check_workers(client: Client, models: tuple[Model, ...], strict: bool, say: Say) -> list[WorkerState]:
+def _check_workers(client: Client, models: tuple[SignedModel, ...], strict: bool, say: Say) -> list[WorkerState]:
     """Ask the workers what they have. Raises RescoreError if one cannot score."""
     here = introduce((), None)
     states = dict[str, Any]()
@@ -290,7 +290,7 @@ def _check_workers(client: Client, models: tuple[Model, ...], strict: bool, say:
     return list(states.values())
 
 
-def _send(model: Model, client: Client, stack: contextlib.ExitStack) -> None:
+def _send(model: SignedModel, client: Client, stack: contextlib.ExitStack) -> None:
     """Bring a model to all workers, those included that come before the stack is left. Raises RescoreError."""
     name = f"phrase-rescore-{uuid.uuid4().hex}"
     try:

@@ -14,9 +14,9 @@ from phrase_rescore.annotation.annotator import (
     FIT_ROWS,
     Annotator,
     Compute,
-    Model,
     ModelStatistics,
     RowPolicy,
+    SignedModel,
     Statistics,
     checkpoint_of,
 )
@@ -74,7 +74,7 @@ class AnnotateOptions(Checked):
 
 
 @dataclass
-class Observer:
+class AnnotateObserver:
     """Functions that are told how an annotation goes. The command line shows it; another caller need not care."""
 
     say: Callable[[str], object] = lambda message: None  # warnings, and what happens on a cluster
@@ -86,7 +86,7 @@ class Observer:
 class Summary:
     """What a run did."""
 
-    models: tuple[Model, ...]
+    models: tuple[SignedModel, ...]
     statistics: Statistics = field(default_factory=Statistics)
     how: str = ""  # it was computed
     seconds: float = 0.0
@@ -94,7 +94,7 @@ class Summary:
     dropped: str = ""  # how many rows, where they are kept, the first lines
     changes: list[str] = field(default_factory=list)  # of options, since an interrupted run began
 
-    def prefix(self, model: Model) -> str:
+    def prefix(self, model: SignedModel) -> str:
         """Return how messages name a model; '' if there is one."""
         return f"{model.directory}: " if len(self.models) > 1 else ""
 
@@ -132,7 +132,12 @@ class _Run:
     """What grows while blocks come back, and is kept in the journal for a later run."""
 
     def __init__(
-        self, annotator: Annotator, options: AnnotateOptions, expected: int | None, dropped: DroppedRows, observer: Observer
+        self,
+        annotator: Annotator,
+        options: AnnotateOptions,
+        expected: int | None,
+        dropped: DroppedRows,
+        observer: AnnotateObserver,
     ) -> None:
         self.annotator, self.table, self.dropped, self._observer = annotator, annotator.table, dropped, observer
         self.summary = Summary(annotator.models)
@@ -260,7 +265,7 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _executor(
-    options: AnnotateOptions, models: tuple[Model, ...], observer: Observer
+    options: AnnotateOptions, models: tuple[SignedModel, ...], observer: AnnotateObserver
 ) -> Iterator[tuple[Threads | Cluster, tuple[str, ...]]]:
     """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
     if options.cluster is not None:
@@ -288,7 +293,7 @@ def _executor(
 
 
 def annotate(
-    table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: Observer | None = None
+    table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: AnnotateObserver | None = None
 ) -> Summary:
     """Annotate a table: rows in, rows out, in their order.
 
@@ -298,7 +303,7 @@ def annotate(
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.
     """
-    observer, start = observer or Observer(), time.monotonic()
+    observer, start = observer or AnnotateObserver(), time.monotonic()
     name, gzip_level = display_name(table), gzip_level_of(out, options.gzip_level)
     base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
     dropped = options.dropped or f"{base}.dropped"
@@ -306,7 +311,7 @@ def annotate(
     expected = expected_rows(options.expect_rows)
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; each adds its columns once")
-    models = tuple(Model(directory, checkpoint_of(directory).signature) for directory in model_dirs)
+    models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
     with _executor(options, models, observer) as (executor, devices), open_input(table, observer.on_read) as stream:
         for device in dict.fromkeys(devices):
             if slow := check_precision(options.precision, device, here=options.cluster is None):

@@ -33,7 +33,7 @@ from phrase_rescore.runtime import PRECISIONS
 
 if TYPE_CHECKING:
     from phrase_rescore.annotation.annotator import Statistics
-    from phrase_rescore.annotation.run import Observer
+    from phrase_rescore.annotation.run import AnnotateObserver
 
 
 def _files_of(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
@@ -175,9 +175,9 @@ def command(table: str, models: tuple[str, ...], out: str, quiet: bool, **option
 
 
 @contextlib.contextmanager
-def _shown(table: str, quiet: bool) -> Iterator[Observer]:
+def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
     """Show on standard error how an annotation goes."""
-    from phrase_rescore.annotation.run import Observer
+    from phrase_rescore.annotation.run import AnnotateObserver
     from phrase_rescore.cli.terminal import byte_bar, say
 
     began, before = time.monotonic(), -1
@@ -194,4 +194,4 @@ def _shown(table: str, quiet: bool) -> Iterator[Observer]:
             say(line)
 
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        yield Observer(tell, bar.update, on_block)
+        yield AnnotateObserver(tell, bar.update, on_block)

@@ -27,13 +27,13 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-class Text(click.ParamType):
+class AnyText(click.ParamType):
     """Takes any text, of which the library makes something."""
 
     name = "text"
 
 
-TEXT = Text()
+TEXT = AnyText()
 
 
 class PathName(click.ParamType):

@@ -15,7 +15,7 @@ from phrase_rescore.files.blocks import batches, read_rows
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
-from phrase_rescore.lm.store import LAYOUT, RESERVED, Numbers, TextStore, open_text, prepare_text
+from phrase_rescore.lm.store import LAYOUT, RESERVED, TextNumbers, TextStore, open_text, prepare_text
 from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.source import Source
@@ -62,7 +62,7 @@ class TextSource(Source[TextStore]):
         if not numbers.unk:
             say(unk_not_learnt("word in the text"))
 
-    def make(self, observer: Observer, check: Callable[[Numbers], None]) -> TextStore:
+    def make(self, observer: Observer, check: Callable[[TextNumbers], None]) -> TextStore:
         """Read, count and encode the text."""
         text = self.text
         with contextlib.closing(_lines(self.inputs, observer)) as lines:

@@ -39,7 +39,7 @@ _SENTENCES, _HASHES = "sentences", "hashes"  # scratch, gone when the store is w
 
 
 @dataclass(frozen=True)
-class Numbers(prepared.Numbers):
+class TextNumbers(prepared.Numbers):
     """What a store holds; words are running words, EOS not counted."""
 
     sentences: int
@@ -59,7 +59,7 @@ class TextStore:
     train: NDArray[np.int32]
     held_out: NDArray[np.int32]
     vocab: Vocabulary
-    numbers: Numbers
+    numbers: TextNumbers
 
 
 class _Numbered(dict[bytes, int]):
@@ -78,7 +78,7 @@ def prepare_text(
     held_out: int,
     held_out_share: float,
     progress: Callable[[int], object] = lambda sentences: None,
-    check: Callable[[Numbers], None] = lambda numbers: None,
+    check: Callable[[TextNumbers], None] = lambda numbers: None,
 ) -> TextStore:
     """Encode lists of lines, a sentence each, into a new store, which appears whole or not at all and replaces an older one.
 
@@ -89,7 +89,7 @@ def prepare_text(
     there is no sentence to learn from.
     """
 
-    def fill(temporary: str) -> tuple[Numbers, dict[str, Vocabulary]]:
+    def fill(temporary: str) -> tuple[TextNumbers, dict[str, Vocabulary]]:
         scratch = tuple(os.path.join(temporary, name) for name in (_SENTENCES, _HASHES))
         known, empty, limit = _number(lines, scratch, Smallest(held_out, held_out_share), progress)
         text, hashes = (np.asarray(map_array(path, "prepare the text again")) for path in scratch)
@@ -147,7 +147,7 @@ def _chunks(text: NDArray[Any], hashes: NDArray[Any], limit: int) -> Iterator[tu
 
 def _encode(
     directory: str, text: NDArray[Any], hashes: NDArray[Any], limit: int, new_ids: NDArray[Any], vocab: Vocabulary, empty: int
-) -> Numbers:
+) -> TextNumbers:
     """Write both parts in the ids of the vocabulary, and count what is in them."""
     sizes, ends, unknown = [0, 0], [0, 0], 0
     content = [hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)]
@@ -163,10 +163,10 @@ def _encode(
             unknown += int(np.count_nonzero(encoded[~held] == UNK))
     train, held_out = (size - end for size, end in zip(sizes, ends, strict=True))
     digest = hashlib.blake2b(b"".join(part.digest() for part in content) + format_vocabulary(vocab), digest_size=16).hexdigest()
-    return Numbers(ends[0], train, ends[1], held_out, empty, unknown / train, digest)
+    return TextNumbers(ends[0], train, ends[1], held_out, empty, unknown / train, digest)
 
 
-def _load(directory: str, numbers: Numbers) -> TextStore:
+def _load(directory: str, numbers: TextNumbers) -> TextStore:
     """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
 
     def part(name: str, size: int) -> NDArray[np.int32]:
@@ -183,4 +183,4 @@ def _load(directory: str, numbers: Numbers) -> TextStore:
 
 def open_text(directory: str, fingerprint: Fingerprint | None) -> TextStore | None:
     """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None."""
-    return LAYOUT.open(directory, [fingerprint], lambda numbers: _load(directory, Numbers(**numbers)))
+    return LAYOUT.open(directory, [fingerprint], lambda numbers: _load(directory, TextNumbers(**numbers)))

@@ -21,7 +21,7 @@ from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_name
 from phrase_rescore.rnn.config import Data
-from phrase_rescore.rnn.store import LAYOUT, Numbers, PairStore, open_store, prepare_store
+from phrase_rescore.rnn.store import LAYOUT, PairNumbers, PairStore, open_store, prepare_store
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.source import Source
 
@@ -96,7 +96,7 @@ class PairSource(Source[PairStore]):
             if share == 0:
                 say(unk_not_learnt(f"{name} word among the pairs"))
 
-    def make(self, observer: Observer, check: Callable[[Numbers], None]) -> PairStore:
+    def make(self, observer: Observer, check: Callable[[PairNumbers], None]) -> PairStore:
         """Read, sort and encode the pairs."""
         data = self.data
         with contextlib.ExitStack() as sorting:

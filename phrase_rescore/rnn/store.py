@@ -36,7 +36,7 @@ ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary
 
 
 @dataclass(frozen=True)
-class Numbers(prepared.Numbers):
+class PairNumbers(prepared.Numbers):
     """What a store holds and what was left out of it; all but the shares are numbers of distinct pairs."""
 
     training: int
@@ -62,7 +62,7 @@ class PairStore:
     held_out: EncodedPairs
     src_vocab: Vocabulary
     tgt_vocab: Vocabulary
-    numbers: Numbers
+    numbers: PairNumbers
 
 
 class HeldOut(Smallest):
@@ -133,7 +133,7 @@ class _GrowingRagged:
 def _encode(
     directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: Container[bytes],
     progress: Callable[[int], object],
-) -> Numbers:  # fmt: skip
+) -> PairNumbers:  # fmt: skip
     """Write the arrays, and count what is in them."""
     sizes = dict.fromkeys(_PARTS, 0)
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def _encode(
     content = hashlib.blake2b(b"".join(array.digest for array in arrays.values()), digest_size=16)
     for vocabulary in vocabularies:
         content.update(format_vocabulary(vocabulary))
-    return Numbers(
+    return PairNumbers(
         sizes["train"], sizes["held_out"], pairs.left_out, pairs.too_long, source_unk, target_unk, content.hexdigest()
     )
 
@@ -166,7 +166,7 @@ def prepare_store(
     vocabularies: ChooseVocabularies,
     held_out: int,
     progress: Callable[[int], object] = lambda pairs: None,
-    check: Callable[[Numbers], None] = lambda numbers: None,
+    check: Callable[[PairNumbers], None] = lambda numbers: None,
 ) -> PairStore:
     """Encode distinct pairs into a new store, which appears whole or not at all and replaces an older one.
 
@@ -189,14 +189,14 @@ def prepare_store(
     chosen = vocabularies(src_counts, tgt_counts)
     del src_counts, tgt_counts
 
-    def fill(temporary: str) -> tuple[Numbers, dict[str, Vocabulary]]:
+    def fill(temporary: str) -> tuple[PairNumbers, dict[str, Vocabulary]]:
         numbers = _encode(temporary, pairs, chosen, held, progress)
         return numbers, dict(zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True))
 
     return _load(directory, LAYOUT.write(directory, fingerprint, fill, check))
 
 
-def _load(directory: str, numbers: Numbers) -> PairStore:
+def _load(directory: str, numbers: PairNumbers) -> PairStore:
     """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
 
     def part(name: str, pairs: int) -> EncodedPairs:
@@ -218,4 +218,4 @@ def _load(directory: str, numbers: Numbers) -> PairStore:
 
 def open_store(directory: str, *fingerprints: Fingerprint | None) -> PairStore | None:
     """Return the store if it is whole and was made from the files and options that a fingerprint tells of, else None."""
-    return LAYOUT.open(directory, fingerprints, lambda numbers: _load(directory, Numbers(**numbers)))
+    return LAYOUT.open(directory, fingerprints, lambda numbers: _load(directory, PairNumbers(**numbers)))

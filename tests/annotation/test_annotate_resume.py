@@ -19,7 +19,7 @@ from system_calls import available
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.checks import InputCheck
-from phrase_rescore.annotation.run import Observer
+from phrase_rescore.annotation.run import AnnotateObserver
 from phrase_rescore.files import resumable
 from phrase_rescore.files.dropped import DroppedRows
 from phrase_rescore.files.outputs import PartialFile
@@ -50,12 +50,12 @@ class Stopped(Exception):
     """What ends an annotation in the middle of these tests."""
 
 
-def stopping_at(rows: int) -> Observer:
+def stopping_at(rows: int) -> AnnotateObserver:
     def stop(statistics: Statistics) -> None:
         if statistics.rows >= rows:
             raise Stopped
 
-    return Observer(on_block=stop)
+    return AnnotateObserver(on_block=stop)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from conftest import Run
 from dask_harness import Cluster, Line, broken_copy, cluster, wait_for
 
 from phrase_rescore import annotate
-from phrase_rescore.annotation.run import Observer
+from phrase_rescore.annotation.run import AnnotateObserver
 from phrase_rescore.errors import OptionError, RescoreError
 
 pytest.importorskip("distributed")
@@ -80,7 +80,7 @@ class Annotation:
             if blocks == after:
                 threading.Thread(target=then).start()
 
-        observer = Observer(say=self.said.append, on_block=on_block)
+        observer = AnnotateObserver(say=self.said.append, on_block=on_block)
         summary = annotate(
             self.table, self.model_dir, self.out, block_rows=BLOCK, cluster=where, observer=observer, **options
         )  # fmt: skip

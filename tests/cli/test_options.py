@@ -16,7 +16,7 @@ from conftest import Run
 
 import phrase_rescore
 from phrase_rescore.cli.main import COMMANDS, cli
-from phrase_rescore.cli.options import ByteSize, Duration, Number, NumberType, PathName, RowsOrFile, Subset, Text
+from phrase_rescore.cli.options import AnyText, ByteSize, Duration, Number, NumberType, PathName, RowsOrFile, Subset
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import Checked, Decimal, Whole
@@ -85,7 +85,9 @@ def test_every_option_has_a_type_that_says_what_it_takes() -> None:
     """A path with its role, a number with its range, a text; of click's types only choices and flags."""
     for parameter in parameters():
         for kind in parameter.types():
-            assert isinstance(kind, PathName | NumberType | Subset | Text | click.Choice) or parameter.param.is_flag, parameter
+            assert isinstance(kind, PathName | NumberType | Subset | AnyText | click.Choice) or parameter.param.is_flag, (
+                parameter
+            )
         assert not parameter.path() or parameter.role() or (parameter.command, parameter.param.name) in ONLY_WRITTEN_DOWN, (
             parameter
         )

@@ -1,0 +1,47 @@
+"""The house: short modules, one name for one thing, a function of ``api`` for every command, which makes one call of it."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+import pytest
+from conftest import ROOT
+
+import phrase_rescore
+from phrase_rescore.cli.main import COMMANDS
+
+PACKAGE = ROOT / "phrase_rescore"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_no_module_is_long() -> None:
+    assert [path.name for path in MODULES if len(path.read_text(encoding="utf-8").splitlines()) > 350] == []
+
+
+def test_no_class_has_the_name_of_one_in_another_room() -> None:
+    rooms = defaultdict[str, set[str]](set)
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                rooms[node.name].add(path.relative_to(PACKAGE).parts[0])
+    assert {name: of for name, of in rooms.items() if len(of) > 1} == {}
+
+
+def test_what_the_package_exports_exists() -> None:
+    assert [name for name in phrase_rescore.__all__ if not hasattr(phrase_rescore, name)] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_makes_one_call_of_its_function(command: str) -> None:
+    name = command.replace("-", "_")
+    assert callable(getattr(phrase_rescore.api, name))
+    module = ast.parse((PACKAGE / "cli" / f"{name}.py").read_text(encoding="utf-8"))
+    imported = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom) and node.module == "phrase_rescore.api"
+        for alias in node.names
+    }
+    called = [node.func.id for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    assert [imported[function] for function in called if function in imported] == [name]
