@@ -113,7 +113,7 @@ def _other_versions(basis: Basis, settings: EvaluationSettings) -> Iterator[str]
     for program, ours in installed.items():
         theirs = getattr(basis, program)
         if theirs != ours:
-            yield f"made with {program} {printable(theirs)}, and {ours} is installed; figures may differ"
+            yield f"made with {program} {printable(str(theirs))}, and {ours} is installed; figures may differ"
 
 
 def _warnings(reference: str, looks: Mapping[str, Look], settings: EvaluationSettings) -> Iterator[tuple[str, str]]:

@@ -345,15 +345,6 @@ def test_empty_lines_and_odd_names(folder: Path, run: Run) -> None:
     assert b"3 of 6 outputs differ" in done.out
 
 
-def test_systems_that_do_not_differ(folder: Path, run: Run) -> None:
-    done = run("why", "--source", folder / "src", "--reference", folder / "ref", "--table", folder / "table",
-               f"base={folder / 'base'}", f"same={folder / 'base'}")  # fmt: skip
-    assert done.status == 0
-    assert "0 of 4 outputs differ (0.0%).\n" in done.out.decode()
-    assert "Differing regions" not in done.out.decode()
-    assert "segment " not in done.out.decode()
-
-
 @pytest.mark.parametrize(("words", "status", "said"), [
     (["a=base"], 2, "error: 1 system: name two, the one to compare with first, as baseline=OUT rnn=OUT"),
     (["a=base", "b=rnn", "c=rnn"], 2, "error: 3 systems: name two, the one to compare with first, as baseline=OUT rnn=OUT"),

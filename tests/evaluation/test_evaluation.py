@@ -20,7 +20,7 @@ from sacrebleu.significance import PairedTest
 
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
-from phrase_rescore.evaluation.run import SystemScore, evaluate
+from phrase_rescore.evaluation.run import evaluate
 
 # fmt: off
 WORDS = ["le", "la", "les", "un", "une", "de", "d&apos;", "l&apos;", "chat", "Chien", "maison", "petite", "a", ",", "dort"]
@@ -204,12 +204,6 @@ def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest
     assert (len(calls), len(done)) == (4, 4)
 
 
-def test_cells() -> None:
-    assert SystemScore((1.0,)).deviation is None
-    cell = SystemScore((1.0, 2.0, 6.0))
-    assert (cell.mean, cell.deviation) == (3.0, pytest.approx(7**0.5))
-
-
 # ---- what is printed
 
 
@@ -291,19 +285,6 @@ def test_markdown_to_the_letter(run: Run) -> None:
     result = run("evaluate", "--format", "markdown", *options, *sets, *SAMPLES)
     assert (result.status, result.err) == (0, "")
     assert without_version(result.out) == MARKDOWN
-
-
-@pytest.mark.usefixtures("layout")
-def test_one_system_alone_is_compared_with_nothing(run: Run) -> None:
-    result = run("evaluate", "--set", "a long name", "ref", "a=half", "--metrics", "bleu")
-    assert result.out.decode().splitlines()[:4] == [
-        "            a long name",
-        "system             BLEU",
-        "a                 83.76",
-        "",
-    ]
-    assert b"against" not in result.out
-    assert b"p bootstrap" not in result.out
 
 
 @pytest.mark.usefixtures("layout")

@@ -23,9 +23,8 @@ from sacrebleu.metrics.ter import TER
 from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
-from phrase_rescore.evaluation.run import SetScores, evaluate
+from phrase_rescore.evaluation.run import SetScores
 from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, count, parse_statistics, write_statistics
-from phrase_rescore.evaluation.tables import layout
 
 WORDS = ["le", "la", "chat", "Chien", "été", "l&apos;", "dort", "a", ",", "ici", "東京"]
 SAMPLES = ["--samples", "50"]
@@ -440,16 +439,3 @@ def test_a_damaged_gzip_file(run: Run, here: Path) -> None:
     assert refused(run, 1, "--set", "test", "x=cut.gz") == "cut.gz: the compressed file is cut off; make or copy it again"
     Path("bit.gz").write_bytes(data[:400] + bytes([data[400] ^ 4]) + data[401:])
     assert refused(run, 1, "--set", "test", "x=bit.gz").startswith("bit.gz: ")
-
-
-def test_statistics_through_standard_input(run: Run, here: Path) -> None:
-    write(run, "ref", "base")
-    expected = run("evaluate", "--set", "test", "x=base.gz")
-    assert expected.status == 0
-    assert run("evaluate", "--set", "test", "x=-", stdin=Path("base.gz").read_bytes()) == expected
-
-
-def test_the_library_writes_and_reads(here: Path) -> None:
-    done = evaluate([SetFiles("test", ("ref",), {"x": ("base",)})], EvaluationSettings(), statistics_path="x.gz")
-    again = evaluate([SetFiles("test", (), {"x": ("x.gz",)})], EvaluationSettings())
-    assert layout(done, "text") == layout(again, "text")
