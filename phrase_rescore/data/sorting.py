@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, cast
+from typing import IO
 
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.directories import remove_directory
@@ -72,34 +72,32 @@ def _command(program: str, directory: str, memory: int, threads: int, counted: b
     return [program, *order, *bounds, f"--temporary-directory={directory}"]
 
 
-class _Sort:
-    """A running sort. It reads everything before it writes anything, so it can be fed first and read after that."""
+@contextlib.contextmanager
+def _running(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], list[IO[bytes]]]]:
+    """Run sort for as long as the ``with`` block lasts; give its standard input, output and error, too.
 
-    def __init__(self, command: list[str]) -> None:
-        environment = {**os.environ, "LC_ALL": "C"}
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
-        streams = self._process.stdin, self._process.stdout, self._process.stderr
-        self.input, self.output, self._messages = cast(tuple[IO[bytes], IO[bytes], IO[bytes]], streams)
-
-    def __enter__(self) -> _Sort:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """End the process, which does not outlive the ``with`` block."""
-        self._process.kill()
-        for stream in (self.input, self.output, self._messages):
+    It reads everything before it writes anything, so it can be fed first and read after that.
+    """
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "LC_ALL": "C"})
+    streams = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream]
+    try:
+        yield process, streams
+    finally:
+        process.kill()
+        for stream in streams:
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
-        self._process.wait()
+        process.wait()
 
-    def finish(self, complete: bool) -> None:
-        """Wait for its end. Raises RescoreError if it failed, or if it did not take all its input."""
-        said = self._messages.read().decode("utf-8", "backslashreplace").splitlines()
-        status = self._process.wait()
-        if status or not complete:
-            why = said[-1] if said else f"killed by signal {-status}" if status < 0 else f"sort ended with status {status}"
-            raise RescoreError(f"sorting the phrase pairs failed: {why}; {_MORE_ROOM}, or sort with less memory")
+
+def _check_end(process: subprocess.Popen[bytes], messages: IO[bytes], complete: bool) -> None:
+    """Wait for the end of sort. Raises RescoreError if it failed, or if it did not take all its input."""
+    said = messages.read().decode("utf-8", "backslashreplace").splitlines()
+    status = process.wait()
+    if status or not complete:
+        why = said[-1] if said else f"killed by signal {-status}" if status < 0 else f"sort ended with status {status}"
+        raise RescoreError(f"sorting the phrase pairs failed: {why}; {_MORE_ROOM}, or sort with less memory")
 
 
 def _add(totals: dict[bytes, float], pairs: Iterable[bytes], counts: Iterable[float]) -> None:
@@ -109,20 +107,18 @@ def _add(totals: dict[bytes, float], pairs: Iterable[bytes], counts: Iterable[fl
 
 def _feed(stream: IO[bytes], blocks: Iterable[PairBlock], counted: bool) -> bool:
     """Write the lines of all pairs, each once a block. Returns False if the reader went away."""
-    for src, tgt, counts in blocks:
-        pairs = map(b"\t".join, zip(src, tgt, strict=True))
-        if counted:
-            assert counts is not None, "read_pair_blocks(counts=True)"
-            totals: dict[bytes, float] = {}
-            _add(totals, pairs, counts)
-            lines: Iterable[bytes] = (b"%b\t%a" % item for item in totals.items())
-        else:
-            lines = dict.fromkeys(pairs)
-        try:
-            stream.writelines(line + b"\n" for line in lines)
-        except BrokenPipeError:
-            return False
     try:
+        for src, tgt, counts in blocks:
+            pairs = map(b"\t".join, zip(src, tgt, strict=True))
+            lines: Iterable[bytes]
+            if counted:
+                assert counts is not None, "read_pair_blocks(counts=True)"
+                totals: dict[bytes, float] = {}
+                _add(totals, pairs, counts)
+                lines = (b"%b\t%a" % item for item in totals.items())
+            else:
+                lines = dict.fromkeys(pairs)
+            stream.writelines(line + b"\n" for line in lines)
         stream.close()
     except BrokenPipeError:
         return False
@@ -236,11 +232,11 @@ def sorted_pairs(
         except OSError as error:
             raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
         result = SortedPairs(os.path.join(directory, "pairs"))
-        with _Sort(_command(program, directory, memory, threads, min_count > 1)) as sort:
-            complete = _feed(sort.input, blocks, min_count > 1)
+        with _running(_command(program, directory, memory, threads, min_count > 1)) as (sort, (given, taken, messages)):
+            complete = _feed(given, blocks, min_count > 1)
             try:
-                _keep(result, _chunks(sort.output), min_count, max_length)
+                _keep(result, _chunks(taken), min_count, max_length)
             except OSError as error:
                 raise _no_room(scratch, error) from None
-            sort.finish(complete)
+            _check_end(sort, messages, complete)
         yield result
