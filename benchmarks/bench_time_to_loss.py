@@ -75,7 +75,9 @@ def main() -> None:
     config = replace(PRESETS["default"], network=PRESETS["paper"].network)
     config = config.override(max_time=seconds * options.share, eval_every=options.eval_every)
     curve: list[dict[str, Any]] = []
-    outcome = Trainer(fresh_task(store, config), config.recipe, threads=cores, observer=Observer(on_record=curve.append)).fit()
+    trainer = Trainer(fresh_task(store, config), config.recipe, threads=cores, observer=Observer(on_record=curve.append))
+    trainer.fit()
+    ours = trainer.seconds()
     for record in curve:
         loss = record["held_out"]["loss"]
         print(f"ours   {record['seconds']:6.0f} s  step {record['step']:5d}  {loss:.3f} nats a pair", flush=True)
@@ -87,7 +89,7 @@ def main() -> None:
     when = next((r["seconds"] for r in curve if r["held_out"]["loss"] <= plain["loss"]), None)
     result = {
         "plain": plain,
-        "ours": {"seconds": outcome.seconds, "curve": curve},
+        "ours": {"seconds": ours, "curve": curve},
         "reached_after": when,
         "share": when and when / seconds,
     }

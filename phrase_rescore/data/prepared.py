@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.directories import check_replaceable, replace_directory
+from phrase_rescore.files.inputs import map_array
 
 AT_ONCE = 1 << 22  # ids of an array that is mapped from a file
 Fingerprint = dict[str, Any]
@@ -157,6 +158,17 @@ def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDAr
         yield append
         stream.seek(0)
         write_header()
+
+
+def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
+    """Map a one-dimensional .npy file. Raises InputError if it is damaged, ValueError if its numbers are of another type.
+
+    It is a plain array over the map: np.memmap would make every slice one of its own kind, at a price.
+    """
+    array = np.asarray(map_array(path, "prepare the data again"))
+    if array.dtype != dtype or array.ndim != 1:
+        raise ValueError(path)
+    return array
 
 
 def unk_not_learnt(what: str) -> str:

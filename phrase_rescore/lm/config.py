@@ -52,7 +52,7 @@ class LanguageModelConfig(Settings):
 
 PRESETS = {
     "default": LanguageModelConfig(),
-    # Cho et al. (2014), section 4.1.1. Its optimizer is not told; the one of the paper's phrase model stands for it
+    # Cho et al. (2014), section 4.1.1. It does not name its optimizer; this is that of its phrase model
     "paper": LanguageModelConfig(
         "paper",
         text=Text(held_out_share=0.001),

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data import prepared
 from phrase_rescore.data.held_out import Smallest
-from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array
+from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array, mapped
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.inputs import map_array
 from phrase_rescore.lm.arpa import END, START, UNKNOWN
 from phrase_rescore.lm.nplm import NULL
 from phrase_rescore.moses.table import words
@@ -83,7 +82,7 @@ def prepare_text(
     """Encode lists of lines, a sentence each, into a new store, which appears whole or not at all and replaces an older one.
 
     The lines go by once. At most ``held_out`` sentences and ``held_out_share`` of them are held out, those whose hash is
-    smallest: a sentence that stands twice is never in both parts. ``vocabulary`` gets the word counts of the text to train on;
+    smallest: a repeated sentence is never in both parts. ``vocabulary`` gets the word counts of the text to train on;
     words spelled like the marks of ARPA files and NPLM are not among them. Memory grows with distinct words alone.
     ``progress`` is called with numbers of sentences. ``check`` and errors are as of ``Layout.write``; OptionError, too, if
     there is no sentence to learn from.
@@ -92,7 +91,7 @@ def prepare_text(
     def fill(temporary: str) -> tuple[TextNumbers, dict[str, Vocabulary]]:
         scratch = tuple(os.path.join(temporary, name) for name in (_SENTENCES, _HASHES))
         known, empty, limit = _number(lines, scratch, Smallest(held_out, held_out_share), progress)
-        text, hashes = (np.asarray(map_array(path, "prepare the text again")) for path in scratch)
+        text, hashes = mapped(scratch[0], np.int32), mapped(scratch[1], np.uint64)
         counts = np.zeros(len(known) + 1, np.int64)
         for ids, held in _chunks(text, hashes, limit):
             counts += np.bincount(ids[~held], minlength=len(counts))
@@ -170,8 +169,8 @@ def _load(directory: str, numbers: TextNumbers) -> TextStore:
     """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
 
     def part(name: str, size: int) -> NDArray[np.int32]:
-        ids = np.asarray(map_array(os.path.join(directory, name), "prepare the text again"))
-        if ids.dtype != np.int32 or ids.shape != (size,):
+        ids = mapped(os.path.join(directory, name), np.int32)
+        if len(ids) != size:
             raise ValueError(name)
         return ids
 

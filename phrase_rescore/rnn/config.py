@@ -17,7 +17,7 @@ RATES = {"gru": 8e-3, "lstm": 8e-3, "rnn": 3e-3}  # Adam's highest, by cell; doc
 class Data(Checked):
     """Which pairs are learnt, in which direction, and how their words become ids."""
 
-    form: str | None = None  # table, extract or tsv; None: told by the content
+    form: str | None = None  # table, extract or tsv; None: by the content
     factors: Factors = WHOLE
     drop_bad_rows: bool = False
     inverse: bool = False  # learn p(source | target)

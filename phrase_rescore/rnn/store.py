@@ -20,11 +20,10 @@ import numpy as np
 
 from phrase_rescore.data import prepared
 from phrase_rescore.data.held_out import Smallest
-from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array
+from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array, mapped
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import UNK, Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.files.inputs import map_array
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
@@ -46,11 +45,6 @@ class PairNumbers(prepared.Numbers):
     source_unk: float  # UNK's share of the words to train on
     target_unk: float
     pairs_content: str  # a hash of all pairs and of the vocabularies
-
-    @property
-    def distinct(self) -> int:
-        """The number of pairs in the store."""
-        return self.training + self.held_out
 
 
 @dataclass(frozen=True)
@@ -203,10 +197,8 @@ def _load(directory: str, numbers: PairNumbers) -> PairStore:
         sides = []
         for side in _SIDES:
             path = os.path.join(directory, f"{name}.{side}")
-            # Plain arrays over the maps: np.memmap would make every slice one of its own kind, at a price
-            ids, offsets = (np.asarray(map_array(f"{path}.{array}.npy", "prepare the pairs again")) for array in _ARRAYS)
-            types = ids.dtype == np.int32 and offsets.dtype == np.int64 and ids.ndim == 1
-            if not types or offsets.shape != (pairs + 1,) or offsets[0] != 0 or offsets[-1] != len(ids):
+            ids, offsets = mapped(f"{path}.ids.npy", np.int32), mapped(f"{path}.offsets.npy", np.int64)
+            if len(offsets) != pairs + 1 or offsets[0] != 0 or offsets[-1] != len(ids):
                 raise ValueError(path)
             sides.append(Ragged(ids, offsets))
         return EncodedPairs(*sides)

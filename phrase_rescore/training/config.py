@@ -138,7 +138,7 @@ class Settings:
 
 @dataclass
 class Observer:
-    """Functions that are told how a training goes. The command line shows it; another caller need not care.
+    """Functions that hear how a training goes. The command line shows it; another caller need not care.
 
     ``on_step`` gets the step, the share of the run done before it, the loss per item and the number of items; ``on_record``
     gets a record of the log at every evaluation.

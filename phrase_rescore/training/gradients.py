@@ -58,7 +58,7 @@ class Gradients:
         return loss.item(), torch.autograd.grad(loss, self._parameters)
 
     def close(self) -> None:
-        """End the threads and let go of the module and of what wraps it."""
+        """End the threads and release the module and what wraps it."""
         if self._executor:
             self._executor.shutdown(cancel_futures=True)
         self._module = None

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.errors import OptionError, RescoreError, printable
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.gradients import Gradients
 from phrase_rescore.training.processes import ALONE, ProcessGroup
@@ -51,7 +51,6 @@ class Outcome:
     steps: int
     best_step: int
     best: dict[str, float] | None
-    seconds: float
 
     def summary(self, passes: float) -> dict[str, Any]:
         """Return what the training summary of config.json says of it; ``passes`` over the data were made."""
@@ -157,7 +156,7 @@ class Trainer:
     def fit(self, resume: bool = False, evaluate_first: bool = False) -> Outcome:
         """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, and leave the best weights in the module.
 
-        With ``resume`` it goes on from the state, and ends with the very weights that it would have had, if ``max_steps``
+        With ``resume`` it continues from the state, and ends with the very weights that it would have had, if ``max_steps``
         ends it. ``evaluate_first`` is for weights that may be hard to better. A trainer fits once.
 
         Raises OptionError for a state of another run, NotFiniteError when a loss, gradient or weight is not finite. The
@@ -184,7 +183,7 @@ class Trainer:
         if self.best_weights:
             self.module.load_state_dict(self.best_weights)
         best_step = self.steps if figures.best is None else figures.best_step
-        return Outcome(self.steps, best_step, figures.best, self.seconds())
+        return Outcome(self.steps, best_step, figures.best)
 
     def step(self, batch: Any, done: float) -> None:
         """Learn a minibatch, at the rate after the share ``done`` (0 to 1) of the run."""
@@ -239,7 +238,7 @@ class Trainer:
             self.save()
 
     def save(self) -> None:
-        """Write the state, if there is to be one: enough to go on exactly from here."""
+        """Write the state, if there is to be one: enough to continue exactly from here."""
         if self.state is None:
             return
         tensors = {f"module.{name}": value for name, value in self.module.state_dict().items()}
@@ -249,7 +248,7 @@ class Trainer:
         self.state.save(self.steps, tensors, asdict(self.figures))
 
     def resume(self) -> None:
-        """Go on where the state on disk was saved; the observer is told the records of earlier sittings."""
+        """Continue from the state on disk; the observer hears the records of earlier sittings."""
         assert self.state is not None
         self.steps, tensors, figures = self.state.load()
         try:
@@ -268,7 +267,7 @@ class Trainer:
                     raise ValueError("the optimizer's averages do not fit")
             self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise self.state.damaged(str(error)) from None
+            raise self.state.damaged(printable(str(error), limit=300)) from None
         self.best_weights = {name: value.to(weights[name].device) for name, value in best.items()}
         self._started = time.monotonic() - self.figures.seconds
         if self.processes.is_first:

@@ -108,7 +108,7 @@ def _signs_of_life(store: Any) -> Iterator[None]:
 
 def _outcome(store: Any, say: Callable[[str], None]) -> bool:
     """Wait for the first process's outcome. Raises RescoreError if it failed or gives no sign of life."""
-    started = told = heard = time.monotonic()
+    started = said = heard = time.monotonic()
     beats = 0
     try:
         while not store.check([_OUTCOME]):
@@ -118,8 +118,8 @@ def _outcome(store: Any, say: Callable[[str], None]) -> bool:
                 beats, heard = found, now
             if now > heard + (SILENCE if beats else START):
                 raise RescoreError(f"no sign of life of the first process for {now - heard:.0f} seconds; is its machine there?")
-            if now > told + _MINUTE:
-                told = now
+            if now > said + _MINUTE:
+                said = now
                 say(f"waiting for the first process, which prepares the pairs, for {(now - started) / _MINUTE:.0f} minutes")
         outcome = store.get(_OUTCOME)
     except RuntimeError as error:  # the store is gone, and with it the first process

@@ -63,9 +63,9 @@ class Session:
             "device": torch.device(machine.device).type,
         }  # fmt: skip
         self.state = TrainingState(beside(model_dir, "training"), identity)
-        told = self._talk if self.processes.is_first else Observer()
-        self._told, self._log = told, list[str]()  # lines of the log
-        self.observer = replace(told, on_record=self._add_to_log)
+        self._outer = self._talk if self.processes.is_first else Observer()
+        self.observer = replace(self._outer, on_record=self._add_to_log)
+        self._log = list[str]()  # its lines
         if slow:
             self.observer.say(f"warning: {slow}")
         self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
@@ -151,20 +151,20 @@ class Session:
                 error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
             raise
         except NotFiniteError as error:
-            told = [f"{error.found} at step {error.step:,}"]
+            parts = [f"{error.found} at step {error.step:,}"]
             if error.batch is not None and self.processes.is_first:
-                told.append(self._keep(error.step, in_words, error.batch))
+                parts.append(self._keep(error.step, in_words, error.batch))
             remedy = "try a smaller --learning-rate"
             if state.exists():
-                told.append(f"{state.directory} has the last good state")
+                parts.append(f"{state.directory} has the last good state")
                 remedy = f"delete it and {remedy}, or, if the machine failed, go on with --resume"
-            raise RescoreError(f"{', '.join(told)}; {remedy}") from None
+            raise RescoreError(f"{', '.join(parts)}; {remedy}") from None
 
     def _add_to_log(self, record: dict[str, Any]) -> None:
-        """Append a record to the log in the state's directory; the first one begins it anew. Raises RescoreError."""
+        """Append a record to the log in the state's directory; the first one starts it over. Raises RescoreError."""
         path = os.path.join(self.state.directory, LOG)
         if not self._log:
-            self._told.say(f"log, until it is done: {path}")
+            self._outer.say(f"log, until it is done: {path}")
         try:
             os.makedirs(self.state.directory, exist_ok=True)
             with open(path, "a" if self._log else "w", encoding="utf-8", newline="\n") as stream:
@@ -172,7 +172,7 @@ class Session:
         except OSError as error:
             raise RescoreError(cannot_write(path, error)) from None
         self._log.append(json.dumps(record) + "\n")
-        self._told.on_record(record)
+        self._outer.on_record(record)
 
     def _keep(self, step: int, in_words: Callable[[Any], bytes], batch: Any) -> str:
         """Write a minibatch beside the state; say where it is, or why not."""

@@ -1,4 +1,4 @@
-"""A training under way, on disk: enough to go on exactly where it stood. It is written whole or not at all, without pickle.
+"""A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle.
 
 DIRECTORY/
     state.json                  step, figures so far, what the run was asked for, its pairs, the name of the tensors' file, and
@@ -125,15 +125,15 @@ class TrainingState:
     def _read(self) -> dict[str, Any]:
         """Return what state.json says. Raises ModelError if it is damaged or of another version."""
         path = os.path.join(self.directory, STATE)
-        anew = f"delete {self.directory} to begin anew"
         try:
             state = json.loads(Path(path).read_bytes())
         except (OSError, ValueError, RecursionError) as error:
-            raise ModelError(f"{path}: {error}; the state is damaged, {anew}") from None
+            raise self.damaged(str(error), STATE) from None
         if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
-            raise ModelError(f"{path}: not a training state of this version; take the version that made it, or {anew}")
+            remedy = f"take the version that made it, or delete {self.directory} to begin anew"
+            raise ModelError(f"{path}: not a training state of this version; {remedy}")
         if state.pop("crc", None) != _crc(state) or not _is_whole(state):
-            raise ModelError(f"{path}: not as it was written; the state is damaged, {anew}")
+            raise self.damaged("not as it was written", STATE)
         return state
 
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
@@ -147,13 +147,13 @@ class TrainingState:
             with utf8_name(os.path.join(self.directory, state["tensors"])) as name:
                 tensors = load_file(name)
         except (OSError, KeyError, safetensors.SafetensorError) as error:
-            raise self.damaged(str(error)) from None
+            raise self.damaged(printable(str(error), limit=300)) from None
         return state["step"], tensors, state["figures"]
 
-    def damaged(self, found: str) -> ModelError:
-        """Make the error of a state whose parts do not fit."""
-        said = printable(found, limit=300)
-        return ModelError(f"{self.directory}: {said}; the state is damaged, delete {self.directory} to begin anew")
+    def damaged(self, found: str, file: str = "") -> ModelError:
+        """Make the error of a damaged state."""
+        where = os.path.join(self.directory, file) if file else self.directory
+        return ModelError(f"{where}: {found}; the state is damaged, delete {self.directory} to begin anew")
 
     def about_to_publish(self, directory: str) -> None:
         """Take note of the directory that is to become the model. Raises OSError if that cannot be written."""
@@ -170,7 +170,7 @@ class TrainingState:
         return False
 
     def remove(self) -> None:
-        """Delete the directory when the run is over, the note of its end as the last file: a later run can go on with this."""
+        """Delete the directory when the run is over, the note of its end as the last file: a later run can finish this."""
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, STATE))
             for left in Path(self.directory).iterdir():

@@ -85,7 +85,7 @@ def check_store(directory: str) -> None:
             assert side.offsets[-1] == len(side.ids)
         if n and all((side.lengths > 0).all() for side in (pairs.src, pairs.tgt)):
             assert len(pairs.take(np.array([0, n - 1], np.int64))) == 2
-    assert f"{numbers.source_unk:.1%} {numbers.target_unk:.1%} {numbers.distinct:,}".isprintable()
+    assert f"{numbers.source_unk:.1%} {numbers.target_unk:.1%} {numbers.training + numbers.held_out:,}".isprintable()
     for vocabulary in (store.src_vocab, store.tgt_vocab):
         assert len(set(vocabulary.words)) == len(vocabulary.words)
     LAYOUT.check_target(directory)

@@ -73,7 +73,7 @@ def assert_holds(store: PairStore, pairs: DistinctPairs, held_out: int, size: in
     assert_equal(store.train, train)
     assert_equal(store.held_out, encoded.take(np.flatnonzero(held)))
     n = store.numbers
-    assert (n.distinct, n.training, n.held_out) == (len(pairs.pairs), len(train), held.sum())
+    assert (n.training + n.held_out, n.training, n.held_out) == (len(pairs.pairs), len(train), held.sum())
     assert (n.source_unk, n.target_unk) == (unknown_share(train.src), unknown_share(train.tgt))
 
 
@@ -169,7 +169,7 @@ def test_numbers_of_pairs_left_out(tmp_path: Path) -> None:
     block = PairBlock([b"a", b"a b", b"c"], [b"x", b"x", b"y"], [1, 5, 2])
     with sorted_pairs([block], str(tmp_path), 10_000, 1, min_count=2, max_length=1) as pairs:
         numbers = prepare_store(str(tmp_path / "store"), None, pairs, shortlists(5), 10).numbers
-    assert (numbers.distinct, numbers.left_out, numbers.too_long) == (1, 1, 1)
+    assert (numbers.training + numbers.held_out, numbers.left_out, numbers.too_long) == (1, 1, 1)
 
 
 def test_fits_only_its_fingerprint(tmp_path: Path) -> None:
