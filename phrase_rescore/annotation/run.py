@@ -103,15 +103,15 @@ class Summary:
         s = self.statistics
         rate = s.rows / self.seconds if self.seconds else 0.0
 
-        def told(part: int, whole: int) -> str:
+        def of_all(part: int, whole: int) -> str:
             return percent(share(part, whole), 2)
 
         lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
         for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
             prefix = self.prefix(model)
             lines.append(
-                f"{prefix}unknown words: {of_model.tgt_unknown:,} of the target ({told(of_model.tgt_unknown, s.tgt_words)}), "
-                f"{of_model.src_unknown:,} of the source ({told(of_model.src_unknown, s.src_words)})"
+                f"{prefix}unknown words: {of_model.tgt_unknown:,} of the target ({of_all(of_model.tgt_unknown, s.tgt_words)}), "
+                f"{of_model.src_unknown:,} of the source ({of_all(of_model.src_unknown, s.src_words)})"
             )
             if of_model.clamped_scores:
                 lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")

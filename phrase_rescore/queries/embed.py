@@ -50,7 +50,7 @@ def embed(
         of_words = word_embeddings(checkpoint, side)
         with vector_output(out, form, of_words.shape[1], len(of_words)) as writer:
             writer.write(embedded_words(checkpoint, side), of_words)
-        return writer.told()
+        return writer.summary()
     encoder = PhraseEncoder(checkpoint, resolve_device(device))
     read = checkpoint.sides[0]
     share = checkpoint.unk_shares[SIDES.index(read)]
@@ -67,7 +67,7 @@ def embed(
         for some in phrases:
             writer.write(some, encoder.vectors_as_read(some))
             on_phrases(len(some), count)
-    return writer.told()
+    return writer.summary()
 
 
 def _phrases_of_lines(lines: io.BufferedReader, checkpoint: Checkpoint) -> Iterator[Sequence[bytes]]:

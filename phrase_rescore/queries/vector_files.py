@@ -110,7 +110,7 @@ class VectorWriter:
         if self._form == "tsv":  # somebody may be waiting for it
             self._stream.flush()
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return what was written, in words: ``3 vectors of 500 numbers``."""
         repeated = f"; {self.repeated:,} repeated phrases left out" if self.repeated else ""
         return f"{self.rows:,} vectors of {self._width} numbers{repeated}"
