@@ -233,6 +233,17 @@ def test_a_shown_command_that_fails_is_noticed(inputs, trained, warm_path, tmp_p
         shell("phrase-rescore strip phrase-table.gz --colums 2", prepared(inputs, tmp_path, ""), warm_path)
 
 
+def test_shells_can_read_the_other_commands_and_the_examples():
+    """Those of ```bash blocks are not run: they need Moses, a cluster or a GPU."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.sh")]
+    for page in PAGES:
+        found = re.findall(r"^( *)```bash\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        texts += [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+    for text in texts:
+        done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), text
+
+
 def test_every_pipeline_sets_pipefail():
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
