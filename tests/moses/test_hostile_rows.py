@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import ROOT, MakeModel, Run
+from conftest import MakeModel, Run
 from oracle import log_prob
 from safetensors.numpy import load_file
 
@@ -253,36 +250,3 @@ def test_zeros_without_end_take_no_memory(tmp_path: Path) -> None:
     with open_input(str(tmp_path / "bomb.gz")) as stream, pytest.raises(InputError) as caught:
         next(read_blocks(stream, 2048))
     assert str(caught.value) == f"{tmp_path}/bomb.gz:1: a row of more than 16 MiB; is this text with a row a line?"
-
-
-# Memory
-
-MEASURED = """
-import resource, sys
-from phrase_rescore.cli.main import main
-try:
-    main(sys.argv[1:])
-finally:
-    print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
-"""
-
-
-def peak(*args: object) -> int:
-    """Peak memory of a command in MiB."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *map(str, args)], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return int(done.stderr.split()[-1])
-
-
-@pytest.mark.slow
-def test_long_lines_take_no_more_memory_the_more_there_are(tmp_path: Path) -> None:
-    """A block of 2,048 rows of 1 MB would be 2 GB; blocks of 16 MiB bound it."""
-    row = GOOD + b" " + b"x" * (1 << 20) + b"\n"
-    sizes = []
-    for n in (20, 200):
-        with (tmp_path / "table").open("wb") as stream:
-            stream.writelines(itertools.repeat(row, n))
-        sizes.append(peak("strip", tmp_path / "table", "--columns", 1, "-o", tmp_path / "out", "-q"))
-    assert sizes[1] < sizes[0] + 150, sizes  # MiB; the table grew by 180 and its copies by as much

@@ -181,11 +181,6 @@ def test_features_in_n_best_lists_are_what_score_says(
     check_features(run, decoded, [world.folder / "forward"])
 
 
-def test_both_directions(run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path) -> None:
-    decoded = decode(system.decoder, patched(world.both, "small"), sentences(), tmp_path / "run")
-    check_features(run, decoded, [world.folder / "forward", world.folder / "inverse"])
-
-
 def first_features(decoded: Decoded) -> list[tuple[int, tuple[bytes, ...], tuple[float, ...], float]]:
     return sorted((c.sentence, c.target, c.features[b"TranslationModel0"][:4], c.total) for c in decoded.nbest)
 
@@ -277,11 +272,3 @@ def test_n_best_lists_are_read() -> None:
     assert (candidate.sentence, candidate.target, candidate.total) == (3, (b"ta", b"tb", b"tc", b"td"), -6.5)
     assert candidate.features == {b"Distortion0": (-2,), b"TranslationModel0": (-1, -2, -0.5, -100), b"TM_x": (1,)}
     assert candidate.pairs([b"a", b"b", b"c"]) == [b"b c\tta tb tc\n", b"a\ttd\n"]
-
-
-def test_a_decoder_that_needs_a_language_model(tmp_path: Path) -> None:
-    decoder = tmp_path / "moses"
-    script = Path(__file__).parents[1] / "support" / "stand_in_decoder.py"
-    decoder.write_text(f'#!/bin/sh\ngrep -q KENLM "$2" || exit 3\nexec "{sys.executable}" "{script}" "$@"\n')
-    decoder.chmod(0o755)
-    assert needs_lm(decoder, tmp_path)

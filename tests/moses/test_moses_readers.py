@@ -150,13 +150,6 @@ def test_tab_between_scores() -> None:
         assert len(ALL_READERS[name](tabbed, 2, 7).scores) == 2, name
 
 
-def test_separators_without_blanks() -> None:
-    tight = b"a|||b|||0.5 1|||0-0\n"
-    for name in (LOADER, PROBING, COMPACT, BINARY):
-        assert (ALL_READERS[name](tight, 2, 4).source, ALL_READERS[name](tight, 2, 4).target) == ((b"a",), (b"b",))
-    assert "fields" in refusal(ALL_READERS[ON_DISK], tight, 2)
-
-
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("space", [b"\xc2\xa0", b"\xc2\x85", b"\xe2\x80\xa8", b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\xff"])
 def test_only_blank_and_tab_separate(read: Reader, space: bytes) -> None:
