@@ -39,7 +39,7 @@ def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet
     from phrase_rescore.api import info
     from phrase_rescore.cli.terminal import byte_bar
 
-    with byte_bar((path,), quiet, os.path.basename(path)) as bar:
+    with byte_bar((path,), quiet or os.path.isdir(path), os.path.basename(path)) as bar:
         found = info(
             path, model_dir, strict=strict, on_read=bar.update,
             on_rows=lambda rows: bar.set_postfix_str(f"{rows:,} rows", refresh=False),
