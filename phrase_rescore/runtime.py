@@ -41,7 +41,7 @@ def use_threads(threads: int) -> None:
 
 
 def prepare(threads: int) -> None:
-    """Ready torch for heavy work on ``threads`` cores. Call it before anything is computed."""
+    """Configure torch for computing on ``threads`` cores. Call it before anything is computed."""
     use_threads(threads)
     keep_freed_memory()
 

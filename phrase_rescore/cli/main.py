@@ -19,24 +19,10 @@ import click
 from phrase_rescore._version import __version__
 from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, lacks_memory, remedy
 
-COMMANDS = {
-    "train": "train",
-    "annotate": "annotate",
-    "strip": "strip",
-    "moses-ini": "moses_ini",
-    "evaluate": "evaluate",
-    "why": "why",
-    "score": "score",
-    "generate": "generate",
-    "embed": "embed",
-    "info": "info",
-    "report": "report",
-    "curves": "curves",
-    "train-lm": "train_lm",
-    "score-lm": "score_lm",
-    "export-lm": "export_lm",
-    "rescore": "rescore",
-}  # name -> module of phrase_rescore.cli
+COMMANDS = (
+    "train", "annotate", "strip", "moses-ini", "evaluate", "why", "score", "generate", "embed", "info", "report", "curves",
+    "train-lm", "score-lm", "export-lm", "rescore",
+)  # fmt: skip  # each a module of phrase_rescore.cli
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -49,7 +35,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"phrase_rescore.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"phrase_rescore.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import MakeModel, Run
+from conftest import Run
 
 from phrase_rescore import __version__
 from phrase_rescore.cli.main import COMMANDS
@@ -145,70 +145,6 @@ def test_output_that_moses_would_not_read(run: Run, model_dir: str, tmp_path: Pa
     text = f"phrase-rescore: error: cannot write {out}: Moses loads plain tables and .gz\n"
     assert run(*command, table, "-o", out, *model) == (2, b"", text)
     assert not out.exists()
-
-
-@pytest.mark.parametrize("command", [["annotate"], ["strip", "--columns", "1"]])
-def test_output_that_cannot_be_written(run: Run, model_dir: str, tmp_path: Path, command: list[str]) -> None:
-    model = ["-m", model_dir] * (command == ["annotate"])
-    missing = tmp_path / "none" / "out"
-    for out, text in (
-        (tmp_path, f"-o {tmp_path} is a directory; name a file to write"),
-        (missing, f"-o {missing}: No such file or directory; make its directory first, or name another"),
-    ):
-        result = run(*command, "-", "-o", out, *model, stdin=ROW)
-        assert result == (2, b"", f"phrase-rescore: error: {text}\n")
-
-
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("score", "export-lm")])  # which read no file
-def test_missing_input(run: Run, model_dir: str, tmp_path: Path, command: str) -> None:
-    missing, model = tmp_path / "none", tmp_path / "model"
-    args = {
-        "train": ["-m", model],
-        "annotate": ["-m", model_dir, "-o", tmp_path / "out"],
-        "strip": ["--columns", 1, "-o", tmp_path / "out"],
-        "curves": ["-o", tmp_path / "out.png"],
-        "train-lm": ["-m", model],
-        "score-lm": ["-m", model_dir],
-        "rescore": ["-m", model_dir, "-o", tmp_path / "out"],
-        "moses-ini": ["--table", missing, "-o", tmp_path / "out"],
-        "evaluate": [],
-        "why": ["--source", missing, "--reference", missing, "--table", missing],
-        "generate": ["-m", model_dir],
-        "embed": ["-m", model_dir, "-o", tmp_path / "out.npy"],
-        "info": [],
-        "report": ["-m", model_dir, "-o", tmp_path / "out"],
-    }
-    named = {
-        "evaluate": ["--set", "dev", missing, f"a={missing}"],
-        "why": [f"a={missing}", f"b={missing}"],
-        "generate": ["--from-table", 3, missing],
-    }.get(command, [missing])
-    option = {
-        "train": "INPUT", "annotate": "TABLE", "strip": "TABLE", "info": "TABLE|MODEL_DIR", "moses-ini": "INI",
-        "evaluate": "--set", "why": "SYSTEM=OUT",
-        "curves": "RUN", "embed": "TABLE", "generate": "--from-table", "report": "ANNOTATED_TABLE",
-        "train-lm": "CORPUS", "score-lm": "TEXT", "rescore": "NBEST",
-    }[command]  # fmt: skip
-    text = f"phrase-rescore: error: {option} {missing}: No such file or directory; check the path\n"
-    assert run(command, *named, *args[command]) == (2, b"", text)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_and_broken_models(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
-    missing = tmp_path / "none"
-    text = f"-m {missing}: no such model directory; make one with 'phrase-rescore train TABLE -m {missing}'"
-    assert run("annotate", "-", "-m", missing, stdin=ROW) == (2, b"", f"phrase-rescore: error: {text}\n")
-
-    text = f"{tmp_path}/config.json: No such file or directory; is {tmp_path} a model directory?"
-    assert run("annotate", "-", "-m", tmp_path, stdin=ROW) == (1, b"", f"phrase-rescore: error: {text}\n")
-
-    for damage in ("config.json", "source.vocab", "target.vocab", "model-00001-of-00001.safetensors"):
-        model = Path(make_model())
-        (model / damage).write_bytes((model / damage).read_bytes()[:-20])
-        result = run("annotate", "-", "-m", model, stdin=ROW)
-        assert (result.status, result.out) == (1, b""), damage
-        assert result.err.startswith(f"phrase-rescore: error: {model}/{damage}:"), damage
-        assert result.err.count("\n") == 1, damage
 
 
 @pytest.mark.slow

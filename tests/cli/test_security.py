@@ -28,19 +28,8 @@ WEIGHTS = "model-00001-of-00001.safetensors"
 
 # Modules that turn data into code or objects of any kind, and calls that start what a file or a user named
 UNSAFE_MODULES = {
-    "pickle",
-    "cPickle",
-    "dill",
-    "cloudpickle",
-    "joblib",
-    "shelve",
-    "marshal",
-    "yaml",
-    "code",
-    "runpy",
-    "pty",
-    "imp",
-}
+    "pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "yaml", "code", "runpy", "pty", "imp",
+}  # fmt: skip
 UNSAFE_NAMES = {"eval", "exec", "compile", "__import__", "input"}
 UNSAFE_CALLS = re.compile(
     r"os\.(system|popen|exec\w*|spawn\w*|posix_spawn\w*|startfile)|torch\.(load|save|jit\.load|hub\.\w+)|tempfile\.mktemp"
