@@ -100,25 +100,6 @@ def test_killed_and_resumed_it_gives_the_same_bytes(
     assert not Path(f"{killed}.training").exists()
 
 
-def test_pipe_compression_and_parts_are_the_same_text(run: Run, text: Path, tmp_path: Path) -> None:
-    import gzip
-
-    assert run(*command(text, tmp_path / "one", "-q")).status == 0
-    data = text.read_bytes()
-    middle = data.index(b"\n", len(data) // 2) + 1
-    (tmp_path / "part.gz").write_bytes(gzip.compress(data[:middle]))
-    line = command(tmp_path / "part.gz", tmp_path / "two", "-q")
-    line.insert(2, "-")
-    assert run(*line, stdin=data[middle:]).status == 0
-    wanted = files(tmp_path / "one")
-    found = files(tmp_path / "two")
-    for config in (wanted, found):
-        read = json.loads(config["config.json"])
-        del read["training"]["inputs"]
-        config["config.json"] = json.dumps(read).encode()
-    assert found == wanted
-
-
 def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) -> None:
     line = command(text, tmp_path / "lm", "--text", str(tmp_path / "encoded"), "--max-steps", "2")
     assert run(*line).status == 0
@@ -150,6 +131,8 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
     [
         (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
         (b"\n \n", (), 2, "there are no sentences to train on"),
+        (b"<s> </s>\n" * 10, (), 2, "the text has no words but marks such as <s>; pass tokenized text"),
+        (b"a b\n" * 50, ("--vocab", "MARKS"), 1, "MARKS: is empty"),
         (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
         (b"a b\n" * 50, ("--preset", "paper"), 2, "hold out more (--held-out; of a text --held-out-share, too)"),
         (b"a b\n" * 50, ("--patience", "3", "--held-out-share", "0"), 2, "--patience 3 needs held-out data"),
@@ -161,7 +144,8 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_learnt(run: Run, tmp_path: Path, data: bytes, more: tuple[str, ...], status: int, said: str) -> None:
     (tmp_path / "text").write_bytes(data)
     (tmp_path / "EMPTY").write_bytes(b"")
-    given = [str(tmp_path / arg) if arg == "EMPTY" else arg for arg in more]
+    (tmp_path / "MARKS").write_bytes(b"<unk>\t3\n")
+    given = [str(tmp_path / arg) if arg in ("EMPTY", "MARKS") else arg for arg in more]
     result = run(*command(tmp_path / "text", tmp_path / "lm", *given))
     assert (result.status, result.out) == (status, b""), result.err
     assert said in result.last_line
@@ -211,12 +195,6 @@ def test_numbers_that_are_not_finite_end_it(text: Path, tmp_path: Path, monkeypa
     assert not (tmp_path / "lm").exists()
 
 
-def test_the_paper_preset_is_the_papers() -> None:
-    network, recipe = PRESETS["paper"].network, PRESETS["paper"].recipe
-    assert (network.order, network.embedding, network.hidden, network.output) == (7, 512, 1536, 1024)
-    assert (recipe.patience, PRESETS["paper"].text.held_out_share, PRESETS["paper"].regularization.dropout) == (10, 0.001, 0.0)
-
-
 def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path) -> None:
     config = PRESETS["default"].override(
         order=3, embedding=8, hidden=16, output=8, batch_size=50, max_steps=30, threads=1, device="cpu", held_out_share=0.1
@@ -231,18 +209,6 @@ def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path)
     assert all(weight.dtype == torch.float32 for _, weight in lms[1].model.named_weights())
     assert lms[1].model.loss_dtype is None  # what is measured afterwards is in float32
     assert (lms[0].training["precision"], lms[1].training["precision"]) == ("float32", "bf16")
-
-
-def test_a_text_of_marks_alone_and_a_vocabulary_of_them(run: Run, text: Path, tmp_path: Path) -> None:
-    (tmp_path / "marks").write_bytes(b"<s> </s>\n" * 10)
-    (tmp_path / "vocab").write_bytes(b"<unk>\t3\n")
-    result = run(*command(tmp_path / "marks", tmp_path / "lm"))
-    assert (result.status, result.last_line) == (
-        2, "phrase-rescore: error: the text has no words but marks such as <s>; pass tokenized text"
-    )  # fmt: skip
-    result = run(*command(text, tmp_path / "lm", "--vocab", str(tmp_path / "vocab")))
-    assert result.status == 1
-    assert result.err.startswith(f"phrase-rescore: error: {tmp_path}/vocab: is empty")  # before the text is read
 
 
 @pytest.mark.parametrize(

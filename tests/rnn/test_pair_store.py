@@ -18,7 +18,7 @@ from in_memory_pairs import DistinctPairs, unknown_share
 
 from phrase_rescore.data import sorting
 from phrase_rescore.data.prepared import fingerprint_of
-from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
 from phrase_rescore.errors import OptionError, RescoreError
@@ -160,9 +160,6 @@ def test_arrays_are_mapped_not_read(tmp_path: Path) -> None:
                 assert type(array) is np.ndarray
                 assert isinstance(array.base, np.memmap)
                 assert not array.flags.writeable
-    rows = np.array([5, 0, 5])
-    expected = Ragged(np.array(store.train.src.ids), np.array(store.train.src.offsets)).take(rows)
-    assert np.array_equal(store.train.src.take(rows).ids, expected.ids)
 
 
 def test_numbers_of_pairs_left_out(tmp_path: Path) -> None:

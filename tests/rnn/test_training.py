@@ -123,16 +123,6 @@ def test_the_loop_trains_any_task_to_its_minimum():
     assert outcome.steps == 200
 
 
-def test_the_best_weights_are_kept_when_later_ones_are_worse():
-    task, records = Parabola(), []
-    recipe = replace(RECIPE, learning_rate=1.0, decay=False, max_steps=8, eval_every=1)
-    outcome = Trainer(task, recipe, observer=Observer(on_record=records.append)).fit()
-    losses = [record["held_out"]["loss"] for record in records]
-    assert min(losses) < losses[-1], "the run should overshoot"
-    assert task.evaluate()["loss"] == pytest.approx(min(losses))
-    assert outcome.best_step == 1 + losses.index(min(losses))
-
-
 def test_settings_are_overridden_in_the_part_that_has_them():
     config = PRESETS["paper"].override(hidden=8, max_steps=3, freeze=("encoder",))
     assert config.network == replace(PRESETS["paper"].network, hidden=8)
