@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.vocabulary import Vocabulary
@@ -80,7 +80,7 @@ def load(directory: str) -> LanguageModel:
     """Read a model directory. Raises ModelError as ``checkpoint.load`` does, also for a model of phrase pairs."""
     with unchanged(directory):
         config = Config(directory)
-        sizes = cast(LanguageModelSizes, config.sizes(KIND))
+        sizes = config.sizes(KIND)
         share: Any = config.entries.get("unk_share")
         require(is_share(share), f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
         require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, and an n-gram has 2 words at least; {DAMAGED}")
@@ -89,6 +89,6 @@ def load(directory: str) -> LanguageModel:
         vocab = read_words(os.path.join(directory, WORDS))
         says = sizes.vocabulary
         require(len(vocab) == says, f"{directory}/{WORDS}: {len(vocab)} ids where {CONFIG} says {as_json(says)}", TWO_MODELS)
-        network = cast(FeedforwardLM, load_network(directory, config, KIND, sizes))
+        network = load_network(directory, config, KIND, sizes)
         loaded = LanguageModel(network, vocab, float(share), config.training())
         return replace(loaded, signature=_signature(loaded))

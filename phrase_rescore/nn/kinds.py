@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -36,13 +36,17 @@ class StoredNetwork(Protocol):
         """Let the weights learn, or not."""
 
 
+S = TypeVar("S", bound=NetworkSizes)
+N = TypeVar("N", bound=StoredNetwork)
+
+
 @dataclass(frozen=True)
-class NetworkKind:
+class NetworkKind(Generic[S, N]):
     """A kind of network, as config.json describes it. ``structure`` is part of the sizes, and has entries of its own."""
 
     name: str  # one of MODELS_OF
-    sizes: Callable[..., NetworkSizes]  # takes the entry ``sizes`` of config.json, and the structure
-    network: Callable[[Any], StoredNetwork]  # takes the sizes
+    sizes: Callable[..., S]  # takes the entry ``sizes`` of config.json, and the structure
+    network: Callable[[S], N]  # takes the sizes
     structure: tuple[str, ...]  # attributes of the sizes
     entries: Callable[..., dict[str, Any]]  # takes the structure, returns the entries of config.json
     structure_of: Callable[[Mapping[str, Any]], dict[str, Any] | None]  # of such entries; None: unknown

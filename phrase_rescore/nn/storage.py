@@ -26,7 +26,7 @@ from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_v
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, lacks_memory, printable
 from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.files.paths import missing_model
-from phrase_rescore.nn.kinds import MODELS_OF, NetworkKind, NetworkSizes, StoredNetwork
+from phrase_rescore.nn.kinds import MODELS_OF, N, NetworkKind, S
 
 FORMAT_VERSION = 1
 DTYPES = {"float32": "F32", "bfloat16": "BF16"}  # what safetensors calls them; bfloat16 is of models by older versions
@@ -50,8 +50,8 @@ _READ_AGAIN = "run the command again when it stays as it is"
 
 def save_files(
     directory: str,
-    kind: NetworkKind,
-    network: StoredNetwork,
+    kind: NetworkKind[S, N],
+    network: N,
     entries: Mapping[str, Any],
     vocabularies: Mapping[str, Vocabulary],
     training: Mapping[str, Any],
@@ -81,7 +81,7 @@ def save_files(
     Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
 
 
-def signature_of(kind: NetworkKind, parts: Iterable[str], network: StoredNetwork, vocabularies: Sequence[Vocabulary]) -> str:
+def signature_of(kind: NetworkKind[S, N], parts: Iterable[str], network: N, vocabularies: Sequence[Vocabulary]) -> str:
     """Return one line that names a model: its kind, what ``parts`` say, a hash of all weights and words, our version."""
     digest = hashlib.blake2b(digest_size=8)
     for name, weight in sorted(network.named_weights(), key=lambda item: item[0]):
@@ -187,7 +187,7 @@ class Config:
         self._know("kind", name in list(MODELS_OF), f"knows {', '.join(map(json.dumps, MODELS_OF))}")
         return MODELS_OF[name]
 
-    def sizes(self, kind: NetworkKind) -> NetworkSizes:
+    def sizes(self, kind: NetworkKind[S, N]) -> S:
         """Return the sizes of the network, which must be of this kind."""
         if (of := self.model_of()) != MODELS_OF[kind.name]:
             raise ModelError(f"{os.path.dirname(self.path)}: a model of {of}; this takes a model of {MODELS_OF[kind.name]}")
@@ -277,7 +277,7 @@ def utf8_name(path: str) -> Iterator[str]:
         os.close(handle)
 
 
-def load_network(directory: str, config: Config, kind: NetworkKind, sizes: NetworkSizes) -> StoredNetwork:
+def load_network(directory: str, config: Config, kind: NetworkKind[S, N], sizes: S) -> N:
     """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
     files, dtype = config.weights()
     with torch.device("meta"):

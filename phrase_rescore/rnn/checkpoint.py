@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, cast
+from typing import Any
 
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
@@ -185,7 +185,7 @@ def load(directory: str) -> Checkpoint:
 
 def _load(directory: str) -> Checkpoint:
     config = Config(directory)
-    sizes = cast(ModelConfig, config.sizes(KIND))
+    sizes = config.sizes(KIND)
     inverse: Any = config.entries.get("inverse")
     require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is neither true nor false")
     factors, shares = _factors(config), _unk_shares(config)
@@ -194,6 +194,6 @@ def _load(directory: str) -> Checkpoint:
     for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
         ids = len(src_vocab if name == SOURCE_VOCAB else tgt_vocab)
         require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {as_json(size)}", TWO_MODELS)
-    network = cast(RNNEncoderDecoder, load_network(directory, config, KIND, sizes))
+    network = load_network(directory, config, KIND, sizes)
     loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
     return replace(loaded, signature=_signature(loaded))
