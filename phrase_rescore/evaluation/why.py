@@ -15,8 +15,15 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 from phrase_rescore.errors import InputError, OptionError, counted, shown
 from phrase_rescore.evaluation.corpora import read_lines
-from phrase_rescore.evaluation.regions import differing_regions, take_words
-from phrase_rescore.evaluation.why_segments import Choice, ComparedSegment, UsedTable, source_of, text_of
+from phrase_rescore.evaluation.regions import (
+    Choice,
+    ComparedSegment,
+    UsedTable,
+    differing_regions,
+    source_of,
+    take_words,
+    text_of,
+)
 from phrase_rescore.evaluation.why_totals import BestTargets, Sums, Usage, add_to, changes_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from phrase_rescore.errors import counted, percent, printable, share
-from phrase_rescore.evaluation.regions import Region
+from phrase_rescore.evaluation.regions import Choice, ComparedSegment, Region
 from phrase_rescore.evaluation.why import Comparison
-from phrase_rescore.evaluation.why_segments import Choice, ComparedSegment
 from phrase_rescore.evaluation.why_totals import BINS, CHANGES, VERDICTS
 from phrase_rescore.moses.text import readable
 

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from phrase_rescore.evaluation.regions import CUTS, Region, occurs
-from phrase_rescore.evaluation.why_segments import Choice, ComparedSegment, TableSource, UsedTable, source_of
+from phrase_rescore.evaluation.regions import CUTS, Choice, ComparedSegment, Region, TableSource, UsedTable, occurs, source_of
 from phrase_rescore.moses.columns import ScoreColumn
 
 COPIED, MISSING, UNCOUNTED = "a word copied", "not in the table", "the table does not say"
