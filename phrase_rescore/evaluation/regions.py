@@ -8,13 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from phrase_rescore.files.blocks import read_blocks
-from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.segmentation import Derivation, UsedPhrase
-from phrase_rescore.moses.table import TableBlock, parse_block, words
+from phrase_rescore.moses.table import TableBlock, read_table, words
 
-_BLOCK_ROWS = 16384
 CUTS = (
     "the same source phrases, other targets", "fewer, longer source phrases", "more, shorter source phrases",
     "as many source phrases, cut elsewhere",
@@ -123,19 +120,15 @@ class UsedTable:
     def read(self, wanted: Collection[tuple[bytes, bytes]], on_read: Callable[[int], object] | None) -> None:
         """Read the table once and keep these pairs (source, target) and what is best for their sources."""
         sources, n = {src for src, _ in wanted}, len(self.columns)
-        with open_input(self._name, on_read) as stream:
-            for block in read_blocks(stream, _BLOCK_ROWS):
-                rows = parse_block(block, n)
-                for line, _, error in rows.bad:
-                    raise error.at(display_name(self._name), line)
-                at = [i for i, src in enumerate(rows.src) if src in sources]
-                heads, src, tgt, tails = ([of[i] for i in at] for of in (rows.heads, rows.src, rows.tgt, rows.tails))
-                some = TableBlock(at, heads, src, tgt, tails)
-                logs = self.columns.logs(some.values(n)).tolist()
-                for key, of_row, seen in zip(zip(src, tgt, strict=True), logs, some.occurrences().tolist(), strict=True):
-                    self._add(key, of_row)
-                    if key in wanted:
-                        self.pairs[key] = TablePair(of_row, *seen)
+        for rows in read_table(self._name, n, on_read):
+            at = [i for i, src in enumerate(rows.src) if src in sources]
+            heads, src, tgt, tails = ([of[i] for i in at] for of in (rows.heads, rows.src, rows.tgt, rows.tails))
+            some = TableBlock(at, heads, src, tgt, tails)
+            logs = self.columns.logs(some.values(n)).tolist()
+            for key, of_row, seen in zip(zip(src, tgt, strict=True), logs, some.occurrences().tolist(), strict=True):
+                self._add(key, of_row)
+                if key in wanted:
+                    self.pairs[key] = TablePair(of_row, *seen)
 
     def _add(self, key: tuple[bytes, bytes], logs: list[float]) -> None:
         source = self.sources.setdefault(key[0], TableSource())

@@ -15,19 +15,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from phrase_rescore.errors import RowError, counted, shown
-from phrase_rescore.files.blocks import Block
+from phrase_rescore.files.blocks import Block, read_blocks
+from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, have_factor
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+BLOCK_ROWS = 16384
 SEPARATOR = b"|||"
 BLANKS = b" \t"
 BLANKS_AND_CR = b" \t\r"
@@ -282,6 +284,18 @@ def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: 
     if not block.data.endswith(b"\n") and table.lines and table.lines[-1] == lines[-1]:
         table.tails[-1] = table.tails[-1].removesuffix(b"\n")
     return table
+
+
+def read_table(
+    table: str, n_scores: int, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS
+) -> Iterator[TableBlock]:
+    """Yield the blocks of a table. Raises InputError for a bad row and for a file that cannot be read."""
+    with open_input(table, on_read) as stream:
+        for block in read_blocks(stream, block_rows):
+            rows = parse_block(block, n_scores)
+            for line, _, error in rows.bad:
+                raise error.at(display_name(table), line)
+            yield rows
 
 
 def _look_closer(rows: CutRows, first_row: int, n_scores: int, fix_blanks: bool, factors: Collection[Factors]) -> TableBlock:

@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.sketch import hashes
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.files.blocks import read_blocks
-from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.table import TableBlock, parse_block
+from phrase_rescore.moses.table import BLOCK_ROWS, TableBlock, read_table
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
-BLOCK_ROWS = 16384
 LONG = 4  # words of a long source, as in the paper's Table 2 and figure 5
 _MAPPED = 3000  # long sources, for the map
 # A word of more than a letter or a sign; a long source has at most one that is not
@@ -119,12 +116,8 @@ class TableReader:
 
     def read(self, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS) -> SampleRows:
         """Read the table and return the sample. Raises InputError for a bad row and for a file that cannot be read."""
-        with open_input(self._table, on_read) as stream:
-            for block in read_blocks(stream, block_rows):
-                rows = parse_block(block, len(self.columns))
-                for line, _, error in rows.bad:
-                    raise error.at(display_name(self._table), line)
-                self._add(rows)
+        for rows in read_table(self._table, len(self.columns), on_read, block_rows):
+            self._add(rows)
         return self._shrunk()
 
     def _add(self, rows: TableBlock) -> None:
