@@ -34,7 +34,7 @@ def embed(
     """Write the vectors of phrases, or of the words of a ``side``, to a file as ``phrase-rescore embed`` does.
 
     Phrases are the distinct ones of a ``table``, or else lines of standard input. ``form``: txt, npy or tsv; by default, the
-    name of ``out`` (``-``: standard output) says it. ``on_read`` is told the bytes read of the table, ``on_phrases`` how many
+    name of ``out`` (``-``: standard output) says it. ``on_read`` gets the bytes read of the table, ``on_phrases`` how many
     more phrases were written, and how many there are if that is known. Returns what was written, in words.
 
     Raises InputError, with the line, for a bad line or row.

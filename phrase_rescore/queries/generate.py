@@ -64,7 +64,7 @@ def generate(
     (``from_vectors``). ``form``: tsv or jsonl. With a ``table`` all sources are read first, then the table once, to see which
     pairs it has. ``search``: the fields of ``Search``.
 
-    ``on_sample`` and ``on_read`` are told the bytes read of the two tables, ``on_sources`` how many sources are done, ``tell``
+    ``on_sample`` and ``on_read`` get the bytes read of the two tables, ``on_sources`` how many sources are done, ``tell``
     what may be wrong, ``conclude`` the closing lines. Raises InputError for a bad line, after the hypotheses before it.
     """
     _check(from_table, from_vectors, table, only_new, tokenize, lowercase, flush, search)

@@ -134,11 +134,11 @@ def _signature(checkpoint: Checkpoint) -> str:
     given, predicted = checkpoint.sides
     known = zip(SIDES, checkpoint.factors, strict=True)
     config = checkpoint.model.config
-    told = [(item.name, getattr(config, item.name)) for item in fields(config) if getattr(config, item.name) != item.default]
+    chosen = [(item.name, getattr(config, item.name)) for item in fields(config) if getattr(config, item.name) != item.default]
     parts = [
         f"p({predicted}|{given})",
         *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
-        *(f"{name}:{value}" for name, value in told if not name.endswith("_vocabulary")),
+        *(f"{name}:{value}" for name, value in chosen if not name.endswith("_vocabulary")),
     ]
     return signature_of(KIND, parts, checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))
 
