@@ -18,7 +18,7 @@ from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.config import PRESETS, Data, TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.prepare import PairSource
-from phrase_rescore.rnn.store import PairStore, open_store
+from phrase_rescore.rnn.store import LAYOUT, PairStore
 from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.rnn.train import make_task
 from phrase_rescore.runtime import usable_cores
@@ -78,7 +78,7 @@ def stored_pairs(directory: str) -> PairStore:
     summary = Path(directory, "pairs.json")
     if not Path(directory).exists():
         return PairSource([str(table())], directory, Data(pairs_dir=directory), usable_cores()).prepare(Observer())
-    store = open_store(directory, json.loads(summary.read_text())["fingerprint"]) if summary.exists() else None
+    store = LAYOUT.open(directory, json.loads(summary.read_text())["fingerprint"]) if summary.exists() else None
     if store is None:
         raise SystemExit(f"{directory}: no prepared pairs of this version")
     return store

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,18 +62,19 @@ class Numbers:
                 raise ValueError(f"{item.name} {value}")
 
 
-Counts = TypeVar("Counts", bound=Numbers)
-Fill = Callable[[str], tuple[Counts, Mapping[str, Vocabulary]]]
+Fill = Callable[[str], tuple[Numbers, Mapping[str, Vocabulary]]]
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What a directory of prepared data has: the file of the summary and all others."""
+class Layout(Generic[Store]):
+    """What a directory of prepared data has: the file of the summary and all others, and how they are loaded."""
 
     what: str  # pairs, text
     summary: str  # format version, fingerprint, numbers, sizes of the others
     content: tuple[str, ...]
     version: int
+    numbers: type[Numbers]
+    load: Callable[[str, Any], Store]  # takes the directory and the numbers
 
     def check_target(self, directory: str) -> None:
         """Raise OptionError if data must not be written under this name: they would replace what is there."""
@@ -88,10 +89,8 @@ class Layout:
             found = f"holds other files, such as {min(strangers)}"
             raise OptionError(f"{directory} {found}; name a directory for nothing but the prepared {self.what}")
 
-    def write(
-        self, directory: str, fingerprint: Fingerprint | None, fill: Fill[Counts], check: Callable[[Any], None]
-    ) -> Counts:  # fmt: skip
-        """Make a directory that appears whole or not at all and replaces an older one; return its numbers.
+    def write(self, directory: str, fingerprint: Fingerprint | None, fill: Fill, check: Callable[[Any], None]) -> Store:
+        """Make a directory that appears whole or not at all and replaces an older one; return what it holds.
 
         ``fill`` writes the arrays into a directory, and returns the numbers and the vocabularies by their files. What ``check``
         raises of the numbers keeps an older one from being replaced. The caller holds the lock (``files.locks``).
@@ -115,12 +114,10 @@ class Layout:
         except OSError as error:
             found = f"cannot write {directory}: {error.strerror}"
             raise RescoreError(f"{found}; make room there, or name another directory") from None
-        return numbers
+        return self.load(directory, numbers)
 
-    def open(
-        self, directory: str, fingerprints: Sequence[Fingerprint | None], load: Callable[[dict[str, Any]], Store]
-    ) -> Store | None:  # fmt: skip
-        """Return what ``load`` makes of the numbers, if the directory is whole and of one of these fingerprints, else None.
+    def open(self, directory: str, *fingerprints: Fingerprint | None) -> Store | None:
+        """Return what the directory holds, if it is whole and of one of these fingerprints, else None.
 
         One that another process replaces meanwhile is none: its files may be of two.
         """
@@ -133,7 +130,7 @@ class Layout:
                 return None
             if summary["files"] != {name: os.path.getsize(os.path.join(directory, name)) for name in self.content}:
                 return None
-            store = load(summary["numbers"])
+            store = self.load(directory, self.numbers(**summary["numbers"]))
             return store if os.path.samestat(before, os.stat(directory)) else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, RescoreError):
             return None

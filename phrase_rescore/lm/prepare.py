@@ -15,7 +15,7 @@ from phrase_rescore.files.blocks import batches, read_rows
 from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
-from phrase_rescore.lm.store import LAYOUT, RESERVED, TextNumbers, TextStore, open_text, prepare_text
+from phrase_rescore.lm.store import LAYOUT, RESERVED, TextNumbers, TextStore, prepare_text
 from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.source import Source
@@ -36,10 +36,6 @@ class TextSource(Source[TextStore]):
         options = {name: getattr(text, name) for name in _SHAPE_TEXT}
         fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
         super().__init__(inputs, text.text_dir or beside(model_dir, "text"), fingerprint)
-
-    def open(self) -> TextStore | None:
-        """Return the text that is in the directory, if it is that of the fingerprint."""
-        return open_text(self.directory, self.fingerprint)
 
     def check(self, say: Callable[[str], None]) -> None:
         """Open every input, and read a given vocabulary, before hours of work. Raises InputError."""
@@ -67,7 +63,7 @@ class TextSource(Source[TextStore]):
         text = self.text
         with contextlib.closing(_lines(self.inputs, observer)) as lines:
             return prepare_text(
-                self.directory, self.fingerprint, lines, self._vocabulary, text.held_out, text.held_out_share,
+                self.directory, self.fingerprints[0], lines, self._vocabulary, text.held_out, text.held_out_share,
                 observer.on_pairs, check,
             )  # fmt: skip
 

@@ -31,7 +31,6 @@ from phrase_rescore.lm.nplm import NULL
 from phrase_rescore.moses.table import words
 
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
-LAYOUT = Layout("text", "text.json", (VOCAB, TRAIN, HELD_OUT), version=1)
 RESERVED = frozenset((START, END, UNKNOWN, NULL))  # what ARPA files and NPLM call what is not a word
 _AT_ONCE = 1 << 20  # ids of a pass
 _SENTENCES, _HASHES = "sentences", "hashes"  # scratch, gone when the store is whole
@@ -105,7 +104,7 @@ def prepare_text(
             os.unlink(path)
         return numbers, {VOCAB: vocab}
 
-    return _load(directory, LAYOUT.write(directory, fingerprint, fill, check))
+    return LAYOUT.write(directory, fingerprint, fill, check)
 
 
 def _number(
@@ -180,6 +179,4 @@ def _load(directory: str, numbers: TextNumbers) -> TextStore:
     return TextStore(directory, train, held_out, vocab, numbers)
 
 
-def open_text(directory: str, fingerprint: Fingerprint | None) -> TextStore | None:
-    """Return the store if it is whole and was made from the files and options that ``fingerprint`` tells of, else None."""
-    return LAYOUT.open(directory, [fingerprint], lambda numbers: _load(directory, TextNumbers(**numbers)))
+LAYOUT = Layout("text", "text.json", (VOCAB, TRAIN, HELD_OUT), version=1, numbers=TextNumbers, load=_load)

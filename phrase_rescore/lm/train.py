@@ -39,7 +39,7 @@ def train_text(
         make_optimizer(config.recipe, FeedforwardLM(sizes(config, 3)))
     config.recipe.check_held_out(min(text.held_out, int(text.held_out_share > 0)))
     source = TextSource(inputs, model_dir, text)
-    identity = config.identity(config.network, regularization) | {"data": source.fingerprint, "shortlist": text.shortlist}
+    identity = config.identity(config.network, regularization) | {"data": source.fingerprints[0], "shortlist": text.shortlist}
     with Session(model_dir, config, identity, observer) as session:
         store = session.prepare(source)
         if store is None:

@@ -21,7 +21,7 @@ from phrase_rescore.files.inputs import display_name, open_input
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_name
 from phrase_rescore.rnn.config import Data
-from phrase_rescore.rnn.store import LAYOUT, PairNumbers, PairStore, open_store, prepare_store
+from phrase_rescore.rnn.store import LAYOUT, PairNumbers, PairStore, prepare_store
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.source import Source
 
@@ -43,13 +43,8 @@ class PairSource(Source[PairStore]):
         self._dropped = beside(model_dir, "dropped")
         files = (data.source_vocab, data.target_vocab, *(data.vocab_corpus or ()))
         options = {name: getattr(data, name) for name in _SHAPE_PAIRS} | {"version": __version__}
-        self._of_some = fingerprint_of(inputs, files, **options)
-        of_all = fingerprint_of(inputs, files, **options | {"drop_bad_rows": False})
-        super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all)
-
-    def open(self) -> PairStore | None:
-        """Return the pairs that are in the directory, if they are those of the fingerprint."""
-        return open_store(self.directory, self._of_some, self.fingerprint)
+        of_some, of_all = (fingerprint_of(inputs, files, **options | more) for more in ({}, {"drop_bad_rows": False}))
+        super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all, of_some)
 
     def is_left(self) -> bool:
         """Tell whether a killed run's sorting left files in scratch."""
@@ -115,7 +110,7 @@ class PairSource(Source[PairStore]):
                     self._check_coverage(side, share, observer.say, lacking)
                 return chosen
 
-            made_of = self._of_some if dropped.rows else self.fingerprint
+            made_of = self.fingerprints[1 if dropped.rows else 0]
             store = prepare_store(self.directory, made_of, pairs, vocabularies, data.held_out, observer.on_pairs, check)
         if said := dropped.summary():
             observer.say(f"warning: {said}")

@@ -29,8 +29,6 @@ HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held o
 SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
 _PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
 _FILES = (f"{part}.{side}.{array}.npy" for part in _PARTS for side in _SIDES for array in _ARRAYS)
-# Version 1: the shortlists counted words of held-out pairs too
-LAYOUT = Layout("pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB, *_FILES), version=2)
 ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
 
 
@@ -187,7 +185,7 @@ def prepare_store(
         numbers = _encode(temporary, pairs, chosen, held, progress)
         return numbers, dict(zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True))
 
-    return _load(directory, LAYOUT.write(directory, fingerprint, fill, check))
+    return LAYOUT.write(directory, fingerprint, fill, check)
 
 
 def _load(directory: str, numbers: PairNumbers) -> PairStore:
@@ -208,6 +206,5 @@ def _load(directory: str, numbers: PairNumbers) -> PairStore:
     return PairStore(directory, train, held_out, src_vocab, tgt_vocab, numbers)
 
 
-def open_store(directory: str, *fingerprints: Fingerprint | None) -> PairStore | None:
-    """Return the store if it is whole and was made from the files and options that a fingerprint tells of, else None."""
-    return LAYOUT.open(directory, fingerprints, lambda numbers: _load(directory, PairNumbers(**numbers)))
+# Version 1: the shortlists counted words of held-out pairs too
+LAYOUT = Layout("pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB, *_FILES), version=2, numbers=PairNumbers, load=_load)

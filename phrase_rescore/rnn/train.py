@@ -45,7 +45,7 @@ def train_pairs(
     _check_settings(config)
     source = PairSource(inputs, model_dir, data, machine.threads)
     identity = config.identity(config.network, start) | {
-        "data": source.fingerprint, "shortlist": data.shortlist, "inverse": data.inverse,
+        "data": source.fingerprints[0], "shortlist": data.shortlist, "inverse": data.inverse,
     }  # fmt: skip
     with Session(model_dir, config, identity, observer) as session:
         store = session.prepare(source, lambda: _check_start(config))

@@ -91,7 +91,7 @@ class Session:
             check_outputs(source.inputs, self._model_dir)
             check_replaceable(self._model_dir)
             check()
-            if self.processes.size > 1 and source.fingerprint is None:
+            if self.processes.size > 1 and source.fingerprints[0] is None:
                 raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
             source.check(say)
             os.makedirs(os.path.dirname(os.path.realpath(self._model_dir)), exist_ok=True)

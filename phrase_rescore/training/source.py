@@ -29,20 +29,20 @@ AnyStore = TypeVar("AnyStore", bound=Store)
 class Source(ABC, Generic[AnyStore]):
     """The files that the data of a training come from, and the directory in which they are prepared.
 
-    ``fingerprint`` is what the data depend on; None if a file cannot be read twice.
+    ``fingerprints`` are those of data that will do, None if a file cannot be read twice; states of trainings have the first.
     """
 
-    layout: Layout
+    layout: Layout[AnyStore]
     called: str  # the data, in messages
     others: str  # data that are replaced
 
-    def __init__(self, inputs: Sequence[str], directory: str, fingerprint: Fingerprint | None) -> None:
-        self.inputs, self.directory, self.fingerprint = inputs, directory, fingerprint
+    def __init__(self, inputs: Sequence[str], directory: str, *fingerprints: Fingerprint | None) -> None:
+        self.inputs, self.directory, self.fingerprints = inputs, directory, fingerprints
         self._store: AnyStore | None = None
 
     def find(self) -> AnyStore | None:
         """Return the data if they are prepared already and nothing has changed since."""
-        self._store = self._store or self.open()
+        self._store = self._store or self.layout.open(self.directory, *self.fingerprints)
         return self._store
 
     def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> AnyStore:
@@ -80,10 +80,6 @@ class Source(ABC, Generic[AnyStore]):
     @abstractmethod
     def check(self, say: Callable[[str], None]) -> None:
         """Raise OptionError, InputError or RescoreError for files that will not do, before hours of preparing data."""
-
-    @abstractmethod
-    def open(self) -> AnyStore | None:
-        """Return the data that are in the directory, if they are those of the fingerprint."""
 
     @abstractmethod
     def make(self, observer: Observer, check: Callable[[Any], None]) -> AnyStore:

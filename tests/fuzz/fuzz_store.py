@@ -20,7 +20,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
     from phrase_rescore.errors import RescoreError
     from phrase_rescore.moses.pairs import PairBlock
-    from phrase_rescore.rnn.store import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, open_store, prepare_store
+    from phrase_rescore.rnn.store import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, prepare_store
 
 import numpy as np
 from harness import fuzz_files, joined, mutate_json, told, workplace
@@ -70,7 +70,7 @@ def mend(given: list[bytes]) -> None:
 
 def check_store(directory: str) -> None:
     try:
-        store = open_store(directory, FINGERPRINT)
+        store = LAYOUT.open(directory, FINGERPRINT)
     except RescoreError as error:
         told(error)
         return

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary
 from phrase_rescore.errors import OptionError
-from phrase_rescore.lm.store import open_text, prepare_text
+from phrase_rescore.lm.store import LAYOUT, prepare_text
 
 FINGERPRINT = {"inputs": ["text"], "files": [], "options": {}}
 
@@ -93,18 +93,18 @@ def test_parts_of_any_size_give_the_same(tmp_path, monkeypatch):
 
 def test_a_store_is_found_again_if_it_is_of_the_same_text(tmp_path):
     store = prepared(tmp_path / "text", [[b"a b", b"c"]])
-    found = open_text(str(tmp_path / "text"), FINGERPRINT)
+    found = LAYOUT.open(str(tmp_path / "text"), FINGERPRINT)
     assert found.numbers == store.numbers
     assert found.train.tolist() == store.train.tolist()
-    assert open_text(str(tmp_path / "text"), FINGERPRINT | {"options": {"shortlist": 3}}) is None
-    assert open_text(str(tmp_path / "text"), None) is None
+    assert LAYOUT.open(str(tmp_path / "text"), FINGERPRINT | {"options": {"shortlist": 3}}) is None
+    assert LAYOUT.open(str(tmp_path / "text"), None) is None
     summary = json.loads((tmp_path / "text" / "text.json").read_text())
     summary["numbers"]["words"] += 1
     (tmp_path / "text" / "text.json").write_text(json.dumps(summary))
-    assert open_text(str(tmp_path / "text"), FINGERPRINT) is None
+    assert LAYOUT.open(str(tmp_path / "text"), FINGERPRINT) is None
     summary["numbers"]["words"] = -1
     (tmp_path / "text" / "text.json").write_text(json.dumps(summary))
-    assert open_text(str(tmp_path / "text"), FINGERPRINT) is None
+    assert LAYOUT.open(str(tmp_path / "text"), FINGERPRINT) is None
 
 
 def test_other_contents_have_other_hashes(tmp_path):

@@ -23,7 +23,7 @@ from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.moses.pairs import PairBlock
-from phrase_rescore.rnn.store import LAYOUT, HeldOut, PairStore, open_store, prepare_store
+from phrase_rescore.rnn.store import LAYOUT, HeldOut, PairStore, prepare_store
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"UNK", b"\r"]), min_size=1, max_size=3)
 FILES = sorted(
@@ -85,7 +85,7 @@ def test_holds_what_would_be_in_memory(pairs: list[tuple[list[bytes], list[bytes
     with tempfile.TemporaryDirectory() as parent:
         store = prepared(f"{parent}/store", distinct, 10, shortlists(size))
         assert_holds(store, distinct, 10, size)
-        again = open_store(f"{parent}/store", FINGERPRINT)
+        again = LAYOUT.open(f"{parent}/store", FINGERPRINT)
         assert again is not None
         assert_holds(again, distinct, 10, size)
         assert again.numbers == store.numbers
@@ -171,13 +171,13 @@ def test_numbers_of_pairs_left_out(tmp_path: Path) -> None:
 
 def test_fits_only_its_fingerprint(tmp_path: Path) -> None:
     store = prepared(tmp_path / "store", many_pairs(10))
-    assert open_store(store.directory, FINGERPRINT) is not None
-    assert open_store(store.directory, {**FINGERPRINT, "options": {"shortlist": 6}}) is None
-    assert open_store(store.directory, None) is None
-    assert open_store(f"{tmp_path}/none", FINGERPRINT) is None
+    assert LAYOUT.open(store.directory, FINGERPRINT) is not None
+    assert LAYOUT.open(store.directory, {**FINGERPRINT, "options": {"shortlist": 6}}) is None
+    assert LAYOUT.open(store.directory, None) is None
+    assert LAYOUT.open(f"{tmp_path}/none", FINGERPRINT) is None
     with sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), 10_000, 1) as pairs:
         prepare_store(store.directory, None, pairs, shortlists(5), 10)
-    assert open_store(store.directory, None) is None, "made of what cannot be read twice"
+    assert LAYOUT.open(store.directory, None) is None, "made of what cannot be read twice"
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -191,7 +191,7 @@ def test_a_damaged_store_is_none(tmp_path: Path, name: str, harm: str) -> None:
         path.mkdir()
     elif harm != "missing":
         path.write_bytes({"cut off": data[:-2], "longer": data + b"}", "empty": b""}[harm])
-    assert open_store(store.directory, FINGERPRINT) is None
+    assert LAYOUT.open(store.directory, FINGERPRINT) is None
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,11 @@ def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, obj
     summary = json.loads(path.read_bytes())
     changed = {**summary, "numbers": {**summary["numbers"], **change}} if change.keys() <= summary["numbers"].keys() else None
     path.write_text(json.dumps(changed or {**summary, **change}))
-    assert open_store(store.directory, FINGERPRINT) is None
+    assert LAYOUT.open(store.directory, FINGERPRINT) is None
     path.write_text("[1]")
-    assert open_store(store.directory, FINGERPRINT) is None
+    assert LAYOUT.open(store.directory, FINGERPRINT) is None
     path.write_bytes(b"\xff")
-    assert open_store(store.directory, FINGERPRINT) is None
+    assert LAYOUT.open(store.directory, FINGERPRINT) is None
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_damaged_header_of_an_array_is_none(tmp_path: Path, old: bytes, new: b
     found = json.loads(summary.read_bytes())
     found["files"][path.name] = path.stat().st_size
     summary.write_text(json.dumps(found))
-    assert open_store(store.directory, FINGERPRINT) is None
+    assert LAYOUT.open(store.directory, FINGERPRINT) is None
 
 
 @pytest.mark.parametrize("older", [False, True])
@@ -250,7 +250,7 @@ def test_a_failure_leaves_nothing_or_the_older_store(tmp_path: Path, older: bool
     with pytest.raises(KeyboardInterrupt):
         prepared(directory, many_pairs(20), progress=fail_in_second_pass)
     assert os.listdir(tmp_path) == ["store"] * older
-    found = open_store(str(directory), FINGERPRINT)
+    found = LAYOUT.open(str(directory), FINGERPRINT)
     assert (found is not None) == older
     if found:
         assert_holds(found, pairs, 10, 5)
