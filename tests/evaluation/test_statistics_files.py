@@ -18,7 +18,6 @@ from conftest import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.ter import TER
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.corpora import SetFiles
@@ -97,15 +96,6 @@ def test_bleu_by_hand(run: Run, here: Path) -> None:
     bleu = 100 * min(1.0, math.exp(1 - expected / length)) * math.exp(sum(logs) / 4)
     lines = {name: Path(name).read_text("utf-8").split("\n")[:-1] for name in ("ref", "base")}
     assert bleu == pytest.approx(BLEU(tokenize="none").corpus_score(lines["base"], [lines["ref"]]).score, rel=1e-12)
-
-
-@pytest.mark.parametrize("references", ["ref", "ref,ref2,ref3"])
-def test_ter_by_hand(run: Run, here: Path, references: str) -> None:
-    of = columns(write(run, references, "base"))
-    paths = references.split(",")
-    ter = 100 * sum(of["ter.edits"]) / sum(of["ter.ref_length"])
-    lines = {name: Path(name).read_text("utf-8").split("\n")[:-1] for name in (*paths, "base")}
-    assert ter == pytest.approx(TER().corpus_score(lines["base"], [lines[path] for path in paths]).score, rel=1e-12)
 
 
 def test_the_first_line(run: Run, here: Path) -> None:
@@ -242,8 +232,6 @@ def test_known_figures(run: Run, here: Path) -> None:
         "smallest true difference that 1 run against 3 detect: TER 8.58 (two-sided 0.05, power 0.8)",
         "smallest true difference that 3 runs against 3 detect: TER 6.07 (two-sided 0.05, power 0.8)",
     ]
-    markdown = run("evaluate", *args, *SAMPLES, "--format", "markdown").out.decode()
-    assert "\n- noise, test: standard deviation of tuning runs, pooled over systems: TER 2.00 (4 degrees" in markdown
 
 
 def test_the_noise_of_runs_that_are_compared_with_nothing() -> None:
@@ -339,27 +327,19 @@ def test_other_versions_are_allowed_and_said(run: Run, here: Path) -> None:
 DAMAGE: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "cut off": (lambda rows: rows[:10], "'8 of 25 segments'"),
     "cut off after the first line": (lambda rows: rows[:1], ""),
-    "cut off in a number": (lambda rows: [*rows[:-1], rows[-1][:-2]], "'line 27 is not numbers between tabs'"),
     "a line too many": (lambda rows: [*rows, rows[-1]], "'26 of 25 segments'"),
     "a negative number": (lambda rows: replaced(rows, 5, 3, "-1"), "'line 5 is not"),
     "nan": (lambda rows: replaced(rows, 5, 3, "nan"), "'line 5 is not"),
-    "a long number": (lambda rows: replaced(rows, 5, 15, "9" * 5000), "'line 5 is not"),
     "too many matches": (lambda rows: replaced(rows, 5, 2, "99"), "'bleu.correct_1 is more than bleu.total_1'"),
-    "too many characters": (lambda rows: replaced(rows, 5, 27, "999"), "'chrf.match_6 is more than chrf.sys_6'"),
     "a column too few": (lambda rows: [*rows[:4], rows[4].rpartition("\t")[0] + "\n", *rows[5:]], ""),
     "an empty line": (lambda rows: [*rows[:4], "\n", *rows[5:]], "'line 5 is not"),
     "columns in another order": (lambda rows: [rows[0], "\t".join(sorted(rows[1].split("\t"))), *rows[2:]], "'the second line"),
-    "no columns": (lambda rows: [rows[0], *rows[2:]], "'the second line does not name the columns'"),
     "no JSON": (lambda rows: [rows[0][:90] + "\n", *rows[1:]], ""),
     "deep JSON": (lambda rows: [rows[0][:50] + "[" * 100_000 + "\n", *rows[1:]], ""),
     "more in the first line": (lambda rows: headed(rows, more=1), ""),
-    "no segments": (lambda rows: headed(rows, segments=0), "'25 of 0 segments'"),
-    "half a segment": (lambda rows: headed(rows, segments=2.5), "'the first line has a value of another kind'"),
     "no references": (lambda rows: headed(rows, references=0), "'the first line has"),
-    "no digest": (lambda rows: headed(rows, references_sha256=7), "'the first line has"),
     "no signatures": (lambda rows: headed(rows, signatures={}), "'the second line"),
     "signatures of numbers": (lambda rows: headed(rows, signatures={"BLEU": 1}), "'the first line has"),
-    "another metric": (lambda rows: headed(rows, signatures={"METEOR": "x"}), ""),
 }  # fmt: skip
 
 

@@ -148,19 +148,6 @@ def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("library", "name"), [("altair", "altair"), ("vl_convert", "vl-convert")]
-)  # fmt: skip
-def test_a_missing_library_is_named(annotated, model, run, tmp_path, monkeypatch, library, name):
-    monkeypatch.setitem(__import__("sys").modules, library, None)
-    result = run("report", annotated, "-m", model, "-o", tmp_path / "r.html")
-    assert result.status == 2
-    assert result.last_line == (
-        f"phrase-rescore: error: report needs {name}; install it with: pip install 'phrase-rescore[report]'"
-    )
-    assert not (tmp_path / "r.html").exists()
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--phi-column", 9], "error: --phi-column 9: {table} has 6 score columns"),
