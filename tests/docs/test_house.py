@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 from conftest import ROOT
@@ -26,6 +26,12 @@ def test_no_class_has_the_name_of_one_in_another_room() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 rooms[node.name].add(path.relative_to(PACKAGE).parts[0])
     assert {name: of for name, of in rooms.items() if len(of) > 1} == {}
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """pytest imports them by their names alone."""
+    names = Counter(path.name for path in (ROOT / "tests").glob("*/*.py"))
+    assert [name for name, n in names.items() if n > 1] == []
 
 
 def test_what_the_package_exports_exists() -> None:

@@ -25,7 +25,7 @@ from dask_harness import Cluster, Line, broken_copy
 from small_models import small_checkpoint
 
 from phrase_rescore import RescoreError, annotate
-from phrase_rescore.annotation.run import Observer
+from phrase_rescore.annotation.run import AnnotateObserver
 from phrase_rescore.rnn.checkpoint import save
 
 ROWS, BLOCK, DELAY = 400, 10, 0.05
@@ -90,7 +90,11 @@ class Bench:
                     raise Stopped
                 threading.Thread(target=fault).start()
 
-        options = {"block_rows": BLOCK, "cluster": cluster.address, "observer": Observer(on_block=on_block, say=said.append)}
+        options = {
+            "block_rows": BLOCK,
+            "cluster": cluster.address,
+            "observer": AnnotateObserver(on_block=on_block, say=said.append),
+        }
         try:
             annotate(self.table, self.model, self.out, **options)
         except (Stopped, RescoreError) as error:
