@@ -207,14 +207,9 @@ def _directory_in(scratch: str, owner: str | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def sorted_pairs(
-    blocks: Iterable[PairBlock],
-    scratch: str,
-    memory: int,
-    threads: int,
-    min_count: int = 1,
-    max_length: int | None = None,
+    blocks: Iterable[PairBlock], scratch: str, memory: int, threads: int, min_count: int = 1, max_length: int | None = None,
     owner: str | None = None,
-) -> Iterator[SortedPairs]:
+) -> Iterator[SortedPairs]:  # fmt: skip
     """Give the distinct pairs of all blocks, once each, for as long as the ``with`` block lasts.
 
     ``memory``: the bytes that sorting may use; the rest lies in a directory made in ``scratch``, which is always removed.

@@ -49,13 +49,9 @@ _READ_AGAIN = "run the command again when it stays as it is"
 
 
 def save_files(
-    directory: str,
-    kind: NetworkKind[S, N],
-    network: N,
-    entries: Mapping[str, Any],
-    vocabularies: Mapping[str, Vocabulary],
-    training: Mapping[str, Any],
-) -> None:
+    directory: str, kind: NetworkKind[S, N], network: N, entries: Mapping[str, Any],
+    vocabularies: Mapping[str, Vocabulary], training: Mapping[str, Any],
+) -> None:  # fmt: skip
     """Write the files of a model into an existing directory. The same model gives the same bytes.
 
     ``entries`` of config.json come between the structure of the network and its weights; ``vocabularies`` are files of words,

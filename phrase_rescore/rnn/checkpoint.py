@@ -180,20 +180,17 @@ def load(directory: str) -> Checkpoint:
     checked against each other, call for.
     """
     with unchanged(directory):
-        return _load(directory)
-
-
-def _load(directory: str) -> Checkpoint:
-    config = Config(directory)
-    sizes = config.sizes(KIND)
-    inverse: Any = config.entries.get("inverse")
-    require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is neither true nor false")
-    factors, shares = _factors(config), _unk_shares(config)
-    src_vocab, tgt_vocab = (read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
-    read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
-    for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
-        ids = len(src_vocab if name == SOURCE_VOCAB else tgt_vocab)
-        require(ids == size, f"{directory}/{name}: {ids} ids where {CONFIG} says {as_json(size)}", TWO_MODELS)
-    network = load_network(directory, config, KIND, sizes)
-    loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
-    return replace(loaded, signature=_signature(loaded))
+        config = Config(directory)
+        sizes = config.sizes(KIND)
+        inverse: Any = config.entries.get("inverse")
+        require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is neither true nor false")
+        factors, shares = _factors(config), _unk_shares(config)
+        vocabs = {name: read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB)}
+        read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
+        for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
+            found = f"{directory}/{name}: {len(vocabs[name])} ids where {CONFIG} says {as_json(size)}"
+            require(len(vocabs[name]) == size, found, TWO_MODELS)
+        network = load_network(directory, config, KIND, sizes)
+        src_vocab, tgt_vocab = vocabs.values()
+        loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
+        return replace(loaded, signature=_signature(loaded))

@@ -36,9 +36,7 @@ FREEZABLE: dict[str, Callable[[RNNEncoderDecoder], Iterable[torch.nn.Parameter]]
     "target-embedding": lambda model: (model.decoder.embedding,),
     "output": lambda model: (getattr(model.decoder, name) for name in model.decoder.OUTPUT),
 }
-_WORDS_IN = {  # group: the side whose words have rows in it
-    "encoder": "source", "source-embedding": "source", "decoder": "target", "target-embedding": "target", "output": "target",
-}  # fmt: skip
+_OF_SOURCE_WORDS = ("encoder", "source-embedding")  # which of these have rows of source words; the others, of target words
 
 
 def table_side(name: str, inverse: bool) -> str:
@@ -68,7 +66,7 @@ class WarmStart:
             if total and not known:
                 lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
         for group in frozen:
-            part, name = _WORDS_IN[group], table_side(group, self.inverse)
+            part, name = "source" if group in _OF_SOURCE_WORDS else "target", table_side(group, self.inverse)
             known, total = self.words.get(part, (0, 0))
             if part not in self.words:
                 lines.append(f"warning: --freeze {name} keeps random weights: --init does not take them from the other model")
