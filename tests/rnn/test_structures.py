@@ -110,20 +110,6 @@ def test_the_clipped_norm_is_the_one_asked_for(inputs: list[str], tmp_path: Path
     assert 0.5 < norms[1e6] < 1e6  # a shorter one stays as it is
 
 
-def test_the_command_line_makes_and_shows_them(run: Run, inputs: list[str], tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    result = run(
-        "train", *inputs, "-m", model, "--cell", "lstm", "--layers", 2, "--encoder", "bidirectional", "--clip", "0.5",
-        "--hidden", 8, "--embedding", 6, "--maxout", 4, "--rank", 4, "--max-steps", 3, "--held-out", 20, "--threads", 1,
-    )  # fmt: skip
-    assert result.status == 0, result.err
-    assert structure(load(str(model))) == {"cell": "lstm", "layers": 2, "encoder": "bidirectional"}
-    shown = run("info", model)
-    assert "lstm, 2 layers, encoder bidirectional" in shown.out.decode()
-    assert "|cell:lstm|layers:2|encoder:bidirectional|" in shown.out.decode()
-    assert load(str(model)).training["clip"] == 0.5
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen", [{"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn", "encoder": "reversed"}], ids=named
@@ -146,6 +132,8 @@ def test_commands_take_them(run: Run, inputs: list[str], tmp_path: Path, chosen:
     table.write_bytes(TABLE)
     both = ["-m", models["forward"], "-m", models["inverse"], "-q", "--block-size", 20]
     done("annotate", table, *both, "-o", annotated)
+    described = "".join(f"|{name}:{value}" for name, value in chosen.items())
+    assert described in done("info", models["forward"]).decode()
     done("annotate", table, *both, "-o", cluster, "--cluster", "local:1")
     assert cluster.read_bytes() == annotated.read_bytes()
 

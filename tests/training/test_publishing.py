@@ -134,13 +134,6 @@ def test_a_trailing_slash_is_no_part_of_the_name(run: Run, training: Training, t
         assert (tmp_path / "model.dropped").read_bytes() == b"oops\n"
 
 
-def test_a_model_may_start_from_the_one_that_it_replaces(training: Training) -> None:
-    first = training.run().training
-    again = training.but(init_from=training.model_dir, overwrite=True, seed=2).run()
-    assert again.training["init_from"] == "model"
-    assert load(training.model_dir).training["steps"] == first["steps"]
-
-
 def test_names_that_are_not_utf_8(training: Training, tmp_path: Path) -> None:
     """They stand in config.json, which is written at the very end."""
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9\n\xff.tsv")

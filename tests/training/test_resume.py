@@ -102,6 +102,7 @@ def test_another_run_is_not_resumed(training: Training) -> None:
         (training.but(learning_rate=0.5, patience=3), "learning_rate 0.008 → 0.5"),
         (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, max_steps 20 → 30, seed 1 → 2"),
         (training.but(held_out=10, min_count=2), "held_out 20 → 10, min_count 1 → 2"),
+        (training.but(precision="bf16", cell="lstm"), 'cell "gru" → "lstm", precision "float32" → "bf16"'),
         (training.but(freeze=("output",), init_from=training.model_dir), ""),
     ):
         with pytest.raises(RescoreError) as caught:
@@ -195,24 +196,6 @@ def test_when_a_softmax_is_sampled(kind: str, words: int, device: str, sampled: 
     assert is_sampled(kind, words, device) is sampled
 
 
-def test_a_state_says_what_its_run_was_asked_for(training: Training) -> None:
-    """Every setting that may change the weights is among these names; others may change at --resume."""
-    interrupted(training, 12)
-    state = json.loads((training.state_dir / "state.json").read_bytes())
-    assert set(state["run"]) == {
-        "version", "torch", "data", "cell", "layers", "encoder", "hidden", "embedding", "maxout",
-        "rank", "shortlist", "batch_size", "optimizer", "softmax",
-        "learning_rate", "objective", "clip", "decay", "warm_up", "paper_initialisation", "epochs", "seed", "threads",
-        "precision", "max_time", "eval_every", "init_from", "init", "freeze", "final_pass", "inverse", "max_steps", "processes",
-        "device",
-    }  # fmt: skip
-    assert set(state["run"]["data"]["options"]) == {
-        "form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length", "version",
-    }  # fmt: skip
-    numbers = json.loads(Path(f"{training.model_dir}.pairs", "pairs.json").read_bytes())["numbers"]
-    assert state["pairs"] == numbers
-
-
 def test_what_does_not_change_the_weights_may_change_at_resume(training: Training) -> None:
     training.but(model_dir=f"{training.model_dir}.whole").run()
     interrupted(training, 12)
@@ -290,12 +273,6 @@ def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[st
     path.write_text(json.dumps(state | {"crc": state_files._crc(state)}))
     with pytest.raises(ModelError, match=f"the state is damaged, delete {tmp_path} to begin anew"):
         trainer.resume()
-
-
-def test_what_is_the_same_has_no_differences_however_deep() -> None:
-    deep = json.loads("[" * 500 + "]" * 500)
-    assert state_files.differences({"pairs": deep}, {"pairs": deep}) == []
-    assert state_files.differences({"a\f": deep}, {"a\f": 1})[0].isprintable()
 
 
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
