@@ -218,18 +218,6 @@ def number_option(*names: str, range: Range, **attributes: Any) -> Any:
     return click.option(*names, type=Number(range), **attributes)
 
 
-def setting_option(
-    name: str, presets: Mapping[str, Any], metavar: str | None, text: str, kind: click.ParamType | None = None
-) -> Any:
-    """Declare an option, by default a number, that overrides a setting of a preset; its help shows the presets' values."""
-    values: dict[str, str] = {}
-    for preset, settings in presets.items():
-        values.setdefault(f"{settings.settings()[name]}", preset)
-    shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
-    kind = kind or Number(presets["default"].ranges()[name])
-    return click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=f"{text}  [{shown}]")
-
-
 def model_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
     return path_option(
         "-m", "--model", "model_dir", role=role, derived=derived, metavar="MODEL_DIR", default=DEFAULT_MODEL, show_default=True,
