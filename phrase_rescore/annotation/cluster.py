@@ -148,7 +148,8 @@ class Scoring(NamedTuple):
                 raise RescoreError(f"{self.table}: {rows}: workers failed at them again and again ({last})") from None
             except FutureCancelledError:
                 raise RescoreError("lost the scheduler; what is done is kept: go on with --resume") from None
-            except TimeoutError:
+            except OSError:  # a TimeoutError; or the line was cut while the block came, which a lost scheduler cancels
+                time.sleep(0.1)
                 self.cluster.watch()
 
 
