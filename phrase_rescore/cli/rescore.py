@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -34,10 +35,7 @@ from phrase_rescore.files.paths import Role
 @click.option("--best", is_flag=True, help="Write the words of the best entries, a line a segment, instead of the list.")
 @device_option("cpu")
 @quiet_option
-def command(
-    nbest: str, models: tuple[str, ...], out: str, source: str | None, labels: tuple[str, ...], replace: bool,
-    weights: str | None, sort: bool, best: bool, device: str, quiet: bool,
-) -> None:  # fmt: skip
+def command(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
     """Add the scores of models to every entry of NBEST, an n-best list of Moses. Every other byte stays.
 
     \b
@@ -55,10 +53,7 @@ def command(
     from phrase_rescore.cli.terminal import byte_bar, say
 
     with byte_bar((nbest,), quiet, os.path.basename(nbest)) as bar:
-        summary = rescore(
-            nbest, out, models, labels=labels, source=source, weights=weights, replace=replace, sort=sort, best=best,
-            device=device, on_read=bar.update,
-        )  # fmt: skip
+        summary = rescore(nbest, out, models, on_read=bar.update, **options)
     for warning in summary.warnings:
         say(f"warning: {warning}")
     if not quiet:
