@@ -379,19 +379,6 @@ def test_first_row_bad_and_dropped(run: Run, model_dir: str, tmp_path: Path) -> 
     assert dropped.read_bytes() == b"bad\n\n" + ROW
 
 
-def test_dropped_rows_of_standard_output_lie_in_this_folder(
-    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "table.gz").write_bytes(gzip.compress(ROW + b"bad\n"))
-    monkeypatch.chdir(tmp_path / "here")
-    assert run("annotate", "../table.gz", "-m", model_dir, "--on-bad-row", "drop").status == 0
-    assert run("annotate", "-", "-m", model_dir, "--on-bad-row", "drop", stdin=ROW + b"worse").status == 0
-    assert listing(tmp_path / "here") == ["stdin.dropped", "table.gz.dropped"]
-    assert Path("table.gz.dropped").read_bytes() == b"bad\n"
-    assert Path("stdin.dropped").read_bytes() == b"worse\n"
-
-
 def test_no_other_file_goes_where_nothing_is_dropped(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     """A side file may be given any name, even of something that is no file of ours."""
     out, pipe = tmp_path / "out", tmp_path / "pipe"
@@ -597,15 +584,6 @@ def test_annotating_twice_warns(run: Run, model_dir: str, table: Path, columns: 
     assert twice.status == 0
     assert twice.err.count(OURS) == 2, "at once and in the summary"
     assert len(columns_of(once.out, twice.out)) == 4
-
-
-@pytest.mark.parametrize("last", [b"0.5 1e999", b"0 1e999", b"0.5 1.7e308", b"-1 1e400", b"1e999 1e999", b"0 -1e999"])
-def test_scores_beyond_all_floats_do_not_confuse(run: Run, model_dir: str, last: bytes) -> None:
-    content = b"the ||| das ||| 1 1 1 1 %b ||| 0-0\n" % last
-    result = run("annotate", "-", "-m", model_dir, stdin=content)
-    assert result.status == 0, result.err
-    assert len(columns_of(content, result.out)) == 1
-    assert OURS not in result.err
 
 
 IRREGULAR = (

@@ -165,21 +165,6 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(run: Run, table: 
     assert warnings[0] == warnings[1] != []
 
 
-def test_a_journal_names_no_file_that_this_run_does_not_write(
-    run: Run, table: Path, model_dir: str, interrupted: Callable[..., Path]
-) -> None:
-    table.write_bytes(b"no row\n".join((b"".join(ROWS[:7]), b"".join(ROWS[7:]))))
-    out = interrupted(29, "out.gz", on_bad_row="drop")  # of three blocks
-    command = ("annotate", table, "-m", model_dir, "-o", out, "--block-size", 10, "--on-bad-row", "drop", "--resume")
-    before = names(out.parent)
-    done = run(*command, "--dropped", table.parent / "other")
-    told = f"--resume: the interrupted run wrote {out}.dropped too, and this one does not; name it as before, or delete "
-    assert (done.status, done.last_line) == (2, f"phrase-rescore: error: {told}{out}.partial to begin anew")
-    assert names(out.parent) == before
-    assert run(*command).status == 0
-    assert Path(f"{out}.dropped").read_bytes() == b"no row\n"
-
-
 def test_damaged_partials_are_told(run: Run, table: Path, model_dir: str, interrupted: Callable[[int], Path]) -> None:
     out, command = interrupted(20), ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")
     partial, journal = Path(f"{out}.partial"), Path(f"{out}.partial.json")

@@ -31,8 +31,8 @@ from phrase_rescore.rnn.checkpoint import save
 ROWS, BLOCK, DELAY = 400, 10, 0.05
 OF_A_WORKER = ("killed", "exits", "hung", "memory", "disk", "slow")
 LACKING = ("no model", "broken model")  # at all workers
-ENDS = {"client stopped": "", "scheduler killed": "go on with --resume"}  # what ends the run, and the error
-KINDS = (*OF_A_WORKER, *LACKING, "killed by its nanny", "line cut", *ENDS)
+CLIENT_STOPPED, SCHEDULER_KILLED = "client stopped", "scheduler killed"  # what ends the run; --resume goes on
+KINDS = (*OF_A_WORKER, *LACKING, "killed by its nanny", "line cut", CLIENT_STOPPED, SCHEDULER_KILLED)
 
 
 class Stopped(Exception):
@@ -69,16 +69,9 @@ class Bench:
         if kind == "killed by its nanny":
             cluster.wait_for_worker(cluster.add_worker(memory="1GB", TROUBLES=self.swells, **settings))
 
-        def fault() -> None:
-            if kind in OF_A_WORKER:
-                cluster.trouble(kind)
-            elif kind == "killed by its nanny":
-                (self.swells / "swells").touch()
-            elif kind == "line cut":
-                line.cut()
-            elif kind == "scheduler killed":
-                cluster.scheduler.kill()
-
+        faults = {"line cut": line.cut, SCHEDULER_KILLED: cluster.scheduler.kill}
+        faults["killed by its nanny"] = (self.swells / "swells").touch
+        fault = (lambda: cluster.trouble(kind)) if kind in OF_A_WORKER else faults.get(kind)
         blocks, said = 0, list[str]()
 
         def on_block(statistics: object) -> None:
@@ -86,21 +79,18 @@ class Bench:
             blocks += 1
             if blocks == after:
                 happened = True
-                if kind == "client stopped":
+                if kind == CLIENT_STOPPED:
                     raise Stopped
                 threading.Thread(target=fault).start()
 
-        options = {
-            "block_rows": BLOCK,
-            "cluster": cluster.address,
-            "observer": AnnotateObserver(on_block=on_block, say=said.append),
-        }
+        observer = AnnotateObserver(on_block=on_block, say=said.append)
+        options = {"block_rows": BLOCK, "cluster": cluster.address, "observer": observer}
         try:
             annotate(self.table, self.model, self.out, **options)
         except (Stopped, RescoreError) as error:
-            if kind not in ENDS or ENDS[kind] not in str(error):
+            if kind != CLIENT_STOPPED and not (kind == SCHEDULER_KILLED and "go on with --resume" in str(error)):
                 raise
-            if kind == "scheduler killed":
+            if kind == SCHEDULER_KILLED:
                 cluster.restart_scheduler()
                 cluster.end_workers()
                 cluster.add_worker(DELAY=DELAY)
