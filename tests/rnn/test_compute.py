@@ -14,8 +14,9 @@ from conftest import SOURCE_WORDS, TARGET_WORDS, Run
 from small_models import encoded, random_pairs, small_checkpoint
 from structures import every_structure
 
-from phrase_rescore import api as library
-from phrase_rescore.annotation.annotator import Compute
+from phrase_rescore.annotation import annotator
+from phrase_rescore.annotation import run as annotation_run
+from phrase_rescore.annotation.annotator import scorer_of
 from phrase_rescore.rnn import scorer
 from phrase_rescore.rnn.scorer import Scorer
 
@@ -39,18 +40,17 @@ def test_devices_share_the_blocks_in_turn(run: Run, model_dir: str, table: Path,
     arguments = ("annotate", table, "-m", model_dir, "--block-size", 10)
     alone = run(*arguments, "--device", "cpu")
     assert alone.status == 0
-    asked: list[tuple[str, int]] = []
-    original = Compute.scorer
+    asked: list[str] = []
 
-    def scorer(self: Compute, model: str, block: int = 0) -> Scorer:
-        asked.append((self.devices[block % len(self.devices)], block))
-        return original(self, model, block)
+    def scorer(model_dir: str, device: str = "cpu", precision: str = "float32") -> Scorer:
+        asked.append(device)
+        return scorer_of(model_dir, device, precision)
 
-    monkeypatch.setattr(Compute, "scorer", scorer)
-    monkeypatch.setattr(library, "resolve_devices", lambda names: ("cpu", "cpu:0"))
+    monkeypatch.setattr(annotator, "scorer_of", scorer)
+    monkeypatch.setattr(annotation_run, "resolve_devices", lambda names: ("cpu", "cpu:0"))
     shared = run(*arguments, "--device", "cuda:0,cuda:1", "--jobs", 2)
     assert shared.out == alone.out
-    assert {("cpu", 2), ("cpu:0", 1), ("cpu:0", 11)} <= set(asked)
+    assert sorted(asked) == ["cpu"] * 6 + ["cpu:0"] * 6
     assert "scored on cpu, cpu:0 in float32, 2 x 1 threads" in shared.err
 
 
@@ -100,7 +100,7 @@ def test_the_summary_tells_of_smaller_batches(run: Run, make_model, table: Path,
 
 
 def test_cores_are_never_shared_by_more_threads(run: Run, model_dir: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "usable_cores", lambda: 4)
+    monkeypatch.setattr(annotation_run, "usable_cores", lambda: 4)
     result = run("annotate", table, "-m", model_dir, "--jobs", 3, "--threads", 2)
     assert result.status == 2
     assert "--jobs 3 with --threads 2 take 6 cores; this process may use 4" in result.err
