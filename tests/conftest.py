@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest's processes share the cores: threads that wait for each other take them
+
 import pytest
 import torch
 from hypothesis import settings
