@@ -24,7 +24,7 @@ from inputs import middle_rows, paper_model, table
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
-from phrase_rescore.annotation.run import Observer
+from phrase_rescore.annotation.run import AnnotateObserver
 from phrase_rescore.rnn.checkpoint import save
 from phrase_rescore.runtime import usable_cores
 
@@ -54,7 +54,7 @@ def echo(folder: Path, block_rows: int) -> list[float]:
         before = time.process_time(), processor_seconds(cluster.scheduler.pid)
         summary = annotate(
             folder / "table", folder / "model", folder / "out", cluster=cluster.address, block_rows=block_rows,
-            observer=Observer(on_block=on_block),
+            observer=AnnotateObserver(on_block=on_block),
         )  # fmt: skip
         client = (time.process_time() - before[0]) / len(times)
         scheduler = (processor_seconds(cluster.scheduler.pid) - before[1]) / len(times)
@@ -75,7 +75,7 @@ def echo(folder: Path, block_rows: int) -> list[float]:
 def seconds_a_block(folder: Path, cluster: str | None) -> float:
     """Return the seconds a block takes, without the start, when the rows are scored."""
     times: list[float] = []
-    observer = Observer(on_block=lambda statistics: times.append(time.perf_counter()))
+    observer = AnnotateObserver(on_block=lambda statistics: times.append(time.perf_counter()))
     annotate(folder / "scored", folder / "model", folder / "scored.out", cluster=cluster, observer=observer)
     few = max(2 * usable_cores(), len(times) // 10)
     return (times[-1] - times[few]) / (len(times) - 1 - few)
