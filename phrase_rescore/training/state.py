@@ -83,7 +83,11 @@ class TrainingState:
             self._check(self._read())
 
     def _check(self, state: dict[str, Any]) -> None:
-        found = differences(state["run"], self._run)
+        run = dict(state["run"])
+        if (group := run.pop("group", 1)) != 1:  # a setting of earlier versions; 1 was its default
+            made = f"the interrupted training was made with --group {group}, which is gone"
+            raise OptionError(f"--resume: {made}; delete {self.directory} to start over")
+        found = differences(run, self._run)
         if self._numbers is not None:
             found += differences(state["pairs"], self._numbers)
         if found:

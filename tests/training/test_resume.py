@@ -275,6 +275,18 @@ def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[st
         trainer.resume()
 
 
+def test_a_state_of_the_time_of_group(tmp_path: Path) -> None:
+    """``--group`` is gone; 1 was its default and is what every training does now."""
+    for group in (1, 4):
+        TrainingState(str(tmp_path), {"seed": 1, "group": group}).save(5, {"a": torch.zeros(1)}, {})
+        state = TrainingState(str(tmp_path), {"seed": 1})
+        if group == 1:
+            assert state.load()[0] == 5
+        else:
+            with pytest.raises(OptionError, match=f"--group 4, which is gone; delete {tmp_path} to start over"):
+                state.check()
+
+
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
     """Files of this process may grow to a little less than a state needs: as on a full disk, writing fails in the middle."""
     state = TrainingState(str(tmp_path / "state"), {"seed": 1})
