@@ -12,29 +12,18 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.moses.table import (
-    BLANKS,
-    BLANKS_AND_CR,
-    SEPARATOR,
-    WORD,
-    is_non_terminal,
-    is_number,
-    split_fields,
-    words,
-)
-
-Effects = dict[str, str]  # programs -> what they do
+from phrase_rescore.moses.table import BLANKS, BLANKS_AND_CR, SEPARATOR, WORD, is_non_terminal, is_number, split_fields, words
 
 MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY = (
     "PhraseDictionaryMemory", "moses2", "processPhraseTableMin", "CreateOnDiskPt", "CreateProbingPT", "processPhraseTable",
 )  # fmt: skip
 _REFUSED = {"annotate": "refuses them (--on-bad-row drop leaves them out)"}
+_MIN_SCORE = {"filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score"}
 _STOP = "stop"
 
 
@@ -42,90 +31,67 @@ def _of(*programs: str) -> str:
     return ", ".join(programs)
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A kind of row: what is wrong with it and what programs do with it."""
+class Fault(NamedTuple):
+    """A kind of row: what is wrong with it, and what programs do with it."""
 
     what: str  # with "rows", plural
-    effects: Effects
+    effects: dict[str, str]  # programs -> what they do
 
 
 # The facts are those of the Moses source of February 2025; the comment after one names the file that shows it
 FAULTS: dict[str, Fault] = {
     "blank": Fault("blank rows", {_of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED}),
     "few_fields": Fault("rows of fewer than three fields", {  # util/tokenize_piece.hh
-        _of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED,
-    }),
+        _of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED}),
     "empty_phrase": Fault("rows with an empty source or target phrase", {  # LoaderStandard.cpp
-        MEMORY: "skips those without a source", **_REFUSED,
-    }),
+        MEMORY: "skips those without a source", **_REFUSED}),
     "non_terminals": Fault("rows with a word in brackets", {  # moses/Phrase.cpp
-        MEMORY: "takes it for a non-terminal: the last word of a phrase is lost, any other makes it stop", **_REFUSED,
-    }),
+        MEMORY: "takes it for a non-terminal: the last word of a phrase is lost, any other makes it stop", **_REFUSED}),
     "bars": Fault("rows with a bar within words", {  # moses/Word.cpp, OnDiskPt, StoreTarget.cpp, moses2/Word.cpp
-        _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY): "take what is before the first bar for the word",
-    }),
+        _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY): "take what is before the first bar for the word"}),
     "no_numbers": Fault("rows with a score that is no number", {
         MEMORY: "stops", _of(MOSES2, COMPACT, ON_DISK, PROBING): "read 0 (feature -100) or the number it begins with",
-        BINARY: "reads 1e-38", **_REFUSED,
-    }),
+        BINARY: "reads 1e-38", **_REFUSED}),
     "infinite": Fault("rows with a score 'inf'", {
         _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5",
-        **_REFUSED,
-    }),
+        **_REFUSED}),
     "nan": Fault("rows with a score 'nan'", {
         MEMORY: "stops", _of(MOSES2, PROBING): "NaN feature", _of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5",
-        **_REFUSED,
-    }),
+        **_REFUSED}),
     "overflow": Fault("rows with a score above 3.4e38, the largest 32-bit float", {
-        _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK, BINARY): "feature 88.7",
-    }),
+        _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK, BINARY): "feature 88.7"}),
     "negative": Fault("rows with a negative score", {  # the logarithm is taken of every score: moses/Util.h
         _of(MEMORY, MOSES2, ON_DISK, PROBING): "NaN feature: the phrase pair vanishes without a message",
-        COMPACT: "stops", BINARY: "feature -87.5",
-    }),
+        COMPACT: "stops", BINARY: "feature -87.5"}),
     "zero": Fault("rows with a score of 0 or below 7e-46", {  # FloorScore, moses/Util.h
-        _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING): "feature -100", BINARY: "feature -87.5",
-    }),
+        _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING): "feature -100", BINARY: "feature -87.5"}),
     "n_scores": Fault("rows with another number of scores than the first", {
-        _of(MEMORY, COMPACT, BINARY): _STOP, _of(MOSES2, ON_DISK, PROBING): "write or read a damaged table", **_REFUSED,
-    }),
+        _of(MEMORY, COMPACT, BINARY): _STOP, _of(MOSES2, ON_DISK, PROBING): "write or read a damaged table", **_REFUSED}),
     "score_blanks": Fault("rows with doubled blanks among the scores", {  # StoreTarget.cpp:148-161
-        PROBING: "reads an additional score of 0",
-        "filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score",
-    }),
+        PROBING: "reads an additional score of 0", **_MIN_SCORE}),
     "score_tabs": Fault("rows with a tab among the scores", {  # OnDiskPt/Main.cpp:109-186: strtok on blanks
-        _of(PROBING, ON_DISK): "lose a score",
-        "filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score",
-    }),
+        _of(PROBING, ON_DISK): "lose a score", **_MIN_SCORE}),
     "tabs": Fault("rows with a tab outside the scores", {ON_DISK: "takes it for a part of a word"}),
     "source_blanks": Fault("rows with superfluous blanks in the source", {  # filter-model-given-input.pl:346-373
-        "filter-model-given-input.pl": "leaves them out, whatever the input",
-    }),
+        "filter-model-given-input.pl": "leaves them out, whatever the input"}),
     "glued_separators": Fault("rows with a separator that has no blank beside it", {
-        _of(ON_DISK, "filter-model-given-input.pl", "threshold-filter.perl", "filter-pt"): "do not see the separator",
-    }),
+        _of(ON_DISK, "filter-model-given-input.pl", "threshold-filter.perl", "filter-pt"): "do not see the separator"}),
     "no_alignment": Fault("rows without a field for the alignment", {  # PhraseTableCreator.cpp:1052-1073
-        _of(COMPACT, BINARY): f"{_STOP} (by default)",
-    }),
+        _of(COMPACT, BINARY): f"{_STOP} (by default)"}),
     "empty_alignment": Fault("rows with an empty alignment", {COMPACT: "stops (-encoding None does not)"}),
     "alignment": Fault("rows with an alignment that is no list of points such as 0-0", {MEMORY: "stops"}),  # TargetPhrase.cpp
     "n_fields": Fault("rows with another number of fields than the first", {BINARY: "stops"}),  # :500-509
     "sparse": Fault("rows with an odd number of words in the sparse scores", {  # ScoreComponentCollection.cpp:225-239
-        MEMORY: "takes any number for the last", BINARY: "stops",
-    }),
+        MEMORY: "takes any number for the last", BINARY: "stops"}),
     "properties": Fault("rows with a property {{…}} that Moses does not know", {  # moses/PP/Factory.cpp:61-92
-        _of(MEMORY, ON_DISK): _STOP,
-    }),
+        _of(MEMORY, ON_DISK): _STOP}),
     "carriage_returns": Fault("rows that end in CR", {_of(ON_DISK, BINARY): "keep it in the last field"}),
     "nul_bytes": Fault("rows with a NUL byte", {ON_DISK: "cuts the row there"}),  # strcpy, Main.cpp:112
     "unsorted": Fault("rows whose source should stand before that of the row before (LC_ALL=C sort)", {
-        COMPACT: "stops", _of(ON_DISK, BINARY): "stop or lose phrases",  # BlockHashIndex.h:148-154, PhraseNode.cpp
-    }),
+        COMPACT: "stops", _of(ON_DISK, BINARY): "stop or lose phrases"}),  # BlockHashIndex.h:148-154, PhraseNode.cpp
     "sources_apart": Fault("sources that come again after others", {  # probingpt/storing.cpp:123-190
         PROBING: "never finds the later ones", _of(ON_DISK, BINARY): "stop or lose phrases",
-        "filter-pt, prunePhraseTable, filter-rule-table": "take each run for all of the source",
-    }),
+        "filter-pt, prunePhraseTable, filter-rule-table": "take each run for all of the source"}),
 }  # fmt: skip
 
 _KNOWN_PROPERTIES = frozenset(  # moses/PP/Factory.cpp:61-69
@@ -142,11 +108,11 @@ _BAR = SEPARATOR[:1]
 class Examined(NamedTuple):
     """What a row has, as far as it can be read."""
 
-    src: bytes  # words between single blanks; empty if there is none
-    tgt: bytes
-    key: bytes  # the bytes that it is sorted by, ``source ||| target |||``
-    scores: bytes  # between single blanks; empty unless they are numbers, and as many as they should be
     faults: Sequence[str]  # keys of FAULTS
+    src: bytes = b""  # words between single blanks; empty if there is none
+    tgt: bytes = b""
+    key: bytes = b""  # the bytes that it is sorted by, ``source ||| target |||``
+    scores: bytes = b""  # between single blanks; empty unless they are numbers, and as many as they should be
 
 
 def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
@@ -155,7 +121,7 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
     What the value of a number makes of a row is left to ``value_faults``.
     """
     if not row.strip(BLANKS_AND_CR):
-        return Examined(b"", b"", b"", b"", ["blank"])
+        return Examined(["blank"])
     line = row.rstrip(b"\r")
     fields = split_fields(line)
     found: dict[str, object] = {
@@ -165,10 +131,11 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
         "few_fields": len(fields) < 3,
     }
     if len(fields) < 3:
-        return Examined(b"", b"", b"", b"", [kind for kind, is_so in found.items() if is_so])
+        return Examined([kind for kind, is_so in found.items() if is_so])
     first, second, third, alignment, _, sparse, properties = (*fields, *[b""] * 7)[:7]
     src, tgt, scores = words(first), words(second), words(third)
     odd = [score for score in scores if not is_number(score)]
+    keys = [item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] for item in properties.split(b"{{")[1:]]
     found |= {
         "empty_phrase": not src or not tgt,
         "non_terminals": any(map(is_non_terminal, src + tgt)),
@@ -186,11 +153,11 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
         "alignment": not _POINTS.fullmatch(alignment),
         "empty_alignment": len(fields) > 3 and not alignment.strip(BLANKS),
         "sparse": len(words(sparse)) % 2,
-        "properties": not _are_known(properties),
+        "properties": not _KNOWN_PROPERTIES.issuperset(keys),  # cut as in moses/TargetPhrase.cpp:363-392
     }
-    faults = [kind for kind, is_so in found.items() if is_so]
     read = b"" if odd or len(scores) != n_scores else b" ".join(scores)
-    return Examined(b" ".join(src), b" ".join(tgt), SEPARATOR.join((first, second, b"")), read, faults)
+    faults = [kind for kind, is_so in found.items() if is_so]
+    return Examined(faults, b" ".join(src), b" ".join(tgt), SEPARATOR.join((first, second, b"")), read)
 
 
 @functools.lru_cache
@@ -210,14 +177,6 @@ def tail_faults(tail: bytes, n_scores: int, n_fields: int) -> tuple[str, ...]:
     """Examine what follows the scores of a plain row."""
     row = SEPARATOR.join((b"x ", b" x ", b" 1" * n_scores)) + tail.removesuffix(b"\n")
     return tuple(examine(row, n_scores, n_fields).faults)
-
-
-def _are_known(properties: bytes) -> bool:
-    """Tell whether Moses knows all keys; they are cut as in ``moses/TargetPhrase.cpp:363-392``."""
-    for item in properties.split(b"{{")[1:]:
-        if item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] not in _KNOWN_PROPERTIES:
-            return False
-    return True
 
 
 def value_faults(values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:

@@ -50,25 +50,20 @@ class ModelInfo:
 
     def lines(self) -> list[str]:
         """Return the description line by line."""
-        model, weights = self.model, self.config["weights"]
-        training = _object(model.training)
-        amounts: tuple[str, ...] = ("distinct_pairs",)
+        model, weights, training = self.model, self.config["weights"], _object(self.model.training)
         if isinstance(model, LanguageModel):
-            what, learnt, amounts, network = "language model", "word", ("sentences", "words"), _language_model(model)
+            what, learnt, amounts, network = "language model", "word", ["sentences", "words"], _language_model(model)
             vocabularies = [("words", model.vocab, model.unk_share)]
         else:
-            what, learnt, network = "model", "pair", _pair_model(model)
-            vocabularies = [
-                ("source words", model.src_vocab, model.unk_shares[0]), ("target words", model.tgt_vocab, model.unk_shares[1])
-            ]  # fmt: skip
+            what, learnt, amounts, network = "model", "pair", ["distinct_pairs"], _pair_model(model)
+            sides = [f"{side} words" for side in checkpoint.SIDES]
+            vocabularies = list(zip(sides, (model.src_vocab, model.tgt_vocab), model.unk_shares, strict=True))
+        size = f"{model.model.config.parameters():,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"
         return [
             f"{self.directory}: a {what}",
             labelled("signature", model.signature),
             *network,
-            labelled(
-                "parameters",
-                f"{model.model.config.parameters():,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}",
-            ),
+            labelled("parameters", size),
             *(labelled(label, _words(vocabulary, share)) for label, vocabulary, share in vocabularies),
             *_training(training, self.seconds, learnt, amounts),
             *_losses(training, learnt),
@@ -118,9 +113,7 @@ def _words(vocabulary: Vocabulary, unk_share: float) -> str:
     return f"{len(vocabulary.words):,}: {commonest}{more} ({unk_share:.1%} of those in training were others)"
 
 
-def _training(
-    training: Mapping[str, Any], seconds: float | None, learnt: str, amounts: tuple[str, ...]
-) -> Iterator[str]:  # fmt: skip
+def _training(training: Mapping[str, Any], seconds: float | None, learnt: str, amounts: list[str]) -> Iterator[str]:
     """Write what was learnt and how; ``amounts``: the entries of the training summary that count it."""
     if not training:
         yield labelled("training", "not known")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from operator import lt, ne
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,10 @@ BLOCK_ROWS = 16384
 BAR = SEPARATOR[:1]
 
 
-@dataclass(frozen=True)
-class RowCount:
+class RowCount(NamedTuple):
     """A number of rows (or sources) that have something in common, and the line of the first."""
 
-    count: int
+    rows: int
     first_line: int
 
 
@@ -88,8 +87,7 @@ class Survey:
         self.src, self.tgt = SurveyedSide(), SurveyedSide()
         self.scores = ScoreRanges(n_scores)
         self.faults: dict[str, RowCount] = {}  # by keys of FAULTS
-        self.unsorted_pairs: RowCount | None = None  # rows that should stand before the row before; maybe only in a source
-        self.repeated_pairs: RowCount | None = None  # rows with the phrases of the row before
+        self.pair_order: dict[str, RowCount] = {}  # rows that should stand before the row before, "unsorted", or are "repeated"
         self._last: tuple[bytes, bytes] | None = None  # source and key of the last row with both phrases
 
     def add(self, first_row: int, data: bytes) -> None:
@@ -106,7 +104,7 @@ class Survey:
                 if BAR in src or BAR in tgt:
                     faults = (*faults, "bars")
             else:
-                src, tgt, key, scores, faults = examine(other, self.n_scores, self.n_fields)
+                faults, src, tgt, key, scores = examine(other, self.n_scores, self.n_fields)
             for kind in faults:
                 where[kind].append(line)
             if src and tgt:
@@ -123,7 +121,7 @@ class Survey:
         for kind, mask in value_faults(values).items():
             where[kind] = np.array(scored)[mask].tolist()
         for kind, of_kind in where.items():
-            self._add_fault(kind, of_kind)
+            _count(self.faults, kind, of_kind)
         if sources:
             self._add_pairs(np.array(lines, np.int64), sources, targets, keys)
 
@@ -137,17 +135,13 @@ class Survey:
         before, self._last = (last_key, *keys), (src[-1], keys[-1])
         if not all(map(lt, before, keys)):  # else the sources ascend too
             steps = list(zip(lines.tolist(), before, keys, strict=False))
-            self.unsorted_pairs = _more(self.unsorted_pairs, [line for line, key, then in steps if then < key])
-            self.repeated_pairs = _more(self.repeated_pairs, [line for line, key, then in steps if then == key])
-            self._add_fault("unsorted", [line for line, key, then in steps if _sorted_by(then) < _sorted_by(key)])
-
-    def _add_fault(self, kind: str, lines: Sequence[int]) -> None:
-        if found := _more(self.faults.get(kind), lines):
-            self.faults[kind] = found
+            _count(self.pair_order, "unsorted", [line for line, key, then in steps if then < key])
+            _count(self.pair_order, "repeated", [line for line, key, then in steps if then == key])
+            _count(self.faults, "unsorted", [line for line, key, then in steps if _sorted_by(then) < _sorted_by(key)])
 
     def finish(self) -> None:
         """Judge the table as a whole, after its last row."""
-        self._add_fault("sources_apart", np.sort(self.src.sample.repeated).tolist())
+        _count(self.faults, "sources_apart", np.sort(self.src.sample.repeated).tolist())
         factors = self.src.factors, self.tgt.factors
         if None not in factors and factors != (1, 1):
             self.faults.pop("bars", None)  # a factored table
@@ -158,11 +152,11 @@ def _sorted_by(key: bytes) -> bytes:
     return key[: key.find(SEPARATOR) + len(SEPARATOR)]
 
 
-def _more(found: RowCount | None, lines: Sequence[int]) -> RowCount | None:
-    """Add later lines, ascending."""
-    if not lines:
-        return found
-    return RowCount(found.count + len(lines), found.first_line) if found else RowCount(len(lines), lines[0])
+def _count(counts: dict[str, RowCount], kind: str, lines: Sequence[int]) -> None:
+    """Add later lines, ascending, to those of their kind."""
+    if lines:
+        rows, first_line = counts.get(kind, (0, lines[0]))
+        counts[kind] = RowCount(rows + len(lines), first_line)
 
 
 _OTHERS = {
@@ -176,8 +170,7 @@ _OTHERS = {
 
 def _format_of(row: bytes) -> str | None:
     """Tell what a row looks like: ``table``, one of _OTHERS, or None."""
-    fields = split_fields(row)
-    form = row_format(row)
+    fields, form = split_fields(row), row_format(row)
     if form == "tsv" and row.partition(b"\t")[2].strip().isdigit():
         return "vocabulary"
     if form is None and len(fields) > 3 and (features := words(fields[2])) and features[0].endswith(b"="):
@@ -186,13 +179,13 @@ def _format_of(row: bytes) -> str | None:
 
 
 def _check_format(table: str, rows: Sequence[bytes]) -> None:
-    votes = Counter(form for form in map(_format_of, rows) if form)
-    hint = "info reads phrase tables and model directories"
-    if not votes:
-        raise InputError(table, f"{shown(rows[0])} does not look like a phrase table" if rows else "is empty", hint)
-    (best, _), *_ = votes.most_common(1)
+    votes = Counter(filter(None, map(_format_of, rows)))
+    best = max(votes, key=votes.__getitem__, default="")  # of equals the first
+    found = f"looks like {_OTHERS[best]}" if best in _OTHERS else "is empty"
+    if not best and rows:
+        found = f"{shown(rows[0])} does not look like a phrase table"
     if best != "table":
-        raise InputError(table, f"looks like {_OTHERS[best]}", hint)
+        raise InputError(table, found, "info reads phrase tables and model directories")
 
 
 def survey_table(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -63,55 +63,88 @@ class TableInfo:
         on_rows: Callable[[int], object] = lambda rows: None,
     ) -> TableInfo:  # fmt: skip
         """Read a table (``-``: standard input). Raises as ``survey_table``, ``read_sidecar`` and ``checkpoint.load``."""
-        added, known = read_sidecar(table), None
-        if model_dir is None:
-            keep_freed_memory()
-            return cls(survey_table(table, on_read, on_rows), added, None)
-        from phrase_rescore.rnn.checkpoint import load
+        added, model = read_sidecar(table), None
+        if model_dir is not None:
+            from phrase_rescore.rnn.checkpoint import load
 
-        model = load(model_dir)
+            model = load(model_dir)
         keep_freed_memory()
         survey = survey_table(table, on_read, on_rows)
+        if model is None or model_dir is None:
+            return cls(survey, added, None)
         words, vocabularies = (survey.src.words, survey.tgt.words), (model.src_vocab, model.tgt_vocab)
-        known = ModelCoverage(model_dir, model.signature, *map(coverage, words, vocabularies, model.factors))
-        return cls(survey, added, known)
-
-    @property
-    def problems(self) -> list[tuple[str, RowCount]]:
-        """The kinds of fault that were found, keys of ``faults.FAULTS``, in its order."""
-        return [(kind, self.survey.faults[kind]) for kind in FAULTS if kind in self.survey.faults]
+        return cls(survey, added, ModelCoverage(model_dir, model.signature, *map(coverage, words, vocabularies, model.factors)))
 
     def check(self) -> None:
         """Raise RescoreError if there are problems."""
-        if kinds := self.problems:
+        if kinds := self.as_object()["problems"]:
             raise RescoreError(f"{self.survey.table}: problems of {counted(len(kinds), 'kind')} (--strict)")
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the description in nothing but what JSON has."""
+        survey = self.survey
+        is_sorted, exact = "unsorted" not in survey.faults, survey.src.sample.exact
+        adjacent = "adjacent" if is_sorted or exact else "adjacent in a sample"  # there are too many to tell
+        return {
+            "file": survey.table,
+            "kind": "phrase table",
+            "rows": survey.rows,
+            "pairs": survey.pairs,
+            "fields": survey.n_fields,
+            "source": {"distinct": survey.sources if is_sorted else survey.src.sample.distinct,
+                       "exact": is_sorted or exact, "runs": survey.sources, **_side(survey.src)},
+            "target": {"distinct": survey.tgt.sample.distinct, "exact": survey.tgt.sample.exact, **_side(survey.tgt)},
+            "scores": _columns(survey),
+            "our_columns": None if self.added is None else [asdict(column) for column in self.added],
+            "looks_annotated": survey.looks_annotated,
+            "order": {
+                "pairs": _step(survey.pair_order), "sources": _step(survey.faults),
+                "equal_sources": "apart" if "sources_apart" in survey.faults else adjacent,
+                "repeated_pairs": survey.pair_order["repeated"].rows if "repeated" in survey.pair_order else 0,
+            },
+            "model": None if self.coverage is None else asdict(self.coverage),
+            "problems": [
+                {"problem": kind, "count": survey.faults[kind].rows, "first_line": survey.faults[kind].first_line, "what": what,
+                 "programs": effects}
+                for kind, (what, effects) in FAULTS.items() if kind in survey.faults
+            ],
+        }  # fmt: skip
 
     def lines(self) -> list[str]:
         """Return the description line by line."""
-        survey = self.survey
-        no_pairs = survey.rows - survey.pairs
+        found = self.as_object()
+        sides = {name: found[name] for name in ("source", "target")}
+        no_pairs = found["rows"] - found["pairs"]
         lines = [
-            f"{survey.table}: a phrase table",
-            labelled("rows", f"{survey.rows:,}" + (f" ({no_pairs:,} without two phrases)" if no_pairs else "")),
-            labelled("fields", f"{survey.n_fields}"),
-            labelled("sources", _sources(survey)),
-            labelled("targets", _distinct(survey.tgt)),
+            f"{found['file']}: a phrase table",
+            labelled("rows", f"{found['rows']:,}" + (f" ({no_pairs:,} without two phrases)" if no_pairs else "")),
+            labelled("fields", f"{found['fields']}"),
+            labelled("sources", _sources(found)),
+            labelled("targets", _distinct(found["target"])),
         ]
-        for name, side in (("source", survey.src), ("target", survey.tgt)):
-            lines.append(labelled(f"{name} words", f"{side.words.total():,}, {len(side.words):,} distinct"))
-        factors = survey.src.factors or 0, survey.tgt.factors or 0
+        for name, side in sides.items():
+            lines.append(labelled(f"{name} words", f"{side['words']:,}, {side['distinct_words']:,} distinct"))
+        factors = [side["factors"] or 0 for side in sides.values()]
         if min(factors) and max(factors) > 1:
             lines.append(labelled("factors", f"source {factors[0]}, target {factors[1]}"))
-        lines += [*_lengths(survey), *_scores(survey), labelled("our columns", self._added_columns())]
-        lines.append(labelled("order", _order(survey)))
-        if self.coverage:
-            lines.append(labelled("known to", self.coverage.model_dir))
-            lines += [
-                f"  {name:{_LABEL - 2}}{share(side.known_tokens, side.tokens)} of the words, "
-                f"{share(side.known_types, side.types)} of the distinct ones"
-                for name, side in (("source", self.coverage.source), ("target", self.coverage.target))
-            ]
-        return lines + self._problem_lines()
+        lines += [*_lengths(sides), labelled("score", f"{'smallest':>12}{'largest':>12}{'mean log':>12}{'zeros':>12}")]
+        for column in found["scores"]:
+            numbers = column["smallest"], column["largest"], column["mean_log"]
+            texts = ["none" if value is None else f"{value:.5g}" for value in numbers]
+            zeros = share(column["zeros"], self.survey.scores.rows) if column["zeros"] else "-"
+            lines.append(labelled(f"  {column['column']}", "".join(f"{text:>12}" for text in (*texts, zeros))))
+        lines += [labelled("our columns", self._added_columns()), labelled("order", self._order(found["order"]))]
+        if model := found["model"]:
+            lines.append(labelled("known to", model["model_dir"]))
+            for side in sides:
+                tokens, types = (share(model[side][f"known_{what}"], model[side][what]) for what in ("tokens", "types"))
+                lines.append(f"  {side:{_LABEL - 2}}{tokens} of the words, {types} of the distinct ones")
+        lines.append("problems" if found["problems"] else labelled("problems", "none found"))
+        for kind in found["problems"]:
+            at_least = "at least " if kind["problem"] == "sources_apart" and not self.survey.src.sample.exact else ""
+            lines.append(f"  {kind['what']}: {at_least}{kind['count']:,}, the first in line {kind['first_line']:,}")
+            lines += [f"    {programs}: {effect}" for programs, effect in kind["programs"].items()]
+        return lines
 
     def _added_columns(self) -> str:
         if self.added is None:
@@ -124,84 +157,40 @@ class TableInfo:
             texts.append(f"but the table has {self.survey.n_scores}: the .columns.json belongs to another")
         return "; ".join(texts) or "none"
 
-    def _problem_lines(self) -> list[str]:
-        if not self.problems:
-            return [labelled("problems", "none found")]
-        lines = ["problems"]
-        for kind, rows in self.problems:
-            at_least = "at least " if kind == "sources_apart" and not self.survey.src.sample.exact else ""
-            lines.append(f"  {FAULTS[kind].what}: {at_least}{rows.count:,}, the first in line {rows.first_line:,}")
-            lines += [f"    {programs}: {effect}" for programs, effect in FAULTS[kind].effects.items()]
-        return lines
-
-    def as_object(self) -> dict[str, Any]:
-        """Return the description in nothing but what JSON has."""
-        survey = self.survey
-        is_sorted = "unsorted" not in survey.faults
-        return {
-            "file": survey.table,
-            "kind": "phrase table",
-            "rows": survey.rows,
-            "pairs": survey.pairs,
-            "fields": survey.n_fields,
-            "source": {"distinct": survey.sources if is_sorted else survey.src.sample.distinct,
-                       "exact": is_sorted or survey.src.sample.exact, "runs": survey.sources, **_side(survey.src)},
-            "target": {"distinct": survey.tgt.sample.distinct, "exact": survey.tgt.sample.exact, **_side(survey.tgt)},
-            "scores": _columns(survey),
-            "our_columns": None if self.added is None else [asdict(column) for column in self.added],
-            "looks_annotated": survey.looks_annotated,
-            "order": {
-                "pairs": _step(survey.unsorted_pairs),
-                "sources": _step(survey.faults.get("unsorted")),
-                "equal_sources": _adjacency(survey),
-                "repeated_pairs": survey.repeated_pairs.count if survey.repeated_pairs else 0,
-            },
-            "model": None if self.coverage is None else asdict(self.coverage),
-            "problems": [
-                {"problem": kind, "count": rows.count, "first_line": rows.first_line, "what": FAULTS[kind].what,
-                 "programs": FAULTS[kind].effects}
-                for kind, rows in self.problems
-            ],
-        }  # fmt: skip
+    def _order(self, order: dict[str, Any]) -> str:
+        texts = ["LC_ALL=C sort", f"equal sources {order['equal_sources']}"]
+        if line := order["sources"]["first_unsorted_line"]:
+            texts[0] = f"not that of LC_ALL=C sort, first in line {line:,}"
+        elif line := order["pairs"]["first_unsorted_line"]:
+            texts[0] = f"LC_ALL=C sort of sources, not of their targets (no program minds), first in line {line:,}"
+        if twice := self.survey.pair_order.get("repeated"):
+            texts.append(f"pairs twice running: {twice.rows:,}, first in line {twice.first_line:,}")
+        return "; ".join(texts)
 
 
-def _distinct(side: SurveyedSide) -> str:
-    n = side.sample.distinct
-    return f"{n:,}" if side.sample.exact else f"about {float(f'{n:.3g}'):,.0f}"
+def _distinct(side: dict[str, Any]) -> str:
+    n = side["distinct"]
+    return f"{n:,}" if side["exact"] else f"about {float(f'{n:.3g}'):,.0f}"
 
 
-def _sources(survey: Survey) -> str:
-    if "unsorted" not in survey.faults:
-        return f"{survey.sources:,}" + (f", {survey.pairs / survey.sources:.2f} rows each" if survey.sources else "")
-    return f"{_distinct(survey.src)} in {survey.sources:,} runs of equal ones"
+def _sources(found: dict[str, Any]) -> str:
+    runs = found["source"]["runs"]
+    if not found["order"]["sources"]["sorted"]:
+        return f"{_distinct(found['source'])} in {runs:,} runs of equal ones"
+    return f"{runs:,}" + (f", {found['pairs'] / runs:.2f} rows each" if runs else "")
 
 
-def _lengths(survey: Survey) -> list[str]:
-    longest = max(*survey.src.lengths, *survey.tgt.lengths, 1)
+def _lengths(sides: dict[str, dict[str, Any]]) -> list[str]:
+    lengths = {name: {int(n): rows for n, rows in side["lengths"].items()} for name, side in sides.items()}
+    longest = max(chain([1], *lengths.values()))
     places = range(1, min(longest, _LONG) + 1)
     heads = [f"{n}+" if n == _LONG and longest > _LONG else f"{n}" for n in places]
     lines = [labelled("length", "".join(f"{head:>7}" for head in (*heads, "mean", "most")))]
-    for name, lengths in (("source", survey.src.lengths), ("target", survey.tgt.lengths)):
-        rows, parts = lengths.total(), Counter[int]()
-        for n, times in lengths.items():
-            parts[min(n, _LONG)] += times
-        shares = [share(parts[n], rows) if parts[n] else "-" for n in places]
-        mean = f"{_mean(lengths):.2f}" if rows else "none"
-        lines.append(labelled(f"  {name}", "".join(f"{text:>7}" for text in (*shares, mean, f"{max(lengths, default=0)}"))))
-    return lines
-
-
-def _mean(lengths: Counter[int]) -> float:
-    return sum(n * times for n, times in lengths.items()) / lengths.total()
-
-
-def _scores(survey: Survey) -> list[str]:
-    lines = [labelled("score", f"{'smallest':>12}{'largest':>12}{'mean log':>12}{'zeros':>12}")]
-    for column in _columns(survey):
-        numbers = column["smallest"], column["largest"], column["mean_log"]
-        texts = ["none" if value is None else f"{value:.5g}" for value in numbers]
-        zeros = share(column["zeros"], survey.scores.rows) if column["zeros"] else "-"
-        lines.append(labelled(f"  {column['column']}", "".join(f"{text:>12}" for text in (*texts, zeros))))
+    for name, of in lengths.items():
+        parts = [sum(rows for n, rows in of.items() if min(n, _LONG) == place) for place in places]
+        shares = [share(part, sum(of.values())) if part else "-" for part in parts]
+        mean = f"{sides[name]['mean_length']:.2f}" if of else "none"
+        lines.append(labelled(f"  {name}", "".join(f"{text:>7}" for text in (*shares, mean, f"{max(of, default=0)}"))))
     return lines
 
 
@@ -219,36 +208,17 @@ def _columns(survey: Survey) -> list[dict[str, Any]]:
     ]
 
 
-def _order(survey: Survey) -> str:
-    if "unsorted" in survey.faults:
-        texts = [f"not that of LC_ALL=C sort, first in line {survey.faults['unsorted'].first_line:,}"]
-    elif survey.unsorted_pairs:
-        line = survey.unsorted_pairs.first_line
-        texts = [f"LC_ALL=C sort of sources, not of their targets (no program minds), first in line {line:,}"]
-    else:
-        texts = ["LC_ALL=C sort"]
-    texts.append(f"equal sources {_adjacency(survey)}")
-    if twice := survey.repeated_pairs:
-        texts.append(f"pairs twice running: {twice.count:,}, first in line {twice.first_line:,}")
-    return "; ".join(texts)
-
-
-def _adjacency(survey: Survey) -> str:
-    """Tell where equal sources stand: ``adjacent``, ``apart``, or ``adjacent in a sample`` if there are too many to tell."""
-    if "sources_apart" in survey.faults:
-        return "apart"
-    return "adjacent" if "unsorted" not in survey.faults or survey.src.sample.exact else "adjacent in a sample"
-
-
 def _side(side: SurveyedSide) -> dict[str, Any]:
+    lengths = side.lengths
     return {
         "words": side.words.total(),
         "distinct_words": len(side.words),
         "factors": side.factors,
-        "lengths": {str(n): side.lengths[n] for n in sorted(side.lengths)},
-        "mean_length": _mean(side.lengths) if side.lengths else None,
+        "lengths": {str(n): lengths[n] for n in sorted(lengths)},
+        "mean_length": sum(n * rows for n, rows in lengths.items()) / lengths.total() if lengths else None,
     }
 
 
-def _step(unsorted: RowCount | None) -> dict[str, Any]:
+def _step(counts: dict[str, RowCount]) -> dict[str, Any]:
+    unsorted = counts.get("unsorted")
     return {"sorted": unsorted is None, "first_unsorted_line": unsorted.first_line if unsorted else None}

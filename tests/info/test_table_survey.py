@@ -88,7 +88,7 @@ def comparable(survey: Survey) -> tuple[object, ...]:
         scores.rows,
         *map(tuple, (scores.least, scores.greatest, scores.log_sums.round(6), scores.above_zero, scores.zeros)),
     )
-    steps = s.unsorted_pairs, s.repeated_pairs, s._last
+    steps = s.pair_order, s._last
     return s.rows, s.pairs, s.sources, *sides, *ranges, s.faults, *steps
 
 
@@ -227,13 +227,13 @@ def test_what_sort_sorts_is_sorted(tmp_path: Path) -> None:
     ordered = subprocess.run(["sort"], input=table, env={"LC_ALL": "C"}, capture_output=True, check=True).stdout
     found = survey_of(tmp_path, ordered.splitlines())
     assert not found.faults
-    assert not found.unsorted_pairs
+    assert not found.pair_order
 
 
 def test_the_separator_counts_in_sorting(tmp_path: Path) -> None:
     assert not survey_of(tmp_path, rows_of("a b/x", "a/x", "a ~/x")).faults, "| stands between letters and ~"
     found = survey_of(tmp_path, rows_of("a/x", "a b/x"))
-    assert (found.faults["unsorted"], found.unsorted_pairs) == (RowCount(1, 2), RowCount(1, 2))
+    assert (found.faults["unsorted"], found.pair_order["unsorted"]) == (RowCount(1, 2), RowCount(1, 2))
 
 
 def test_sources_that_come_again_are_found_however_far_away(tmp_path: Path) -> None:
@@ -321,5 +321,5 @@ def test_the_shared_table_in_numbers(shared_data: Path) -> None:
     assert (s.rows, s.pairs, s.sources, s.faults) == (20000, 20000, 12557, {})
     assert (s.src.sample.distinct, s.tgt.sample.distinct) == (12557, 17196)
     assert (s.src.words.total(), len(s.src.words)) == (71765, 3952)
-    assert (found.n_scores, found.n_fields, found.looks_annotated, s.unsorted_pairs) == (4, 7, False, None)
+    assert (found.n_scores, found.n_fields, found.looks_annotated, s.pair_order) == (4, 7, False, {})
     assert s.scores.least == pytest.approx([1.75568e-05, 1.50473e-21, 8.54701e-04, 4.85058e-23], rel=1e-5)
