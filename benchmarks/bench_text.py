@@ -24,8 +24,7 @@ from inputs import middle_rows, paper_model, table
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import scorer_of
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS
-from phrase_rescore.files.blocks import read_blocks
-from phrase_rescore.files.inputs import open_input
+from phrase_rescore.files.inputs import open_input, read_blocks
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import parse_block

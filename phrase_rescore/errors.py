@@ -5,9 +5,11 @@ The library raises; the command line turns an exception into one line and an exi
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import re
+from collections.abc import Iterator
 
 _NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it
 _FULL = "make room there, or write elsewhere"
@@ -79,6 +81,20 @@ def cannot_write(path: str, error: OSError) -> str:
     """Make the line for a file that cannot be written, or not to its end."""
     hint = remedy(error, writing=True)
     return f"cannot write {path}: {error.strerror or error}" + (f"; {hint}" if hint else "")
+
+
+@contextlib.contextmanager
+def writing(path: str, kind: type[RescoreError] = RescoreError) -> Iterator[None]:
+    """Turn what the system says in the ``with`` block into an error of this kind that says ``path`` cannot be written.
+
+    That the reader of a pipe has gone is no such error.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise kind(cannot_write(path, error)) from None
 
 
 class RowError(RescoreError):

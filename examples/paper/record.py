@@ -19,7 +19,7 @@ from typing import Any
 
 from rerank import read_weights
 
-from phrase_rescore.files.blocks import count_rows
+from phrase_rescore.files.inputs import count_rows
 
 SETS = ("dev", "test")
 _PREDICTS = re.compile(r"p\([^)]*\)")  # within a model's signature

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, shown
-from phrase_rescore.files.blocks import Block
+from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table import TableBlock, parse_block

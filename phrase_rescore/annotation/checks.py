@@ -10,7 +10,7 @@ from itertools import chain, islice
 from phrase_rescore.annotation.annotator import FIT_ROWS
 from phrase_rescore.data.coverage import factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, RescoreError, RowError
-from phrase_rescore.files.blocks import BLOCK_BYTES, Block, count_rows
+from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows
 from phrase_rescore.moses.columns import JUDGED_ROWS
 from phrase_rescore.moses.table import TableRow, parse_row, valid_rows
 from phrase_rescore.ranges import TABLE_ROWS, check

@@ -27,7 +27,7 @@ from distributed.client import FutureCancelledError
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import Annotator, SignedModel, Statistics, checkpoint_of
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, first_line, lacks_memory, printable
-from phrase_rescore.files.blocks import Block
+from phrase_rescore.files.inputs import Block
 from phrase_rescore.nn.storage import files_of
 from phrase_rescore.ranges import WORKERS
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_device

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.blocks import Block
+from phrase_rescore.files.inputs import Block
 from phrase_rescore.runtime import no_cycle_collection
 
 if TYPE_CHECKING:

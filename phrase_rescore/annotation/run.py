@@ -31,10 +31,8 @@ from phrase_rescore.annotation.pipeline import (
     local_threads,
 )
 from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share
-from phrase_rescore.files.blocks import Block, read_blocks
-from phrase_rescore.files.dropped import DroppedRows
-from phrase_rescore.files.inputs import display_name, open_input
-from phrase_rescore.files.outputs import RowOutput, atomic_output, row_output
+from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
+from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.moses.columns import (

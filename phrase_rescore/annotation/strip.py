@@ -8,8 +8,7 @@ from itertools import chain
 
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, gzip_level_of, in_order, local_threads
 from phrase_rescore.errors import InputError, RowError, counted
-from phrase_rescore.files.blocks import Block, read_blocks
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import gzip_member, row_output
 from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.moses.table import parse_block, parse_row

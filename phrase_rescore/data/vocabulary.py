@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, shown
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import open_plain
+from phrase_rescore.files.inputs import open_plain, read_rows
 from phrase_rescore.moses.table import words
 
 EOS = 0  # ends every phrase

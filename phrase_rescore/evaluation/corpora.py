@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
 
 Segments = tuple[str, ...]
 

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from phrase_rescore.errors import OptionError, cannot_write
+from phrase_rescore.errors import OptionError, writing
 from phrase_rescore.files.outputs import apply_umask, sync
 from phrase_rescore.files.paths import names_around, older_directory
 
@@ -47,12 +47,10 @@ def replace_directory(directory: str) -> Iterator[str]:
     what is left. The caller holds the lock of the directory (``files.locks``). Raises OptionError if it cannot be made.
     """
     target, temporary, old = names_around(directory)
-    try:
+    with writing(directory, OptionError):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         recover_directory(directory)
         os.mkdir(temporary, 0o700)
-    except OSError as error:
-        raise OptionError(cannot_write(directory, error)) from None
     try:
         yield temporary
         apply_umask(temporary, 0o777)

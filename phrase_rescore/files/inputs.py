@@ -1,4 +1,4 @@
-"""Input as bytes, decompressed by its content."""
+"""Input as bytes, decompressed by its content; its rows one at a time, a few at a time, and in blocks, the unit of work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import zstandard
 from isal import igzip, isal_zlib
@@ -21,15 +22,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 CHUNK = 1 << 18
+BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
+LONGEST_ROW = 1 << 24  # bytes; what is longer is not a row
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or the end at once
 _ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable one as pzstd writes first (RFC 8878)
-_DAMAGED: tuple[type[Exception], ...] = (
-    OSError,
-    zlib.error,
-    cast(type[Exception], isal_zlib.error),
-    lzma.LZMAError,
-    zstandard.ZstdError,
-)
+_DAMAGED: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 class _Raw(io.RawIOBase):
@@ -102,10 +99,10 @@ class _Checked(io.RawIOBase):
         if not self._rest:
             try:
                 self._rest = memoryview(self._stream.read(len(room)))
-            except EOFError:
-                raise InputError(self.name, "the compressed file is cut off", "make or copy it again") from None
             except _DAMAGED as error:
-                raise InputError(self.name, f"cannot be decompressed ({error})", "make or copy it again") from None
+                cut_off = isinstance(error, EOFError)
+                found = "the compressed file is cut off" if cut_off else f"cannot be decompressed ({error})"
+                raise InputError(self.name, found, "make or copy it again") from None
         n = min(len(room), len(self._rest))
         room[:n] = self._rest[:n]
         self._rest = self._rest[n:]
@@ -181,3 +178,69 @@ def map_array(path: str, hint: str) -> np.memmap[Any, np.dtype[Any]]:
         return open_memmap(path, mode="r")
     except Exception as error:  # the header is parsed as Python, and its tokenizer, too, has errors of its own
         raise InputError(path, f"is not an array of numbers ({printable(str(error), 200)})", hint) from None
+
+
+class Block(NamedTuple):
+    """Consecutive rows of an input: the unit of work."""
+
+    number: int  # 0, 1, 2, …
+    first_row: int  # 1-based number of its first row
+    data: bytes  # whole rows with their newlines; the file's last row may lack one
+
+    def rows(self) -> list[bytes]:
+        """Return the rows without their newlines."""
+        rows = self.data.split(b"\n")
+        if not rows[-1]:
+            rows.pop()
+        return rows
+
+
+def _too_long(name: str, row: int) -> InputError:
+    return InputError(name, f"a row of more than {LONGEST_ROW >> 20} MiB", "is this text with a row a line?", row)
+
+
+def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
+    """Yield the rows with their newlines, one at a time.
+
+    Raises InputError for a row of more than LONGEST_ROW bytes, and reads no further: a file without newlines would be one row.
+    """
+    for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
+        if len(row) > LONGEST_ROW:
+            raise _too_long(getattr(stream, "name", "<stdin>"), number)
+        yield row
+
+
+def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
+    """Yield rows in lists of ``most``, or of fewer that come to BLOCK_BYTES: long rows take no more memory than others.
+
+    Where a list ends depends on the rows alone.
+    """
+    taken, size = list[bytes](), 0
+    for row in rows:
+        taken.append(row)
+        size += len(row)
+        if len(taken) == most or size >= BLOCK_BYTES:
+            yield taken
+            taken, size = [], 0
+    if taken:
+        yield taken
+
+
+def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
+    """Cut a stream into blocks as ``batches`` does; one is in memory at a time. Raises InputError as ``read_rows`` does."""
+    first_row = 1
+    for number, taken in enumerate(batches(read_rows(stream), rows)):
+        yield Block(number, first_row, b"".join(taken))
+        first_row += len(taken)
+
+
+def count_rows(path: str) -> int:
+    """Count the rows of a file; a last row without a newline counts. Raises InputError for an endless one, as ``read_rows``."""
+    newlines, last, row = 0, b"\n", 0
+    with open_input(path) as stream:
+        while chunk := stream.read(CHUNK):
+            found = chunk.count(b"\n")
+            newlines, last, row = newlines + found, chunk[-1:], 0 if found else row + len(chunk)
+            if row > LONGEST_ROW:
+                raise _too_long(display_name(path), newlines + 1)
+    return newlines + (last != b"\n")

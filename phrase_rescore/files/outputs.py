@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all, streams that are written to as they are, rows that are counted, gzip members."""
+"""Files that appear complete or not at all, streams that are written to as they are, rows that are counted or left out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
 
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, cannot_write
+from phrase_rescore.errors import IncompleteOutput, OptionError, counted, writing
 from phrase_rescore.files.inputs import CHUNK
 from phrase_rescore.files.locks import has_name, lock_file
 from phrase_rescore.files.paths import followed, is_stream, partial_of
 
 GZIP_LEVELS = ("fast", *"123456789")
+_NAMED = 10  # dropped rows whose place is told
 _FAST = 2  # 1 is faster by a third, and files are a third larger
 
 
@@ -94,7 +95,7 @@ class PartialFile:
         """
         if os.path.isdir(self.target):
             raise OptionError(f"{self.name} is a directory; name a file to write")
-        try:
+        with writing(self.name, OptionError):
             while True:  # until nobody else was quicker
                 with contextlib.suppress(FileExistsError):
                     self._remove_stale()
@@ -103,16 +104,13 @@ class PartialFile:
                     if self._lock(self.handle):
                         return
                     self.close()
-        except OSError as error:
-            self.close()
-            raise OptionError(cannot_write(self.name, error)) from None
 
     def resume(self, length: int, crc: int) -> bool:
         """Lock what an interrupted run left and cut it at ``length``. Return whether it has those bytes, by their CRC-32.
 
-        Raises OptionError if it cannot be written or another process has it.
+        Raises OptionError if it cannot be written or another process has it. The caller closes it then.
         """
-        try:
+        with writing(self.path, OptionError), contextlib.suppress(FileNotFoundError):
             self.handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             if os.geteuid() not in (0, os.fstat(self.handle).st_uid):
                 raise PermissionError(errno.EPERM, "it is another user's")
@@ -123,12 +121,6 @@ class PartialFile:
             if (self.length, self.crc) == (length, crc):
                 os.ftruncate(self.handle, length)
                 return True
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            self.close()
-            raise OptionError(cannot_write(self.path, error)) from None
-        self.close()
         return False
 
     def _remove_stale(self) -> None:
@@ -150,8 +142,10 @@ class PartialFile:
         """Lock an open partial; tell whether it still has its name. Raises OptionError if another process has it."""
         try:
             lock_file(handle)
-        except BlockingIOError:
+        except OSError as error:
             self.close()
+            if not isinstance(error, BlockingIOError):
+                raise
             raise OptionError(f"{self.path} is being written by another process; let it end") from None
         return has_name(handle, self.path)
 
@@ -161,40 +155,32 @@ class PartialFile:
     def write(self, data: bytes) -> None:
         """Append all of it. Raises RescoreError when it cannot."""
         rest = memoryview(data)
-        with self._failure():
+        with writing(self.name):
             while rest:
                 rest = rest[os.write(self.handle, rest) :]
         self._count(data)
 
-    @contextlib.contextmanager
-    def _failure(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RescoreError(cannot_write(self.name, error)) from None
-
     def sync(self) -> None:
         """Put the bytes on disk. Raises RescoreError when they cannot be."""
-        with self._failure():
+        with writing(self.name):
             os.fsync(self.handle)
 
-    def publish(self) -> None:
-        """Give the file its name. Raises RescoreError when it cannot have it."""
-        with self._failure():
+    def publish(self, keep_empty: bool = True) -> None:
+        """Give the file its name; if nothing is in it and such a file is not to be kept, remove what has that name.
+
+        Raises RescoreError when it cannot.
+        """
+        with writing(self.name):
+            if not self.length and not keep_empty:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.target)
+                self.discard()
+                return
             apply_umask(self.handle)
             os.replace(self.path, self.target)
             with contextlib.suppress(PermissionError):  # a folder that may be written and not read
                 sync(os.path.dirname(self.target))
         self.close()
-
-    def publish_or_remove(self) -> None:
-        """Give the file its name if anything is in it, else remove what has that name."""
-        if self.length:
-            self.publish()
-            return
-        with self._failure(), contextlib.suppress(FileNotFoundError):
-            os.unlink(self.target)
-        self.discard()
 
     def close(self) -> None:
         """Close the file, which unlocks it."""
@@ -209,6 +195,18 @@ class PartialFile:
                 os.unlink(self.path)  # before it is unlocked: then it may be another run's
             self.close()
 
+    @contextlib.contextmanager
+    def written(self, keep_empty: bool = True) -> Iterator[PartialFile]:
+        """Make it; publish it when the ``with`` block ends well, otherwise leave nothing of it. Raises as these do."""
+        self.make()
+        try:
+            yield self
+            self.sync()
+            self.publish(keep_empty)
+        except BaseException:
+            self.discard()
+            raise
+
 
 class _Output(io.FileIO):
     """A file whose failing writes name it as its user did."""
@@ -218,12 +216,8 @@ class _Output(io.FileIO):
         self._path = path
 
     def write(self, data: Any, /) -> int:
-        try:
+        with writing(self._path):
             return super().write(data)
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            raise RescoreError(cannot_write(self._path, error)) from None
 
 
 def _open_stream(path: str) -> int:
@@ -246,24 +240,54 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
     Raises OptionError if the file cannot be made, RescoreError when writing fails before the end, as on a full disk.
     """
     if is_stream(path):
-        try:
+        with writing(path, OptionError):
             handle = _open_stream(path)
-        except OSError as error:
-            raise OptionError(cannot_write(path, error)) from None
         with io.BufferedWriter(_Output(handle, path, closefd=True)) as stream:
             yield stream
         return
     partial = PartialFile(path)
-    partial.make()
-    try:
-        with io.BufferedWriter(_Output(partial.handle, path, closefd=False)) as stream:
-            yield stream
-            stream.flush()
-            partial.sync()
-        partial.publish()
-    except BaseException:
-        partial.discard()
-        raise
+    with partial.written(), io.BufferedWriter(_Output(partial.handle, path, closefd=False)) as stream:
+        yield stream
+
+
+class DroppedRows:
+    """The .dropped file: rows left out of the output. It is there at the end only if there are any.
+
+    With ``expected`` false no row will be left out and nothing is touched.
+    """
+
+    def __init__(self, path: str, expected: bool) -> None:
+        self.path, self.expected = path, expected
+        self.rows, self.where = 0, list[str]()
+        self._stream: Writable | None = None
+
+    @contextlib.contextmanager
+    def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
+        """Take rows while the ``with`` block lasts: in ``partial``, which somebody else publishes, or in a file made now.
+
+        That file is complete when the block ends well, and gone otherwise. A stream is written to as it is. Raises OptionError
+        if the file cannot be made.
+        """
+        output: contextlib.AbstractContextManager[Writable | None] = contextlib.nullcontext(partial)
+        if self.expected and not partial:
+            output = atomic_output(self.path) if is_stream(self.path) else PartialFile(self.path).written(keep_empty=False)
+        with output as self._stream:
+            yield self
+
+    def add(self, where: str, row: bytes) -> None:
+        """Keep a row (without newline); ``where`` it stood is remembered for the first few."""
+        assert self._stream, "only while it is opened"
+        self._stream.write(row + b"\n")
+        self.rows += 1
+        if len(self.where) < _NAMED:
+            self.where.append(where)
+
+    def summary(self) -> str:
+        """``dropped 2 rows, kept in FILE: 17, 40``, or nothing if there is nothing to say."""
+        if not self.rows:
+            return ""
+        more = ", …" if self.rows > len(self.where) else ""
+        return f"dropped {counted(self.rows, 'row')}, kept in {self.path}: {', '.join(self.where)}{more}"
 
 
 class RowOutput:

@@ -18,9 +18,9 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from phrase_rescore.errors import InputError, OptionError, RescoreError, cannot_write
+from phrase_rescore.errors import InputError, OptionError, RescoreError, writing
 from phrase_rescore.files.inputs import CHUNK, open_plain
 from phrase_rescore.files.outputs import PartialFile, write_durably
 
@@ -40,14 +40,6 @@ def _has_bytes(path: str, length: int, crc: int) -> bool:
     return (total, found) == (length, crc)
 
 
-class _Entry(NamedTuple):
-    """What counts, at one moment."""
-
-    rows: int
-    complete: bool
-    text: bytes  # of the journal
-
-
 class ResumableOutput:
     """OUT and files that belong to it, written as partials.
 
@@ -63,8 +55,8 @@ class ResumableOutput:
         self._identity = json.loads(json.dumps(identity))
         self.rows = 0
         self.state: dict[str, Any] | None = None
-        self._entry: _Entry | None = None  # what counts
-        self._saved: _Entry | None = None  # what counts after a kill
+        self._entry = b""  # of the journal: what counts and is not saved yet
+        self._saved: dict[str, Any] | None = None  # what counts after a kill
         self._saved_at = time.monotonic()
         begun = os.path.exists(self._table.path) and os.path.getsize(self._table.path) > 0
         if not resume and begun and os.path.exists(self._journal):
@@ -80,7 +72,7 @@ class ResumableOutput:
     @property
     def complete(self) -> bool:
         """Whether the journal on disk says that everything is written."""
-        return self._saved is not None and self._saved.complete
+        return self._saved is not None and bool(self._saved["complete"])
 
     @property
     def _finished(self) -> bool:
@@ -122,15 +114,13 @@ class ResumableOutput:
 
     def _resume(self, journal: dict[str, Any]) -> None:
         """Cut the partials off where the journal says. Those of a complete run may have their names already."""
-        self.state, self.rows, complete = journal["state"], journal["rows"], journal["complete"]
-        self._entry = self._saved = _Entry(self.rows, complete, b"")
+        self.state, self.rows, self._saved = journal["state"], journal["rows"], journal
         self._others = {path: PartialFile(path, hidden=False) for path in journal["others"]}
         ends = [*journal["others"].values(), journal["table"]]
         try:
             for partial, (length, crc) in zip(self._partials(), ends, strict=True):
-                if complete and not os.path.exists(partial.path):
-                    continue
-                if not partial.resume(length, crc):
+                gone = journal["complete"] and not os.path.exists(partial.path)
+                if not gone and not partial.resume(length, crc):
                     found = f"{partial.path} is not what its journal says"
                     raise RescoreError(f"{found}; delete {self._table.path} to begin anew")
         except BaseException:
@@ -171,30 +161,27 @@ class ResumableOutput:
             "others": {path: [partial.length, partial.crc] for path, partial in self._others.items()},
             "state": state(),
         }
-        self._entry = _Entry(self.rows, complete, json.dumps(journal).encode())
+        self._entry = json.dumps(journal).encode()
         if complete or time.monotonic() >= self._saved_at + SECONDS_BETWEEN:
             self._save()
 
     def _save(self) -> None:
         """Put what counts on disk, then the journal that says so. Raises RescoreError if it cannot."""
-        entry = self._entry
-        if entry is None or entry is self._saved:
+        if not self._entry:
             return
         for partial in self._partials():
             partial.sync()
-        try:
-            write_durably(self._journal, b"%b\n%08x\n" % (entry.text, zlib.crc32(entry.text)))  # the table's partial is locked
-        except OSError as error:
-            raise RescoreError(cannot_write(self._journal, error)) from None
-        self._saved, self._saved_at = entry, time.monotonic()
+        with writing(self._journal):
+            write_durably(
+                self._journal, b"%b\n%08x\n" % (self._entry, zlib.crc32(self._entry))
+            )  # the table's partial is locked
+        self._saved, self._saved_at, self._entry = json.loads(self._entry), time.monotonic(), b""
 
     def publish(self) -> None:
         """Give all files their names, OUT the last, and remove the journal. ``commit(…, complete=True)`` comes first."""
-        for partial in self._others.values():
+        for partial in self._partials():
             if partial.handle >= 0:
-                partial.publish_or_remove()
-        if self._table.handle >= 0:
-            self._table.publish()
+                partial.publish(keep_empty=partial is self._table)
         os.unlink(self._journal)
 
     @contextlib.contextmanager
@@ -212,7 +199,7 @@ class ResumableOutput:
             if self._finished and os.path.exists(self._journal):
                 error.add_note(f"{self._table.name} is complete; only {self._journal} is left")
             elif self._saved and os.path.exists(self._journal):
-                rows = f"{self._saved.rows:,} rows are kept in {self._table.path}"
+                rows = f"{self._saved['rows']:,} rows are kept in {self._table.path}"
                 error.add_note(f"{rows}; the same command with --resume goes on")
             for partial in self._partials():
                 if self._saved:

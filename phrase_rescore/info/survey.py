@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.sketch import DistinctSample, hashes
 from phrase_rescore.errors import InputError, shown
-from phrase_rescore.files.blocks import read_blocks
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.pairs import row_format

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError, OptionError, shown, silent
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.lm.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram, write_arpa
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings

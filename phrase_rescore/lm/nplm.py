@@ -19,8 +19,7 @@ import numpy as np
 
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import InputError, RescoreError, shown
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import open_plain
+from phrase_rescore.files.inputs import open_plain, read_rows
 from phrase_rescore.files.outputs import Writable
 from phrase_rescore.lm.arpa import END, START, UNKNOWN
 

@@ -11,8 +11,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import fingerprint_of, unk_not_learnt
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.blocks import batches, read_rows
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.store import LAYOUT, RESERVED, TextNumbers, TextStore, prepare_text

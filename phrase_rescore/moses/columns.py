@@ -12,8 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import display_name, open_input, open_plain
+from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
 from phrase_rescore.moses.table import TableRow, parse_row
 from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
 

@@ -9,8 +9,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
-from phrase_rescore.files.blocks import Block, read_blocks
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
 from phrase_rescore.moses.table import (
     NUMBER,

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.moses.table import split_fields, words
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")

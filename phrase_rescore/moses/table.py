@@ -21,8 +21,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from phrase_rescore.errors import RowError, counted, shown
-from phrase_rescore.files.blocks import Block, read_blocks
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, have_factor
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from phrase_rescore.errors import OptionError, RowError, shown
-from phrase_rescore.files.blocks import batches
+from phrase_rescore.files.inputs import batches
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor
 from phrase_rescore.moses.table import SEPARATOR, phrase_words, split_fields, words
 

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, cannot_write, lacks_memory, printable
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, printable, writing
 from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.files.paths import missing_model
 from phrase_rescore.nn.kinds import MODELS_OF, N, NetworkKind, S
@@ -106,10 +106,8 @@ def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
     """
     check_target(directory, overwrite)
     try:
-        with replace_directory(directory) as temporary:
+        with writing(directory), replace_directory(directory) as temporary:
             yield temporary
-    except OSError as error:
-        raise RescoreError(cannot_write(directory, error)) from None
     except safetensors.SafetensorError as error:
         raise RescoreError(f"cannot write {directory}: {error}; make room there, or write elsewhere") from None
 

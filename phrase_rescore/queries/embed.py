@@ -12,8 +12,7 @@ from itertools import chain
 from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.sorting import SortedPairs, sorted_pairs
 from phrase_rescore.errors import InputError, OptionError, silent
-from phrase_rescore.files.blocks import batches
-from phrase_rescore.files.inputs import display_name, standard_input
+from phrase_rescore.files.inputs import batches, display_name, standard_input
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.lines import line_batches

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from phrase_rescore.files.blocks import read_rows
+from phrase_rescore.files.inputs import read_rows
 from phrase_rescore.moses.text import Prepare, TypedText, as_written, parsed_lines
 
 T = TypeVar("T")

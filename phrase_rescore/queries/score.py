@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import OptionError, silent
-from phrase_rescore.files.blocks import batches, read_rows
-from phrase_rescore.files.inputs import display_name, open_input, standard_input
+from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows, standard_input
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.arpa import ArpaReader
 from phrase_rescore.lm.mixture import fit_mixture

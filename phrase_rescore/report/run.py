@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from phrase_rescore._version import __version__
-from phrase_rescore.errors import OptionError, cannot_write
+from phrase_rescore.errors import OptionError, writing
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.report import sections
@@ -140,10 +140,8 @@ def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows:
 
 def _draw(pictures: Mapping[str, tuple[Spec, str]], directory: str) -> None:
     """Write the pictures. Raises OptionError if the directory cannot be written."""
-    try:
+    with writing(directory, OptionError):
         os.makedirs(os.path.realpath(directory), exist_ok=True)  # a link may lead to what is not there yet
-    except OSError as error:
-        raise OptionError(cannot_write(directory, error)) from None
     for path, (spec, form) in pictures.items():
         with atomic_output(path) as stream:
             stream.write(picture(spec, form))

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member, row_output
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer

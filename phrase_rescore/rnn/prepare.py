@@ -15,9 +15,8 @@ from phrase_rescore.data.prepared import fingerprint_of, unk_not_learnt
 from phrase_rescore.data.sorting import check_room, is_in_scratch, remove_scratch, sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.dropped import DroppedRows
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.files.outputs import DroppedRows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_name
 from phrase_rescore.rnn.config import Data

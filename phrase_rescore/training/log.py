@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from phrase_rescore.errors import InputError, counted, printable, shown
-from phrase_rescore.files.blocks import read_rows
-from phrase_rescore.files.inputs import open_plain
+from phrase_rescore.files.inputs import open_plain, read_rows
 from phrase_rescore.nn.kinds import MODELS_OF, TEXT
 from phrase_rescore.nn.storage import CONFIG, LOG
 

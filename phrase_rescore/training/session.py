@@ -15,7 +15,7 @@ from torch import nn
 
 from phrase_rescore import runtime
 from phrase_rescore._version import __version__
-from phrase_rescore.errors import OptionError, RescoreError, cannot_write
+from phrase_rescore.errors import OptionError, RescoreError, cannot_write, writing
 from phrase_rescore.files.directories import check_replaceable, recover_directory
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.outputs import atomic_output
@@ -165,12 +165,10 @@ class Session:
         path = os.path.join(self.state.directory, LOG)
         if not self._log:
             self._outer.say(f"log, until it is done: {path}")
-        try:
+        with writing(path):
             os.makedirs(self.state.directory, exist_ok=True)
             with open(path, "a" if self._log else "w", encoding="utf-8", newline="\n") as stream:
                 stream.write(json.dumps(record) + "\n")
-        except OSError as error:
-            raise RescoreError(cannot_write(path, error)) from None
         self._log.append(json.dumps(record) + "\n")
         self._outer.on_record(record)
 

@@ -21,8 +21,7 @@ from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.checks import InputCheck
 from phrase_rescore.annotation.run import AnnotateObserver
 from phrase_rescore.files import resumable
-from phrase_rescore.files.dropped import DroppedRows
-from phrase_rescore.files.outputs import PartialFile
+from phrase_rescore.files.outputs import DroppedRows, PartialFile
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.rnn.checkpoint import load, save
 
@@ -245,7 +244,7 @@ def interrupt_at(
     [
         (InputCheck, "add"), (ResumableOutput, "write"), (DroppedRows, "add"), (PartialFile, "write"),
         (Statistics, "__iadd__"),
-        (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "publish_or_remove"), (PartialFile, "close"),
+        (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "close"),
     ],
 )  # fmt: skip
 def test_an_interruption_at_any_place_loses_and_repeats_no_row(

@@ -20,8 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.blocks import count_rows, read_blocks
-from phrase_rescore.files.inputs import display_name, input_size, open_input
+from phrase_rescore.files.inputs import count_rows, display_name, input_size, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 
 

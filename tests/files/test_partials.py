@@ -16,8 +16,7 @@ import pytest
 
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files import outputs as atomic
-from phrase_rescore.files.dropped import DroppedRows
-from phrase_rescore.files.outputs import PartialFile, atomic_output
+from phrase_rescore.files.outputs import DroppedRows, PartialFile, atomic_output
 
 KILLED = """
 import os, sys

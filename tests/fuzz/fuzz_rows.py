@@ -17,7 +17,7 @@ import atheris
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.annotation.strip import Stripper
     from phrase_rescore.errors import InputError, RowError
-    from phrase_rescore.files.blocks import Block
+    from phrase_rescore.files.inputs import Block
     from phrase_rescore.moses import table as moses_table
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks

@@ -14,9 +14,8 @@ from oracle import log_prob
 from safetensors.numpy import load_file
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.files import blocks
-from phrase_rescore.files.blocks import batches, read_blocks
-from phrase_rescore.files.inputs import open_input
+from phrase_rescore.files import inputs
+from phrase_rescore.files.inputs import batches, open_input, read_blocks
 
 GOOD = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
 PLAIN = "scores are plain decimal numbers such as 0.25 or 6.1e-05"
@@ -185,8 +184,8 @@ def test_a_phrase_of_ten_thousand_words_is_scored_exactly(run: Run, make_model: 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of 16 MiB."""
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(blocks, "LONGEST_ROW", 3000)
+    monkeypatch.setattr(inputs, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(inputs, "LONGEST_ROW", 3000)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import RowError
-from phrase_rescore.files.blocks import Block
+from phrase_rescore.files.inputs import Block
 from phrase_rescore.moses import table as moses_table
 from phrase_rescore.moses.factors import WHOLE, Factors
 from phrase_rescore.moses.table import (
