@@ -217,25 +217,17 @@ def evaluate(
 
 
 def why(
-    systems: Sequence[tuple[str, Path]],
-    *,
-    source: Path,
-    reference: Path,
-    table: Path,
-    segments: int = 10,
-    score_column: int | None = None,
-    phi_column: int | None = None,
+    systems: Sequence[tuple[str, Path]], *, source: Path, reference: Path, table: Path, segments: int = 10,
     on_read: Callable[[int], object] | None = None,
-) -> Comparison:
+) -> Comparison:  # fmt: skip
     """Compare the outputs of two systems (name, output) phrase by phrase, as ``phrase-rescore why`` does.
 
     ``on_read`` hears of the bytes of the table. Raises as ``evaluation.why.compare``.
     """
-    from phrase_rescore.evaluation.why import WhyOptions, compare
+    from phrase_rescore.evaluation.why import compare
 
     outputs = [(name, os.fspath(path)) for name, path in systems]
-    paths = os.fspath(source), os.fspath(reference), os.fspath(table)
-    return compare(WhyOptions(*paths, outputs, segments, score_column, phi_column), on_read)
+    return compare(outputs, os.fspath(source), os.fspath(reference), os.fspath(table), segments, on_read)
 
 
 def info(

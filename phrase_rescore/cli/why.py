@@ -12,7 +12,7 @@ from phrase_rescore.cli import options
 from phrase_rescore.cli.options import PathName, number_option, path_option, quiet_option, sidecar_of
 from phrase_rescore.errors import printable
 from phrase_rescore.files.paths import Role
-from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS
+from phrase_rescore.ranges import SHOWN_SEGMENTS
 
 
 class SystemType(PathName):
@@ -50,14 +50,6 @@ class SystemType(PathName):
     "--segments", range=SHOWN_SEGMENTS, default=10, show_default=True, metavar="N",
     help="Segments to show of those that gained most, and as many of those that lost most.",
 )  # fmt: skip
-@number_option(
-    "--score-column", range=COLUMNS, metavar="N",
-    help="The score column to compare with φ.  [default: that of the model, by TABLE.columns.json]",
-)  # fmt: skip
-@number_option(
-    "--phi-column", range=COLUMNS, metavar="N",
-    help="The score column of φ.  [default: 3, φ(target|source); where the model is an inverse one 1]",
-)  # fmt: skip
 @quiet_option
 def command(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: Any) -> None:
     """Compare the outputs of two systems on one text, phrase by phrase, to tell why a new score helped or did not. The first
@@ -71,9 +63,9 @@ def command(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **ask
     OUT says which phrases the decoder used: it is what moses writes with -t, or with -tt, or an n-best list with
     -t or -include-segmentation-in-n-best, of which the best entry of every segment counts.
 
-    It shows how much is won and lost in how many segments; which kinds of phrases each system uses, by length and by
-    frequency, and how many of their words the reference has; how often the score and φ like different targets best, and which
-    of the two is in the reference; and the segments that gained and lost most, with the columns of the phrases that differ.
+    It shows how much is won and lost in how many segments; what the second system does where the two differ, and how many
+    right words each kind of change wins; the sums of the table's columns; and the segments that gained and lost most, with the
+    columns of the phrases that differ.
     """
     from phrase_rescore.api import why
     from phrase_rescore.cli.terminal import byte_bar, say

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,58 +17,74 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 from phrase_rescore.errors import InputError, OptionError, counted, shown
 from phrase_rescore.evaluation.corpora import read_lines
-from phrase_rescore.evaluation.regions import (
-    Choice,
-    ComparedSegment,
-    UsedTable,
-    differing_regions,
-    source_of,
-    take_words,
-    text_of,
-)
-from phrase_rescore.evaluation.why_totals import BestTargets, Sums, Usage, add_to, changes_of
+from phrase_rescore.evaluation.regions import CUTS, Region, TablePair, UsedTable, differing_regions, take_words, text_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream
-from phrase_rescore.moses.segmentation import Derivation, not_utf8, read_derivations
+from phrase_rescore.moses.segmentation import Derivation, UsedPhrase, not_utf8, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, words
 from phrase_rescore.moses.text import look, mismatch
-from phrase_rescore.ranges import COLUMNS, SHOWN_SEGMENTS, Checked, ranged
+from phrase_rescore.ranges import SHOWN_SEGMENTS, check
 
+CHANGES = {  # how the second system's choice for a region differs, by what is looked at
+    "source phrases": CUTS,
+    "rarest pair": ("its rarest pair seen more often", "its rarest pair seen as often", "its rarest pair seen less often"),
+    "unknown": tuple(f"{many} words unknown to the network" for many in ("fewer", "as many", "more")),
+    "target": ("a shorter target", "a target of the same length", "a longer target"),
+}
 _FEW = 0.001  # of the phrases may be missing from the table without a word: those that were pruned, say
 
 
-@dataclass(frozen=True)
-class WhyOptions(Checked):
-    """What is asked for; of the two systems (name, output) the second is the one that is asked about."""
+class Choice(NamedTuple):
+    """A phrase that a system used."""
 
-    source: str
-    reference: str
-    table: str
-    systems: Sequence[tuple[str, str]]
-    segments: int = ranged(10, SHOWN_SEGMENTS)  # most gained, and as many most lost, to be shown
-    score_column: int | None = ranged(None, COLUMNS)  # None: the one that the sidecar names
-    phi_column: int | None = ranged(None, COLUMNS)  # None: the usual place
+    src: bytes
+    tgt: bytes
+    words: int  # of the target
+    right: int  # of these words in the reference; phrases outside of differing regions come first
+    pair: TablePair | None  # None: the table does not have it
+
+
+@dataclass(frozen=True)
+class ComparedSegment:
+    """A line of the source, what both systems make of it, and where they differ."""
+
+    number: int  # from 1
+    source: list[bytes]
+    reference: bytes
+    choices: list[dict[UsedPhrase, Choice]]  # of both systems, in target order
+    bleu: list[float]  # sentence BLEU
+    effect: float  # on the first system's corpus BLEU, if this segment alone were the second system's
+    regions: list[Region]  # those whose words differ
+    recut: int  # regions where both have the same words from other phrases
+
+    def text(self, system: int) -> bytes:
+        """Return a system's output, single blanks between words."""
+        return text_of(self.choices[system])
+
+    def chosen(self, region: Region, system: int) -> list[Choice]:
+        """Return a system's choices for a region."""
+        return [self.choices[system][phrase] for phrase in region.phrases[system]]
+
+
+def _source_of(source: Sequence[bytes], phrase: UsedPhrase) -> bytes:
+    return b" ".join(source[phrase.first : phrase.last + 1])
 
 
 def _segment(
     i: int, source: list[bytes], reference: bytes, outputs: Sequence[Derivation], scores: _BleuScores, table: UsedTable
 ) -> ComparedSegment:
     found = differing_regions(*outputs)
-    regions = [region for region in found if not region.recut]
-    choices, left = [], Counter[bytes]()
+    regions, choices = [region for region in found if not region.recut], []
     for system, phrases in enumerate(outputs):
         apart = [phrase for region in regions for phrase in region.phrases[system]]
-        left = Counter(words(reference))
-        right = take_words([phrase for phrase in phrases if phrase not in apart], left)
-        right |= take_words(apart, left.copy())
-        of_system = {}
-        for phrase in phrases:
-            src = source_of(source, phrase)
-            pair = table.pairs.get((src, phrase.tgt))
-            of_system[phrase] = Choice(src, phrase.tgt, len(phrase.tgt.split()), right[phrase], phrase in apart, pair)
-        choices.append(of_system)
+        right = take_words([*(phrase for phrase in phrases if phrase not in apart), *apart], Counter(words(reference)))
+        sources = {phrase: _source_of(source, phrase) for phrase in phrases}
+        choices.append({
+            phrase: Choice(src, phrase.tgt, len(phrase.tgt.split()), right[phrase], table.pairs.get((src, phrase.tgt)))
+            for phrase, src in sources.items()
+        })  # fmt: skip
     recut = len(found) - len(regions)
-    return ComparedSegment(i + 1, source, reference, choices, scores.sentence(i), scores.effect(i), regions, recut, left)
+    return ComparedSegment(i + 1, source, reference, choices, scores.sentence(i), scores.effect(i), regions, recut)
 
 
 class _BleuScores:
@@ -95,110 +113,154 @@ class _BleuScores:
 
 
 @dataclass
+class Usage:
+    """What a system used in all segments."""
+
+    logs: list[float]  # every column's sum over the pairs that the table has
+    phrases: int = 0
+    copied: int = 0  # words that the table does not have
+    missing: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)  # pairs that the table should have
+    target_words: int = 0  # of all phrases
+    in_table: int = 0  # of those of pairs that the table has
+
+    def count(self, phrase: UsedPhrase, choice: Choice, table: UsedTable) -> None:
+        """Add a phrase."""
+        self.phrases += 1
+        self.target_words += choice.words
+        if choice.pair is not None:
+            self.in_table += choice.words
+            self.logs = list(map(add, self.logs, choice.pair.logs))
+        elif phrase.first == phrase.last and choice.src not in table.sources:
+            self.copied += 1
+        else:
+            self.missing[choice.src, choice.tgt] += 1
+
+
+@dataclass
 class Comparison:
     """All that was found; pairs of values are those of the two systems."""
 
-    options: WhyOptions
+    names: tuple[str, str]
+    source: str  # the file of the source
+    shown: int  # segments most gained, and as many most lost, to be shown
     bleu: list[BLEUScore]
     segments: list[ComparedSegment]
     table: UsedTable
-    usage: tuple[Usage, Usage] = field(default_factory=lambda: (Usage(), Usage()))
-    changes: Sums = field(default_factory=dict)  # by change: regions; words and right words of one, and of the other
-    recut: int = 0  # regions where both have the same words from other phrases
-    order_only: int = 0  # segments whose outputs are the same phrases in another order
-    best: BestTargets = field(default_factory=BestTargets)
+    usage: tuple[Usage, Usage]
+    changes: dict[str, list[int]]  # by change: regions; words and right words of one, and of the other
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Return the names of the systems."""
-        (one, _), (other, _) = self.options.systems
-        return one, other
 
     @property
     def differing(self) -> list[ComparedSegment]:
         """Return the segments whose outputs differ as text."""
         return [segment for segment in self.segments if segment.text(0) != segment.text(1)]
 
-    def count(self, segment: ComparedSegment) -> None:
-        """Add a segment to the totals."""
-        for usage, of_system in zip(self.usage, segment.choices, strict=True):
-            for phrase, choice in of_system.items():
-                usage.add(choice, phrase.last - phrase.first + 1, self.table, segment.reference)
+
+def _usage(segments: Sequence[ComparedSegment], system: int, table: UsedTable) -> Usage:
+    usage = Usage([0.0] * len(table.columns))
+    for segment in segments:
+        for phrase, choice in segment.choices[system].items():
+            usage.count(phrase, choice, table)
+    return usage
+
+
+def _changes(segments: Sequence[ComparedSegment], table: UsedTable) -> dict[str, list[int]]:
+    sums: dict[str, list[int]] = {}
+    for segment in segments:
         for region in segment.regions:
             choices = [segment.chosen(region, system) for system in (0, 1)]
             figures = [sum(figure) for of in choices for figure in zip(*((c.words, c.right) for c in of), strict=True)]
-            for name in changes_of(region, choices, self.table.unknown):
-                add_to(self.changes, name, [1, *figures])
-            if self.table.score is not None:
-                self.best.add(segment, region, self.table.sources)
-        self.recut += segment.recut
-        self.order_only += not segment.regions and segment.text(0) != segment.text(1)
+            for name in _changes_of(region, choices, table):
+                sums[name] = list(map(add, sums.get(name, [0] * 5), [1, *figures]))
+    return sums
 
 
-def compare(options: WhyOptions, on_read: Callable[[int], object] | None = None) -> Comparison:
-    """Read everything and compare; ``on_read`` hears of the bytes of the table.
+def _changes_of(region: Region, choices: Sequence[Sequence[Choice]], table: UsedTable) -> Iterator[str]:
+    """Name the changes of a region; ``choices``: both systems' for it."""
+
+    def changed(what: str, one: float, other: float) -> str:
+        return CHANGES[what][0 if other < one else 1 if other == one else 2]
+
+    yield "all"
+    yield region.cut
+    one, other = (sum(choice.words for choice in of_system) for of_system in choices)
+    yield changed("target", one, other)
+    pairs = [[choice.pair for choice in of_system if choice.pair] for of_system in choices]
+    if list(map(len, pairs)) != list(map(len, choices)):
+        return
+    rarest = [min(pair.joint for pair in of_system) for of_system in pairs]
+    if not math.isnan(sum(rarest)):
+        yield changed("rarest pair", rarest[1], rarest[0])
+    if (unknown := table.unknown) is not None:
+        first, second = (round(sum(unknown.of(pair.logs) for pair in of_system)) for of_system in pairs)
+        yield changed("unknown", first, second)
+
+
+def compare(
+    systems: Sequence[tuple[str, str]], source: str, reference: str, table: str, segments: int = 10,
+    on_read: Callable[[int], object] | None = None,
+) -> Comparison:  # fmt: skip
+    """Read everything and compare two systems (name, output), of which the second is the one that is asked about.
+
+    ``segments``: how many that gained most are to be shown, and as many that lost most. ``on_read`` hears of the bytes of the
+    table.
 
     Raises OptionError for anything but two systems and for a table that is a stream, InputError for files that cannot be read
     or do not go together.
     """
-    _check(options)
-    table = UsedTable(options.table, options.score_column, options.phi_column)
-    sources, references = (
-        [words(row.rstrip(b"\r\n")) for row in read_lines(path)] for path in (options.source, options.reference)
-    )
+    check("segments", segments, SHOWN_SEGMENTS)
+    _check(systems, source, reference, table)
+    used = UsedTable(table)
+    sources, references = ([words(row.rstrip(b"\r\n")) for row in read_lines(path)] for path in (source, reference))
     if len(sources) != len(references):
-        what = f"{counted(len(references), 'line')} where {display_name(options.source)} has {len(sources):,}"
-        raise InputError(display_name(options.reference), what, "the reference has a line for every line of the source")
-    outputs = [read_derivations(path, sources, options.source) for _, path in options.systems]
+        what = f"{counted(len(references), 'line')} where {display_name(source)} has {len(sources):,}"
+        raise InputError(display_name(reference), what, "the reference has a line for every line of the source")
+    outputs = [read_derivations(path, sources, source) for _, path in systems]
     joined = [b" ".join(reference) for reference in references]
-    for line, reference in enumerate(joined, 1):
-        if error := not_utf8(reference):
-            raise error.at(display_name(options.reference), line)
+    for line, text in enumerate(joined, 1):
+        if error := not_utf8(text):
+            raise error.at(display_name(reference), line)
     scores = _BleuScores(joined, outputs)
     pairs = list(zip(*outputs, strict=True))
-    used = ((source, phrase) for source, both in zip(sources, pairs, strict=True) for phrase in chain(*both))
-    table.read({(source_of(source, phrase), phrase.tgt) for source, phrase in used}, on_read)
-    segments = [_segment(i, sources[i], joined[i], pairs[i], scores, table) for i in range(len(sources))]
-    found = Comparison(options, scores.corpus, segments, table)
-    for segment in segments:
-        found.count(segment)
-    found.warnings += _warnings(found)
+    phrases = ((words, phrase) for words, both in zip(sources, pairs, strict=True) for phrase in chain(*both))
+    used.read({(_source_of(words, phrase), phrase.tgt) for words, phrase in phrases}, on_read)
+    compared = [_segment(i, sources[i], joined[i], pairs[i], scores, used) for i in range(len(sources))]
+    usage = _usage(compared, 0, used), _usage(compared, 1, used)
+    names = systems[0][0], systems[1][0]
+    found = Comparison(names, source, segments, scores.corpus, compared, used, usage, _changes(compared, used))
+    found.warnings += _warnings(found, [path for _, path in systems], reference)
     return found
 
 
-def _check(options: WhyOptions) -> None:
-    if len(options.systems) != 2:
-        found = counted(len(options.systems), "system")
-        raise OptionError(f"{found}: name two, the one to compare with first, as baseline=OUT rnn=OUT")
-    (one, first), (other, second) = options.systems
+def _check(systems: Sequence[tuple[str, str]], source: str, reference: str, table: str) -> None:
+    if len(systems) != 2:
+        raise OptionError(
+            f"{counted(len(systems), 'system')}: name two, the one to compare with first, as baseline=OUT rnn=OUT"
+        )
+    (one, first), (other, second) = systems
     if one == other:
         raise OptionError(f"two systems are called {shown(os.fsencode(one))}; give each a name of its own")
-    if is_stream(options.table):
+    if is_stream(table):
         raise OptionError("--table is read more than once; name a file")
-    if [options.source, options.reference, first, second].count("-") > 1:
+    if [source, reference, first, second].count("-") > 1:
         raise OptionError("'-', standard input, can be read once; name files for the rest")
 
 
-def _warnings(found: Comparison) -> Iterator[str]:
+def _warnings(found: Comparison, outputs: Sequence[str], reference: str) -> Iterator[str]:
     """Yield what makes the figures other than they seem."""
-    options, table = found.options, found.table
+    table = found.table
     missing = sum(usage.missing.total() for usage in found.usage)
     phrases = sum(usage.phrases for usage in found.usage)
     if missing > _FEW * phrases:
         (src, tgt), times = (found.usage[0].missing + found.usage[1].missing).most_common(1)[0]
         row = shown(b" ".join((src, SEPARATOR, tgt)))
         yield (
-            f"{options.table} lacks {missing:,} of the {phrases:,} phrases, {row} {times:,} times: "
+            f"{table.name} lacks {missing:,} of the {phrases:,} phrases, {row} {times:,} times: "
             "perhaps it is not the table that these systems used, or it was pruned later"
         )
-    reference = look([segment.reference.decode() for segment in found.segments])
-    for system, (_, path) in enumerate(options.systems):
-        if why := mismatch(reference, look([segment.text(system).decode() for segment in found.segments])):
-            yield f"{display_name(path)}: {why} ({display_name(options.reference)}); right words then count as wrong ones"
-    if table.score is None:
-        yield (
-            f"{options.table} has no score of a model that could be compared with φ; --score-column N names any other column"
-        )
-    elif table.columns.guessed and options.score_column is None:
-        yield f"{options.table} has no .columns.json; its last two columns look like annotate's and are taken for them"
+    its = look([segment.reference.decode() for segment in found.segments])
+    for system, path in enumerate(outputs):
+        if why := mismatch(its, look([segment.text(system).decode() for segment in found.segments])):
+            yield f"{display_name(path)}: {why} ({display_name(reference)}); right words then count as wrong ones"
+    if table.columns.guessed:
+        yield f"{table.name} has no .columns.json; its last two columns look like annotate's and are taken for them"

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from phrase_rescore.errors import counted, percent, printable, share
-from phrase_rescore.evaluation.regions import Choice, ComparedSegment, Region
-from phrase_rescore.evaluation.why import Comparison
-from phrase_rescore.evaluation.why_totals import BINS, CHANGES, VERDICTS
+from phrase_rescore.evaluation.regions import Region
+from phrase_rescore.evaluation.why import CHANGES, Choice, ComparedSegment, Comparison
 from phrase_rescore.moses.text import readable
 
 _WIDTH = 110
@@ -25,26 +24,12 @@ _CHANGES_NOTE = (
     "A region is the smallest stretch of the source at whose ends both systems cut it into phrases. words: of its target; "
     "right: of these words in the reference, none more often than there; won: right words that {} has more."
 )
-_BINS_NOTE = (
-    "used: phrases of the output; differing: of these in differing regions; words: target words of the differing ones; "
-    "right: of these words in the reference; whole: differing phrases of right words that stand in the reference as they "
-    "do here. The systems' phrases in a row are not those of the same places: who uses fewer long ones may keep surer ones."
-)
 _COLUMNS_NOTE = "Sums over the phrases used, divided by their target words; natural logarithms."
-_BEST_NOTE = (
-    "In the reference: the whole phrase stands in it, of words that the phrases outside of the regions have left over. A "
-    "system that cut the source elsewhere chose nothing. φ's best and the score's have {} words on average: shorter phrases "
-    "are found more easily."
-)
 _REGIONS_NOTE = (
     "|first-last|: source words of a differing region, from 0, as moses -t writes it. Scores are natural logarithms; unknown: "
     "target words unknown to the network; pair, source: how often they were seen in training; right: words of the phrase in "
     "the reference."
 )
-_TITLES = {
-    "source words": "By the length of the source phrase", "source seen": "By how often the source was seen in training",
-    "pair seen": "By how often the phrase pair was seen",
-}  # fmt: skip
 
 
 def _count(x: float) -> str:
@@ -76,19 +61,14 @@ def _layout(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "") -> l
     return [f"{indent}{line}".rstrip() for line in text.splitlines()]
 
 
-def _heads(label: str, groups: Sequence[tuple[str, Sequence[str]]]) -> list[list[str]]:
-    """Return two rows: the names of groups of columns, each above the first of them, and the names of the columns."""
-    above = ["", *(name if i == 0 else "" for name, columns in groups for i in range(len(columns)))]
-    return [above, [label, *(column for _, columns in groups for column in columns)]]
-
-
 def _headline(found: Comparison) -> Iterator[str]:
     """Say how much is won and lost, and in how many segments."""
     differing, n = found.differing, len(found.segments)
     (one, other), name = found.bleu, found.names[1]
     gains = [segment.bleu[1] - segment.bleu[0] for segment in differing]
     won, lost = [gain for gain in gains if gain > 0], [gain for gain in gains if gain < 0]
-    order = f", {found.order_only:,} of them only in the order of the same phrases" if found.order_only else ""
+    order_only = sum(not segment.regions for segment in differing)
+    order = f", {order_only:,} of them only in the order of the same phrases" if order_only else ""
     yield f"{len(differing):,} of {n:,} outputs differ ({_percent(len(differing), n)}){order}."
     yield f"BLEU {one.score:.2f} → {other.score:.2f}: {_signed(other.score - one.score)}."
     if min(one.bp, other.bp) < 1:
@@ -131,84 +111,35 @@ def _changes(found: Comparison) -> list[str]:
     if not rows:
         return []
     note = _CHANGES_NOTE.format(found.names[1])
-    if found.recut:
-        note += f" In {counted(found.recut, 'more region')} the same words come from other phrases: they are left out here."
-    heads = _heads("", [("", ["regions"]), *((name, ["words", "right"]) for name in found.names), ("", ["won"])])
+    if recut := sum(segment.recut for segment in found.segments):
+        note += f" In {counted(recut, 'more region')} the same words come from other phrases: they are left out here."
+    one, other = found.names
+    heads = [["", "", one, "", other, "", ""], ["", "regions", *(["words", "right"] * 2), "won"]]
     return ["", "", f"Differing regions: what {found.names[1]} chooses", "", *_layout([*heads, *rows]), "", *_wrapped(note)]
-
-
-def _bins(found: Comparison) -> Iterator[str]:
-    """The phrases used, in bins."""
-
-    def cells(figures: Sequence[float]) -> list[str]:
-        phrases, differing, words, right, whole = figures
-        return [*map(_count, (phrases, differing, words)), _percent(right, words), _percent(whole, differing)]
-
-    for number, (label, title) in enumerate(_TITLES.items()):
-        sums = [usage.bins[label] | usage.bins["all"] for usage in found.usage]
-        names = [name for name in (*BINS[label], "all") if any(name in of for of in sums)]
-        rows = [[name, *(cell for of in sums for cell in cells(of.get(name, [0] * 5)))] for name in names]
-        heads = _heads(label, [(name, ["used", "differing", "words", "right", "whole"]) for name in found.names])
-        yield from ["", "", title, "", *_layout([*heads, *rows]), *([] if number else ["", *_wrapped(_BINS_NOTE)])]
 
 
 def _columns(found: Comparison) -> list[str]:
     """What the phrases used are worth by every column, and words that somebody does not know."""
     rows, usages = list[list[str]](), found.usage
-    logs = [usage.sums.get("logs", [math.nan] * len(found.table.columns)) for usage in usages]
     for column in found.table.columns.columns:
         if column.feature != "unknown_words":
-            means = [share(column.of(of), usage.in_table) for of, usage in zip(logs, usages, strict=True)]
+            means = [share(column.of(usage.logs), usage.in_table) for usage in usages]
             cells = [f"{mean:.3f}" if math.isfinite(mean) else "-" for mean in means]
             difference = means[1] - means[0]
             rows.append([f"log {column.name}", *cells, _signed(difference, ".3f") if math.isfinite(difference) else "-"])
     if (unknown := found.table.unknown) is not None:
-        shares = [_percent(unknown.of(of), usage.in_table) for of, usage in zip(logs, usages, strict=True)]
+        shares = [_percent(unknown.of(usage.logs), usage.in_table) for usage in usages]
         rows.append(["unknown to the network", *shares, ""])
     rows.append(["copied, unknown to the table", *(_percent(usage.copied, usage.target_words) for usage in usages), ""])
     table = _layout([["column", *found.names, "difference"], *rows])
     return ["", "", "Columns of the table, for each target word", "", *table, "", *_wrapped(_COLUMNS_NOTE)]
 
 
-def _best(found: Comparison) -> list[str]:
-    """Where φ and the score like different targets best: whose is in the reference, and what the systems chose."""
-    best, table = found.best, found.table
-    if table.score is None or not found.changes:
-        return []
-    told, n = best.agree + best.disagree, best.alone + best.agree + best.disagree + best.tied
-    lines = ["", "", "The score and φ: who knows the right target", ""]
-    lines += _wrapped(
-        f"Of {n:,} source phrases used in differing regions {best.alone:,} have one target in the table. φ is column "
-        f"{table.phi.name}, the score column {table.score.name}."
-    )
-    if best.tied:
-        lines += _wrapped(
-            f"In {best.tied:,} several targets share the best φ: the score's best is in the reference {best.tied_right:,} "
-            f"times; one of φ's best at random would be {best.tied_chance:,.1f} times."
-        )
-    lines += _wrapped(
-        f"In the other {told:,} they agree on the best target {best.agree:,} times ({_percent(best.agree, told)}) and "
-        f"disagree {best.disagree:,} times:"
-    )
-    if best.disagree:
-        whose = ("phi", "score", "other")
-        chosen = {verdict: [best.chosen[verdict, system, who] for system in (0, 1) for who in whose] for verdict in VERDICTS}
-        rows = [[best.verdicts[verdict], *chosen[verdict]] for verdict in VERDICTS]
-        rows.append([best.disagree, *(sum(column) for column in list(zip(*rows, strict=True))[1:])])
-        labels = (*VERDICTS, "all")
-        groups = [("", ["sources"]), *((f"{name} chose", ["φ's", "the score's", "another"]) for name in found.names)]
-        heads = _heads("in the reference", groups)
-        means = " and ".join(f"{words / best.disagree:.2f}" for words in best.words)
-        cells = [[label, *map(_count, row)] for label, row in zip(labels, rows, strict=True)]
-        lines += ["", *_layout([*heads, *cells]), "", *_wrapped(_BEST_NOTE.format(means))]
-    return lines
-
-
 def most(found: Comparison) -> tuple[list[ComparedSegment], list[ComparedSegment]]:
     """Return the segments that gained most and those that lost most, in this order, by their effect on BLEU."""
     ranked = sorted(found.differing, key=lambda segment: (-segment.effect, segment.number))
-    gained = [segment for segment in ranked if segment.effect > 0][: found.options.segments]
-    lost = [segment for segment in reversed(ranked) if segment.effect < 0][: found.options.segments]
+    gained = [segment for segment in ranked if segment.effect > 0][: found.shown]
+    lost = [segment for segment in reversed(ranked) if segment.effect < 0][: found.shown]
     return gained, lost
 
 
@@ -266,10 +197,10 @@ def _region(found: Comparison, segment: ComparedSegment, region: Region) -> Iter
 
 def lines(found: Comparison) -> Iterator[str]:
     """Report a comparison line by line."""
-    (one, other), source = found.names, printable(found.options.source, 1000)
+    (one, other), source = found.names, printable(found.source, 1000)
     yield f"{other} against {one}: {len(found.segments):,} segments of {source}"
     yield from ["", *_headline(found), "", *_systems(found)]
-    yield from [*_changes(found), *_bins(found), *_columns(found), *_best(found)]
+    yield from [*_changes(found), *_columns(found)]
     gained, lost = most(found)
     for name, listed in (("Most gained", gained), ("Most lost", lost)):
         if listed:

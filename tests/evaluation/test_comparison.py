@@ -12,9 +12,8 @@ from moses_harness import found_decoder, run_program
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.evaluation.regions import CUTS, differing_regions
-from phrase_rescore.evaluation.why import Comparison, WhyOptions, compare
+from phrase_rescore.evaluation.why import Comparison, compare
 from phrase_rescore.evaluation.why_text import lines, most
-from phrase_rescore.evaluation.why_totals import COPIED, MISSING
 from phrase_rescore.moses.segmentation import UsedPhrase
 
 SOURCE = "a b c\nd e\na q\na d\n"
@@ -71,7 +70,7 @@ def longer(folder: Path) -> Path:
 
 def compared(folder: Path, **settings: int) -> Comparison:
     systems = (("base", str(folder / "base")), ("rnn", str(folder / "rnn")))
-    return compare(WhyOptions(str(folder / "src"), str(folder / "ref"), str(folder / "table"), systems, **settings))
+    return compare(systems, str(folder / "src"), str(folder / "ref"), str(folder / "table"), **settings)
 
 
 def plain(text: str) -> list[str]:
@@ -98,25 +97,11 @@ def test_minimal_regions() -> None:
         assert all(phrase in used(one) for region in found for phrase in region.phrases[0])
 
 
-def test_totals_by_length_and_frequency(folder: Path) -> None:
+def test_totals(folder: Path) -> None:
     base, rnn = compared(folder).usage
-    assert base.bins["all"]["all"] == [8, 3, 4, 3, 2]  # w is wrong, z and u v are right
-    assert rnn.bins["all"]["all"] == [8, 3, 4, 4, 3]
-    assert base.bins["source words"] == {"1": [7, 2, 2, 1, 1], "2": [1, 1, 2, 2, 1]}
-    assert rnn.bins["source words"] == {"1": [7, 2, 2, 2, 2], "2": [1, 1, 2, 2, 1]}
-    assert base.bins["source seen"] == {
-        "3–9": [4, 1, 1, 0, 0], "2": [1, 1, 1, 1, 1], "10–99": [2, 1, 2, 2, 1], COPIED: [1, 0, 0, 0, 0],
-    }  # fmt: skip
-    assert base.bins["pair seen"] == {
-        "3–9": [4, 1, 1, 0, 0], "2": [1, 1, 1, 1, 1], "10–99": [2, 1, 2, 2, 1], COPIED: [1, 0, 0, 0, 0],
-    }  # fmt: skip
-    assert rnn.bins["pair seen"] == {
-        "3–9": [3, 0, 0, 0, 0], "1, its source 1 too": [1, 1, 2, 2, 1], "1,000 or more": [1, 1, 1, 1, 1],
-        "10–99": [2, 1, 1, 1, 1], COPIED: [1, 0, 0, 0, 0],
-    }  # fmt: skip
-    assert (base.copied, base.target_words, base.in_table) == (1, 9, 8)
-    assert [round(usage.sums["logs"][5]) for usage in (base, rnn)] == [1, 1]
-    assert base.sums["logs"][4] == pytest.approx(3 * math.log(0.5) + math.log(0.125 * 0.5 * 0.01 * 0.25))
+    assert [(usage.phrases, usage.copied, usage.target_words, usage.in_table) for usage in (base, rnn)] == [(8, 1, 9, 8)] * 2
+    assert [round(usage.logs[5]) for usage in (base, rnn)] == [1, 1]
+    assert base.logs[4] == pytest.approx(3 * math.log(0.5) + math.log(0.125 * 0.5 * 0.01 * 0.25))
     assert not base.missing
     assert not rnn.missing
 
@@ -140,16 +125,15 @@ def test_changes(folder: Path) -> None:
         "its rarest pair seen less often": [2, 4, 3, 4, 4],  # 1 for 2, 10 for 12
         "as many words unknown to the network": [2, 4, 3, 4, 4], "all": [2, 4, 3, 4, 4],
     }  # fmt: skip
-    assert found.order_only == 1
-    assert len(found.differing) == 3
+    assert [bool(segment.regions) for segment in found.differing] == [True, True, False]
 
 
 def test_the_same_words_from_other_phrases_change_nothing(folder: Path) -> None:
     (folder / "rnn").write_text(RNN.replace("x |0-0| y z |1-2|", "x w |0-1| z |2-2|"))
     found = compared(folder)
-    assert (found.recut, found.segments[0].recut, found.segments[0].regions) == (1, 1, [])
+    assert [segment.recut for segment in found.segments] == [1, 0, 0, 0]
+    assert not found.segments[0].regions
     assert found.changes["all"] == [1, 2, 2, 2, 2]
-    assert found.usage[0].bins["source words"]["1"] == [7, 0, 0, 0, 0]
     assert [segment.number for segment in found.differing] == [2, 4]
 
 
@@ -171,37 +155,6 @@ def test_a_penalty_for_short_outputs_is_told_apart(longer: Path) -> None:
     one, other = found.bleu[0].score, found.bleu[1].score / found.bleu[1].bp
     said = f"Without its penalty for short outputs BLEU would be {one:.2f} → {other:.2f}: {other - one:+.2f}."
     assert said in lines(found)
-
-
-def test_who_knows_the_right_target(folder: Path) -> None:
-    best = compared(folder).best
-    assert best.alone == 4  # c, b c, d e, e
-    assert (best.tied, best.tied_right, best.tied_chance) == (1, 1, 1.0)  # d: u and v are both in the reference
-    assert (best.agree, best.disagree) == (0, 1)  # b: w by φ, y by the score
-    assert best.verdicts == {"only the score's best": 1}
-    assert best.chosen == {("only the score's best", 0, "phi"): 1}  # rnn has b in a longer phrase
-    assert best.words == [1, 1]
-
-
-@pytest.mark.parametrize(("reference", "verdict"), [
-    ("x w z", "only φ's best"), ("x w y", "both"), ("x z z", "neither"),
-    ("y x z", "only the score's best"), ("x y", "only the score's best"),
-])  # fmt: skip
-def test_verdicts(folder: Path, reference: str, verdict: str) -> None:
-    (folder / "ref").write_text(REFERENCE.replace("x y z", reference))
-    assert compared(folder).best.verdicts == {verdict: 1}
-
-
-def test_words_that_other_phrases_have_taken_are_not_found_again(folder: Path) -> None:
-    """The y of the reference is that of e, which both have right: the score's best for b, y, is not in it."""
-    (folder / "src").write_text(SOURCE.replace("a b c", "e b c"))
-    (folder / "ref").write_text(REFERENCE.replace("x y z", "y z"))
-    (folder / "base").write_text(BASELINE.replace("x |0-0| w", "y |0-0| w"))
-    (folder / "rnn").write_text(RNN.replace("x |0-0| y z", "y |0-0| y z"))
-    found = compared(folder)
-    assert found.best.verdicts == {"neither": 1}
-    assert found.segments[0].left == {b"z": 1, b"y": 0}
-    assert found.usage[1].bins["source words"]["2"] == [1, 1, 2, 1, 0]  # y z stands there, and its y is taken
 
 
 def test_bleu_is_sacrebleu_s(longer: Path) -> None:
@@ -229,24 +182,12 @@ def test_most_gained_and_lost(longer: Path) -> None:
     assert most(compared(longer, segments=0)) == ([], [])
 
 
-def numbers(found: Comparison) -> tuple[int, int | None, int | None]:
-    columns = found.table
-    return columns.phi.number, *(column.number if column else None for column in (columns.score, columns.unknown))
-
-
 def test_the_columns_are_found(folder: Path) -> None:
-    found = compared(folder)
-    names = [column.name for column in found.table.columns.columns]
-    assert names == ["φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)", "p(t|s)", "unknown"]
-    assert numbers(found) == (3, 5, 6)
-    inverse = (5, "log_prob", "probability: exp of the natural log p(source | target), EOS included")
-    (folder / "table.columns.json").write_text(sidecar(inverse, N))
-    found = compared(folder)
-    assert (*numbers(found)[:2], found.table.score.name) == (1, 5, "p(s|t)")
-    assert numbers(compared(folder, score_column=4, phi_column=3)) == (3, 4, 6)
+    columns = compared(folder).table.columns.columns
+    assert [column.name for column in columns] == ["φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)", "p(t|s)", "unknown"]
     (folder / "table.columns.json").unlink()
     found = compared(folder)
-    assert numbers(found) == (3, 5, 6)
+    assert found.table.unknown.number == 6
     assert found.warnings == [
         f"{folder}/table has no .columns.json; its last two columns look like annotate's and are taken for them"
     ]
@@ -254,28 +195,22 @@ def test_the_columns_are_found(folder: Path) -> None:
 
 def test_logarithms_in_a_table_are_taken_as_they_are(folder: Path) -> None:
     (folder / "table.columns.json").write_text(sidecar((5, "log_prob", "natural log p(target | source), EOS included")))
-    rows = [row if row[:2] != ("b", "y") else ("b", "y", 0.4, -0.5, 0, "9 5 2") for row in ROWS]
-    (folder / "table").write_text(table_text([(*row[:3], -abs(row[3]), *row[4:]) for row in rows]))
-    found = compared(folder)
-    assert found.table.pairs[b"b", b"w"].logs[4] == -0.125
-    assert found.table.sources[b"b"].by_score == b"w"
+    (folder / "table").write_text(table_text([(*row[:3], -abs(row[3]), *row[4:]) for row in ROWS]))
+    assert compared(folder).table.pairs[b"b", b"w"].logs[4] == -0.125
 
 
-def test_a_table_without_a_score(folder: Path, run: Run) -> None:
+def test_a_table_without_a_score(folder: Path) -> None:
     (folder / "table.columns.json").unlink()
     (folder / "table").write_text("".join(line.replace(" 1 |||", " 2.718 |||") for line in table_text(ROWS).splitlines(True)))
     found = compared(folder)
-    assert found.best.disagree == found.best.agree == 0
-    assert found.warnings == [
-        f"{folder}/table has no score of a model that could be compared with φ; --score-column N names any other column"
-    ]
+    assert (found.table.unknown, found.warnings) == (None, [])
+    assert not any("unknown to the network" in line for line in lines(found))
 
 
 def test_another_table_is_noticed(folder: Path) -> None:
     (folder / "table").write_text(table_text([row for row in ROWS if row[:2] not in (("b", "w"), ("d", "u"))]))
     found = compared(folder)
     assert found.usage[0].missing == {(b"b", b"w"): 1, (b"d", b"u"): 1}
-    assert found.usage[0].bins["pair seen"][MISSING] == [2, 1, 1, 0, 0]
     assert found.usage[1].missing == {(b"d", b"u"): 2}
     assert found.warnings == [
         f"{folder}/table lacks 4 of the 16 phrases, 'd ||| u' 3 times: "
@@ -286,9 +221,7 @@ def test_another_table_is_noticed(folder: Path) -> None:
 def test_counts_may_be_missing(folder: Path) -> None:
     text = "".join(" ||| ".join(line.split(" ||| ")[:4]) + "\n" for line in table_text(ROWS).splitlines())
     (folder / "table").write_text(text)
-    found = compared(folder)
-    assert found.usage[0].bins["pair seen"] == {"the table does not say": [7, 3, 4, 3, 2], COPIED: [1, 0, 0, 0, 0]}
-    assert not any(name.startswith("its rarest") for name in found.changes)
+    assert not any(name.startswith("its rarest") for name in compared(folder).changes)
 
 
 TEXT = """\
@@ -311,17 +244,10 @@ def test_the_text(longer: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> No
         f"BLEU {bleu[0].score:.2f} → {bleu[1].score:.2f}: {bleu[1].score - bleu[0].score:+.2f}.",
         f"Sentence BLEU: rnn wins {gains[0]:.0f} points in 1 segment and loses {-gains[1] - gains[3]:.0f} points "
         "in 2 segments.",
-        "1 7 2 2 50.0% 50.0% 7 2 2 100.0% 100.0%",
-        "4 4 0 0 - - 4 0 0 - -",
         "all 2 4 75.0% 4 100.0% +1",
-        "all 12 3 4 75.0% 66.7% 12 3 4 100.0% 100.0%",
         "log p(t|s) -0.567 -0.462 +0.105",
         "unknown to the network 4.2% 4.2%",
         "copied, unknown to the table 4.0% 4.0%",
-        "Of 6 source phrases used in differing regions 4 have one target in the table. φ is column φ(t|s), the score",
-        "In 1 several targets share the best φ: the score's best is in the reference 1 times; one of φ's best at random",
-        "In the other 1 they agree on the best target 0 times (0.0%) and disagree 1 times:",
-        "only the score's best 1 1 0 0 0 0 0",
         "phrase pair right φ(s|t) lex(s|t) φ(t|s) lex(t|s) p(t|s) unknown pair source",
         "|1-2| b c",
         "base b → w 0/1 -0.69 -1.39 -0.51 -2.08 -2.08 0 3 5",
@@ -350,7 +276,6 @@ def test_empty_lines_and_odd_names(folder: Path, run: Run) -> None:
     (["a=base", "b=rnn", "c=rnn"], 2, "error: 3 systems: name two, the one to compare with first, as baseline=OUT rnn=OUT"),
     (["a=base", "a=rnn"], 2, "error: two systems are called 'a'; give each a name of its own"),
     (["a=none", "b=rnn"], 2, "error: SYSTEM=OUT none: No such file or directory; check the path"),
-    (["a=base", "b=rnn", "--score-column", "9"], 2, "error: --score-column 9: table has 6 score columns"),
     (["a=base", "b=rnn", "--reference", "short"], 1,
      "error: short: 1 line where src has 4; the reference has a line for every line of the source"),
     (["a=base", "b=rnn", "--reference", "latin"], 1,
@@ -390,15 +315,15 @@ def test_the_real_decoder(shared_data: Path, tmp_path: Path, run: Run) -> None:
         outputs[name] = tmp_path / f"{name}.out"
         outputs[name].write_bytes(run_program([*command, "-t", "-print-alignment-info"], tmp_path))
     systems = tuple((name, str(path)) for name, path in outputs.items())
-    found = compare(WhyOptions(str(tmp_path / "en"), str(tmp_path / "fr"), str(table), systems, phi_column=3, score_column=1))
+    texts = str(tmp_path / "en"), str(tmp_path / "fr"), str(table)
+    found = compare(systems, *texts)
     assert len(found.differing) > 10
     for usage in found.usage:
         assert usage.phrases > 400
         assert not usage.missing
     lists = tuple((name, str(tmp_path / f"{name}.nbest")) for name in outputs)
-    again = compare(WhyOptions(str(tmp_path / "en"), str(tmp_path / "fr"), str(table), lists, phi_column=3, score_column=1))
-    assert [segment.choices for segment in again.segments] == [segment.choices for segment in found.segments]
-    done = run("why", "--source", tmp_path / "en", "--reference", tmp_path / "fr", "--table", table, "--score-column", 1,
+    assert [segment.choices for segment in compare(lists, *texts).segments] == [segment.choices for segment in found.segments]
+    done = run("why", "--source", tmp_path / "en", "--reference", tmp_path / "fr", "--table", table,
                *("=".join(system) for system in systems))  # fmt: skip
     assert (done.status, done.err) == (0, "")
     assert f"{len(found.differing)} of 100 outputs differ" in done.out.decode()
