@@ -61,7 +61,6 @@ class Run:
 
 
 def _figure(record: dict[str, Any], key: str) -> float | None:
-    """Return a number of a record, None if it is missing or not finite. Raises ValueError if it is not a number."""
     value = record.get(key)
     if value is None:
         return None
@@ -70,8 +69,8 @@ def _figure(record: dict[str, Any], key: str) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _point(line: bytes) -> Point:
-    record = json.loads(line)
+def point_of(record: Any) -> Point:
+    """Return the figures of a record. Raises ValueError or OverflowError for what no training writes."""
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     held_out = record.get("held_out") or {}
@@ -90,7 +89,7 @@ def _read_points(path: str) -> tuple[Point, ...]:
             if not line.strip():
                 continue
             try:
-                points.append(_point(line))
+                points.append(point_of(json.loads(line)))
             except (ValueError, OverflowError, RecursionError) as error:
                 found = str(error) if type(error) is ValueError else f"{shown(line.strip())} is not JSON"
                 raise InputError(path, found, f"name a model directory, or a log like its {LOG}", number) from None
@@ -164,6 +163,6 @@ def training_seconds(directory: str) -> float | None:
     try:
         with open(os.path.join(directory, LOG), "rb") as stream:
             *_, last = stream
-        return float(json.loads(last)["seconds"])
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return point_of(json.loads(last)).seconds
+    except (OSError, ValueError, OverflowError, RecursionError):
         return None

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from phrase_rescore.errors import OptionError, RescoreError, printable
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.log import point_of
 from phrase_rescore.training.processes import ALONE, ProcessGroup
 from phrase_rescore.training.state import TrainingState
 
@@ -70,25 +71,10 @@ class NotFiniteError(RescoreError):
         return f"{self.found} at step {self.step:,}; try a smaller --learning-rate"
 
 
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) < math.inf
-
-
-def _are_figures(values: Any) -> bool:
-    return isinstance(values, dict) and "loss" in values and all(map(_is_figure, values.values()))
-
-
-def _is_record(record: Any) -> bool:
-    """Tell whether a value is a record as ``Trainer.evaluate`` makes them."""
-    if not isinstance(record, dict) or not record.keys() >= {"step", "seconds"}:
-        return False
-    figures = dict(record)
-    return _are_figures(figures.pop("held_out", {"loss": 0.0})) and all(map(_is_figure, figures.values()))
-
-
 @dataclass
 class Figures:
-    """What a training has found out so far, as its state on disk keeps it. Raises ValueError for what no training finds out."""
+    """What a training has found out so far, as its state on disk keeps it. Raises ValueError for what no training finds out,
+    or TypeError."""
 
     seconds: float = 0.0
     best_step: int = 0
@@ -97,9 +83,10 @@ class Figures:
     waited: int = 0  # evaluations since the best one
 
     def __post_init__(self) -> None:
-        counts = all(isinstance(count, int) and count >= 0 for count in (self.best_step, self.waited))
-        records = isinstance(self.records, list) and all(map(_is_record, self.records))
-        if not (counts and records and _is_figure(self.seconds) and (self.best is None or _are_figures(self.best))):
+        best = point_of({"step": self.best_step, "seconds": self.seconds, "held_out": self.best})
+        for record in self.records:
+            point_of(record)
+        if min(self.best_step, self.waited) < 0 or (self.best is not None and best.loss is None):
             raise ValueError("its figures are not those of a training")
 
 
@@ -249,7 +236,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Continue from the state on disk; the observer hears the records of earlier sittings."""
-        assert self.state is not None
+        assert self.state
         self.steps, tensors, figures = self.state.load()
         try:
             if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
@@ -266,7 +253,7 @@ class Trainer:
                 if not _same_shapes(averages.get(i, {}), wanted):
                     raise ValueError("the optimizer's averages do not fit")
             self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise self.state.damaged(printable(str(error), limit=300)) from None
         self.best_weights = {name: value.to(weights[name].device) for name, value in best.items()}
         self._started = time.monotonic() - self.figures.seconds

@@ -6,11 +6,11 @@ import contextlib
 import gc
 import os
 import re
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import torch
@@ -20,10 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from phrase_rescore.errors import OptionError, RescoreError
 
-BEAT, SILENCE = 5.0, 45.0  # seconds between signs of life, and without any, after which the first process counts as dead
-START = 600.0  # seconds until its first sign of life: machines may start one after the other
-_MINUTE = 60.0
-_ALIVE, _OUTCOME = "alive", "outcome"
+_MINUTE = timedelta(minutes=1)
+_OUTCOME = "outcome"
 _LOST = re.compile("gloo.*(peer|[Tt]imed out)|nccl|NCCL", re.DOTALL)  # of a RuntimeError: the words of torch's backends
 
 
@@ -46,92 +44,59 @@ class ProcessGroup:
 
     def broadcast(self, value: float) -> float:
         """Return the first process's value in all of them."""
-        if self.size == 1:
-            return value
-        shared = _shared(value)
-        dist.broadcast(shared, 0)
-        return float(shared.item())
+        return self._exchanged(value, lambda shared: dist.broadcast(shared, 0))
 
     def sum(self, value: float) -> float:
         """Return the sum over the processes in all of them."""
+        return self._exchanged(value, dist.all_reduce)
+
+    def _exchanged(self, value: float, exchange: Callable[[Tensor], object]) -> float:
         if self.size == 1:
             return value
-        shared = _shared(value)
-        dist.all_reduce(shared)
+        device = f"cuda:{torch.cuda.current_device()}" if dist.get_backend() == "nccl" else "cpu"
+        shared = torch.tensor(value, dtype=torch.float64, device=device)
+        exchange(shared)
         return float(shared.item())
 
     def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = lambda message: None) -> bool:
         """Let the first process do something while the others wait, for as long as it takes; return its outcome in all of them.
 
-        The others wait without a collective, whose time would be limited. They look for signs of life of the first one, and
-        one of them tells every minute that it waits. It comes before any collective.
+        The others wait without a collective, whose time would be limited, and the second process tells every minute that it
+        waits. What started the processes ends them when the first one dies. It comes before any collective.
 
-        Raises in the first process what ``work`` raises, and in the others RescoreError if it failed or died.
+        Raises in the first process what ``work`` raises, and in the others RescoreError if it failed or its store is gone.
         """
         if self.store is None:
             return work()
         if not self.is_first:
             return _outcome(self.store, say if self.rank == 1 else lambda message: None)
         outcome = "failed"
-        with _signs_of_life(self.store):
-            try:
-                done = work()
-                outcome = "true" if done else "false"
-            finally:
-                with contextlib.suppress(RuntimeError):
-                    self.store.set(_OUTCOME, outcome)
+        try:
+            done = work()
+            outcome = "true" if done else "false"
+        finally:
+            with contextlib.suppress(RuntimeError):  # the store is gone: the others too
+                self.store.set(_OUTCOME, outcome)
         return done
 
 
 ALONE = ProcessGroup()
 
 
-@contextlib.contextmanager
-def _signs_of_life(store: Any) -> Iterator[None]:
-    """Count in the store as long as the ``with`` block lasts."""
-    over = threading.Event()
-
-    def beat() -> None:
-        with contextlib.suppress(RuntimeError):  # the store is gone: the others too
-            store.add(_ALIVE, 1)
-            while not over.wait(BEAT):
-                store.add(_ALIVE, 1)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def _outcome(store: Any, say: Callable[[str], None]) -> bool:
-    """Wait for the first process's outcome. Raises RescoreError if it failed or gives no sign of life."""
-    started = said = heard = time.monotonic()
-    beats = 0
-    try:
-        while not store.check([_OUTCOME]):
-            time.sleep(min(1.0, BEAT))
-            found, now = store.add(_ALIVE, 0), time.monotonic()
-            if found != beats:
-                beats, heard = found, now
-            if now > heard + (SILENCE if beats else START):
-                raise RescoreError(f"no sign of life of the first process for {now - heard:.0f} seconds; is its machine there?")
-            if now > said + _MINUTE:
-                said = now
-                say(f"waiting for the first process, which prepares the pairs, for {(now - started) / _MINUTE:.0f} minutes")
-        outcome = store.get(_OUTCOME)
-    except RuntimeError as error:  # the store is gone, and with it the first process
-        raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); it may have said why") from None
+    """Wait for the first process's outcome. Raises RescoreError if it failed or the store is gone."""
+    for minutes in count(1):
+        try:
+            store.wait([_OUTCOME], _MINUTE)
+            outcome = store.get(_OUTCOME)
+            break
+        except dist.DistStoreError:  # not yet
+            say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
+        except RuntimeError as error:
+            raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); it may have said why") from None
     if outcome == b"failed":
         raise RescoreError("the first process failed; it has said why")
     return bool(outcome == b"true")
-
-
-def _shared(value: float) -> Tensor:
-    device = f"cuda:{torch.cuda.current_device()}" if dist.get_backend() == "nccl" else "cpu"
-    return torch.tensor(value, dtype=torch.float64, device=device)
 
 
 def launched() -> bool:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
-import shutil
 import zlib
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +29,6 @@ from phrase_rescore.nn.storage import utf8_name
 FORMAT_VERSION = 2
 STATE, PUBLISHED = "state.json", "published"
 _ENTRIES = {"format_version", "run", "pairs", "step", "tensors", "figures"}
-_TENSORS = re.compile(r"tensors-\d+\.safetensors", re.ASCII)  # in the directory, and nowhere else
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[str]:
@@ -47,12 +44,9 @@ def differences(was: Any, now: Any, name: str = "") -> list[str]:
     return [f"{printable(name)} {old} → {new}"]
 
 
-def _is_whole(state: dict[str, Any]) -> bool:
-    """Tell whether a state has all entries, and a step and a file that can be its own."""
-    if not state.keys() >= _ENTRIES:
-        return False
-    step, tensors = state["step"], state["tensors"]
-    return isinstance(step, int) and step >= 0 and isinstance(tensors, str) and _TENSORS.fullmatch(tensors) is not None
+def _tensors_of(step: int) -> str:
+    """Return the name of the file of a step's tensors."""
+    return f"tensors-{step:09d}.safetensors"
 
 
 def _crc(state: dict[str, Any]) -> int:
@@ -99,7 +93,7 @@ class TrainingState:
 
         Raises RescoreError when it cannot be written, as on a full disk; the last state is then untouched.
         """
-        name = f"tensors-{step:09d}.safetensors"
+        name = _tensors_of(step)
         file = os.path.join(self.directory, name)
         state = {
             "format_version": FORMAT_VERSION, "run": self._run, "pairs": self._numbers, "step": step, "tensors": name,
@@ -136,7 +130,8 @@ class TrainingState:
         if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
             remedy = f"take the version that made it, or delete {self.directory} to begin anew"
             raise ModelError(f"{path}: not a training state of this version; {remedy}")
-        if state.pop("crc", None) != _crc(state) or not _is_whole(state):
+        whole = state.pop("crc", None) == _crc(state) and state.keys() >= _ENTRIES and isinstance(state["step"], int)
+        if not whole or state["step"] < 0 or state["tensors"] != _tensors_of(state["step"]):
             raise self.damaged("not as it was written", STATE)
         return state
 
@@ -179,5 +174,5 @@ class TrainingState:
             os.unlink(os.path.join(self.directory, STATE))
             for left in Path(self.directory).iterdir():
                 if left.name != PUBLISHED:
-                    shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+                    left.unlink()
         remove_directory(self.directory)
