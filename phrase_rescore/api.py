@@ -190,30 +190,19 @@ def rescore(
 
 
 def evaluate(
-    sets: Sequence[SetFiles],
-    *,
-    metrics: tuple[str, ...] = ("bleu", "chrf", "ter"),
-    tokenize: str | None = None,
-    detokenize: str | None = None,
-    lowercase: bool = False,
-    baseline: str | None = None,
-    samples: int | None = None,
-    seed: int = 12345,
-    statistics: Path | None = None,
-    on_output: Callable[[], object] = lambda: None,
-) -> Evaluation:
+    sets: Sequence[SetFiles], *, statistics: Path | None = None, on_output: Callable[[], object] = lambda: None,
+    **settings: Any,
+) -> Evaluation:  # fmt: skip
     """Score every system on every set and compare it with the baseline, as ``phrase-rescore evaluate`` does.
 
-    ``samples`` None: 1,000 of the bootstrap, 10,000 of the randomization. ``statistics`` names a file to write the counts of
-    the only output to. ``on_output`` is called for each output that has been scored. Raises as ``evaluation.run.evaluate``.
+    ``settings`` are those of ``EvaluationSettings``, by the names of the command's options (metrics=("bleu",), ...).
+    ``statistics`` names a file to write the counts of the only output to. ``on_output`` is called for each output that has been
+    scored. Raises TypeError for a setting that there is not, and as ``evaluation.run.evaluate``.
     """
-    from phrase_rescore.evaluation.metrics import EvaluationSettings
+    from phrase_rescore.evaluation.counts import EvaluationSettings
     from phrase_rescore.evaluation.run import evaluate
 
-    settings = EvaluationSettings(
-        metrics, tokenize, detokenize, lowercase, baseline, samples or 1000, samples or 10_000, seed
-    )  # fmt: skip
-    return evaluate(sets, settings, on_output, _path(statistics))
+    return evaluate(sets, EvaluationSettings(**settings), on_output, _path(statistics))
 
 
 def why(

@@ -8,8 +8,7 @@ from importlib.metadata import version
 
 from phrase_rescore.errors import InputError, OptionError, printable
 from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, read_lines, segments_of
-from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
-from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, is_statistics, parse_statistics
+from phrase_rescore.evaluation.counts import BEGINNING, METRICS, Basis, EvaluationSettings, OutputStatistics, parse_statistics
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.moses.text import Look, look, mismatch
 
@@ -37,7 +36,7 @@ def _detokenizer(language: str) -> Callable[[Segments], Segments]:
 
 def _read_output(path: str) -> Output:
     rows, name = read_lines(path), display_name(path)
-    return parse_statistics(name, rows) if is_statistics(rows) else segments_of(name, rows)
+    return parse_statistics(name, rows) if rows[0].startswith(BEGINNING) else segments_of(name, rows)
 
 
 def read_set(files: SetFiles, settings: EvaluationSettings) -> SetOutputs:

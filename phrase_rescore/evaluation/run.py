@@ -2,7 +2,7 @@
 
 A system has one output on a set, or one for each of several tuning runs. Scores are the sacrebleu command's, and so is the
 p value of the paired bootstrap, which compares one output with one. ``significance`` compares any number of runs, and
-``noise`` says how far runs lie apart. All figures are computed from counts of segments, whether these come from text or from
+says how far they lie apart. All figures are computed from counts of segments, whether these come from text or from
 a file of statistics.
 """
 
@@ -18,12 +18,10 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 
 from phrase_rescore.errors import OptionError, shown
-from phrase_rescore.evaluation.corpora import SetFiles, check_sets
-from phrase_rescore.evaluation.metrics import EvaluationSettings
-from phrase_rescore.evaluation.noise import Noise, pooled
+from phrase_rescore.evaluation.corpora import Segments, SetFiles, check_sets
+from phrase_rescore.evaluation.counts import Basis, EvaluationSettings, OutputStatistics, count, write_statistics
 from phrase_rescore.evaluation.outputs import SetOutputs, by_message, read_set
-from phrase_rescore.evaluation.significance import Scorer, bootstrap_p_values, randomization_p_values
-from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, count, write_statistics
+from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.moses.text import check_language
 
 
@@ -105,40 +103,31 @@ def _compared(
 
 
 def _measure(
-    of_set: SetOutputs,
-    baseline: str,
-    settings: EvaluationSettings,
-    on_output: Callable[[], object],
-    statistics_path: str | None,
+    of_set: SetOutputs, baseline: str, settings: EvaluationSettings, on_output: Callable[[], object], statistics: str | None
 ) -> SetScores:
     """Score every output of a set, and compare the systems with the baseline; write the statistics of the only output."""
     metrics = settings.make_metrics(of_set.basis.references, of_set.references)
     count_once = functools.cache(lambda text: count(text, metrics, of_set.basis))  # TER takes seconds
-    outputs: dict[str, list[OutputStatistics]] = {}
-    systems: dict[str, dict[str, SystemScore]] = {}
-    for system, runs in of_set.outputs.items():
-        outputs[system], scores = [], {name: list[float]() for name in metrics}
-        for run in runs:
-            counted = run if isinstance(run, OutputStatistics) else count_once(run)
-            outputs[system].append(counted)
-            for name, metric in metrics.items():
-                scores[name].append(metric._aggregate_and_compute(counted.counts[name].tolist()).score)
-            on_output()
-        systems[system] = {name: SystemScore(tuple(of_runs)) for name, of_runs in scores.items()}
-    if statistics_path is not None:
-        write_statistics(statistics_path, next(iter(outputs.values()))[0])
-    if baseline in systems:
-        base = systems[baseline]
+
+    def counted(run: Segments | OutputStatistics) -> OutputStatistics:
+        on_output()
+        return run if isinstance(run, OutputStatistics) else count_once(run)
+
+    def score(name: str, run: OutputStatistics) -> float:
+        return float(metrics[name]._aggregate_and_compute(run.counts[name].tolist()).score)
+
+    outputs = {system: [counted(run) for run in runs] for system, runs in of_set.outputs.items()}
+    if statistics is not None:
+        write_statistics(statistics, next(iter(outputs.values()))[0])
+    systems = {
+        system: {name: SystemScore(tuple(score(name, run) for run in runs)) for name in metrics}
+        for system, runs in outputs.items()
+    }
+    if base := systems.get(baseline):
         for system in systems.keys() - {baseline}:
             both = outputs[baseline], outputs[system]
             systems[system] = _compared(systems[system], base, both, metrics, settings)
     return SetScores(of_set.files, of_set.basis, settings.signatures(of_set.basis.references), systems)
-
-
-def _check_single(sets: Sequence[SetFiles]) -> None:
-    """Raise OptionError unless there is one output."""
-    if len(sets) != 1 or [len(runs) for runs in sets[0].systems.values()] != [1]:
-        raise OptionError("--statistics has the counts of one output; give one set with one system and one output")
 
 
 def evaluate(
@@ -157,8 +146,8 @@ def evaluate(
     check_sets(sets)
     if statistics_path == "-":
         raise OptionError("--statistics - is standard output, where the table goes; name a file")
-    if statistics_path is not None:
-        _check_single(sets)
+    if statistics_path is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
+        raise OptionError("--statistics has the counts of one output; give one set with one system and one output")
     if settings.detokenize is not None:
         check_language("--detokenize", settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))

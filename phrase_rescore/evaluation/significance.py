@@ -1,4 +1,4 @@
-"""Are two systems different? Stratified approximate randomization over tuning runs, and sacrebleu's paired bootstrap.
+"""Are two systems different? Approximate randomization over tuning runs, sacrebleu's paired bootstrap, the noise of tuning.
 
 J. Clark, C. Dyer, A. Lavie, N. Smith: Better Hypothesis Testing for Statistical Machine Translation: Controlling for
 Optimizer Instability (ACL 2011). If the systems were the same, any output of a segment might as well have come from any run
@@ -8,11 +8,20 @@ between the systems' mean scores is measured again. With one run each it is pair
 Their program, MultEval, and sacrebleu after it count only shuffles whose difference is larger than the observed one. Two
 systems that differ in a single segment, or in none, then get the smallest p there is. Here ties count, as they must for p
 to be the probability of a difference at least as large.
+
+The noise of tuning says what difference so many runs can show: runs of a system differ because the tuner starts elsewhere; the
+test set is held fixed. Let all systems have the same standard deviation s over runs, estimated with f degrees of freedom. The
+difference between the means of K1 and K2 runs has the standard error s sqrt(1/K1 + 1/K2). A true difference of
+(t_0.975 + t_0.8) standard errors, quantiles of Student's t with f degrees of freedom, is found by a two-sided t test at 0.05
+four times in five: the minimum detectable effect of H. Bloom: Minimum Detectable Effects (Evaluation Review 19, 1995).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +30,7 @@ from sacrebleu.metrics.base import Metric
 Statistics = NDArray[np.float64]
 Scorer = Callable[[list[float]], float]
 
+LEVEL, POWER = 0.05, 0.8  # of the two-sided t test; the chance that it finds the difference
 _ROOM = 1 << 22  # numbers of the largest array
 _ROUNDING = 1e-9  # of a mean of scores, which are at most a few hundred
 
@@ -44,7 +54,7 @@ def randomization_p_values(
 
     p = (c + 1) / (samples + 1), c the shuffles whose difference is at least the one observed.
     """
-    widths = [statistics.shape[-1] for statistics in a]
+    widths = [counts.shape[-1] for counts in a]
     runs = len(a[0])
     outputs = np.concatenate([np.concatenate(pair) for pair in zip(a, b, strict=True)], axis=-1)
     n, segments, width = outputs.shape
@@ -80,3 +90,54 @@ def bootstrap_p_values(
         larger = int((differences - differences.mean() > abs(whole[0] - whole[1])).sum())
         found[name] = (larger + 1) / (samples + 1) if whole[0] != whole[1] else 1.0
     return found
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The standard deviation of a score over tuning runs, pooled over systems, and its degrees of freedom."""
+
+    deviation: float
+    freedom: int
+
+    def detectable(self, runs: int, others: int) -> float:
+        """Return the smallest true difference between systems that a comparison of so many runs finds."""
+        error = self.deviation * math.sqrt(1 / runs + 1 / others)
+        return (t_quantile(1 - LEVEL / 2, self.freedom) + t_quantile(POWER, self.freedom)) * error
+
+
+def pooled(systems: Iterable[Sequence[float]]) -> Noise | None:
+    """Pool the deviations of the systems' runs; None if no system has several.
+
+    >>> pooled([[1, 2, 3], [10], [20, 20]])
+    Noise(deviation=0.816496580927726, freedom=3)
+    """
+    several = [runs for runs in systems if len(runs) > 1]
+    freedom = sum(len(runs) - 1 for runs in several)
+    if not freedom:
+        return None
+    squares = sum((len(runs) - 1) * statistics.variance(runs) for runs in several)
+    return Noise(math.sqrt(squares / freedom), freedom)
+
+
+def t_quantile(p: float, freedom: int) -> float:
+    """Return the quantile of Student's t, 0.5 <= p < 1, by bisection."""
+    low, high = 0.0, math.pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        if _within(middle, freedom) < 2 * p - 1:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """Return P(-t < T < t) of Student's t, t = sqrt(freedom) tan(angle).
+
+    M. Abramowitz, I. Stegun: Handbook of Mathematical Functions (1964), 26.7.3 and 26.7.4: exact for whole degrees of freedom.
+    """
+    odd, square = freedom % 2, math.cos(angle) ** 2
+    term, total = math.cos(angle) if odd else 1.0, 0.0
+    for n in range(freedom // 2):
+        total += term
+        term *= (2 * n + 1 + odd) / (2 * n + 2 + odd) * square
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total

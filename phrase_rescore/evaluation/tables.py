@@ -9,8 +9,8 @@ from typing import Any
 from tabulate import tabulate
 
 from phrase_rescore.errors import counted
-from phrase_rescore.evaluation.noise import LEVEL, POWER
 from phrase_rescore.evaluation.run import Evaluation, SetScores, SystemScore
+from phrase_rescore.evaluation.significance import LEVEL, POWER, Noise
 
 
 def _escaped(text: str) -> str:
@@ -128,45 +128,33 @@ def _as_json(result: Evaluation) -> str:
     """Give everything in full precision, null where there is nothing."""
 
     def of_score(score: SystemScore, compared: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {"mean": score.mean, "standard_deviation": score.deviation, "runs": score.runs}
-        if compared:
-            found |= {
-                "difference": score.difference,
-                "p_bootstrap": score.p_bootstrap,
-                "p_randomization": score.p_randomization,
-            }
-        return found
+        found = {"mean": score.mean, "standard_deviation": score.deviation, "runs": score.runs}
+        tests = {"p_bootstrap": score.p_bootstrap, "p_randomization": score.p_randomization}
+        return found | ({"difference": score.difference} | tests if compared else {})
 
     def of_system(of_set: SetScores, system: str) -> dict[str, Any]:
         compared = system != result.baseline and result.baseline in of_set.systems
         scores = {metric: of_score(score, compared) for metric, score in of_set.systems[system].items()}
         return {"name": system, "outputs": of_set.files.systems[system], "scores": scores}
 
-    def noise(of_set: SetScores) -> dict[str, Any]:
-        pairs = of_set.comparisons(result.baseline)
-        return {
-            metric: {
-                "standard_deviation": of_metric.deviation,
-                "degrees_of_freedom": of_metric.freedom,
-                "detectable": [{"runs": pair, "difference": of_metric.detectable(*pair)} for pair in pairs],
-            }
-            for metric, of_metric in of_set.noise().items()
-        }
+    def of_noise(noise: Noise, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        detectable = [{"runs": pair, "difference": noise.detectable(*pair)} for pair in pairs]
+        return {"standard_deviation": noise.deviation, "degrees_of_freedom": noise.freedom, "detectable": detectable}
 
-    sets = [
-        {
-            "name": of_set.files.name,
-            "segments": of_set.basis.segments,
-            "references": of_set.files.references,
-            "signatures": of_set.signatures,
-            "noise": noise(of_set),
-            "systems": [of_system(of_set, system) for system in of_set.systems],
-        }
-        for of_set in result.sets
-    ]
+    def of_set(scores: SetScores) -> dict[str, Any]:
+        pairs = scores.comparisons(result.baseline)
+        return {
+            "name": scores.files.name, "segments": scores.basis.segments, "references": scores.files.references,
+            "signatures": scores.signatures,
+            "noise": {metric: of_noise(noise, pairs) for metric, noise in scores.noise().items()},
+            "systems": [of_system(scores, system) for system in scores.systems],
+        }  # fmt: skip
+
     settings = result.settings
-    whole: dict[str, Any] = {"baseline": result.baseline, "text": settings.text()}
-    whole |= {"resamples": settings.resamples, "shuffles": settings.shuffles, "seed": settings.seed, "sets": sets}
+    whole = {
+        "baseline": result.baseline, "text": settings.text(), "resamples": settings.resamples, "shuffles": settings.shuffles,
+        "seed": settings.seed, "sets": [of_set(scores) for scores in result.sets],
+    }  # fmt: skip
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 

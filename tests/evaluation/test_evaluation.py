@@ -19,7 +19,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
+from phrase_rescore.evaluation.counts import METRICS, EvaluationSettings
 from phrase_rescore.evaluation.run import evaluate
 
 # fmt: off
@@ -199,7 +199,7 @@ def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest
 
     monkeypatch.setattr(BLEU, "_extract_corpus_statistics", counted)
     systems = {"a": (files["base"],), "b": (files["better"],), "c": (files["run1"], files["run2"])}
-    settings = EvaluationSettings(metrics=("bleu",), resamples=20, shuffles=20)
+    settings = EvaluationSettings(metrics=("bleu",), samples=20)
     evaluate([SetFiles("dev", (files["ref"],), systems)], settings, lambda: done.append(1))
     assert (len(calls), len(done)) == (4, 4)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from phrase_rescore.evaluation.noise import POWER, Noise, pooled, t_quantile
+from phrase_rescore.evaluation.significance import POWER, Noise, pooled, t_quantile
 
 PUBLISHED = {  # NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, and Abramowitz and Stegun, table 26.10
     0.9: {1: 3.078, 2: 1.886, 3: 1.638, 4: 1.533, 5: 1.476, 10: 1.372, 30: 1.310, 100: 1.290},

@@ -21,9 +21,16 @@ from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
+from phrase_rescore.evaluation.counts import (
+    METRICS,
+    Basis,
+    EvaluationSettings,
+    OutputStatistics,
+    count,
+    parse_statistics,
+    write_statistics,
+)
 from phrase_rescore.evaluation.run import SetScores
-from phrase_rescore.evaluation.statistics_files import Basis, OutputStatistics, count, parse_statistics, write_statistics
 
 WORDS = ["le", "la", "chat", "Chien", "été", "l&apos;", "dort", "a", ",", "ici", "東京"]
 SAMPLES = ["--samples", "50"]

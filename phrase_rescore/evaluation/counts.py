@@ -1,8 +1,8 @@
-"""Files of sufficient statistics: sacrebleu's counts of every segment of an output, from which all figures follow, no text.
+"""How outputs are scored: settings, sacrebleu's metrics, its counts of every segment of an output, and files of these.
 
-A file is text in gzip. The first line is a JSON object that says what the counts rest on, the second has the names of the
-columns, and each other line has the counts of a segment, between tabs. ``docs/format.md`` describes it to its readers. Files of
-version 1 lack the columns that follow from others; they are read, too.
+A file is text in gzip, without the output itself. The first line is a JSON object that says what the counts rest on, the second
+has the names of the columns, and each other line has the counts of a segment, between tabs. ``docs/format.md`` describes it to
+its readers. Files of version 1 lack the columns that follow from others; they are read, too.
 """
 
 from __future__ import annotations
@@ -10,23 +10,29 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 from phrase_rescore.errors import InputError, counted, shown
 from phrase_rescore.evaluation.corpora import Segments
-from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings
 from phrase_rescore.files.outputs import atomic_output, gzip_member
+from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
+
+METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
+_UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
 
 FORMAT, VERSION = "phrase-rescore segment statistics", 2
-_BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","
+BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","
 COLUMNS = {
     "BLEU": ["bleu.sys_len", "bleu.ref_len", *(f"bleu.{what}_{n}" for what in ("correct", "total") for n in range(1, 5))],
     "chrF2": [f"chrf.{what}_{n}" for n in range(1, 7) for what in ("sys", "ref", "match")],
@@ -45,6 +51,65 @@ _KINDS = {
 _NUMBER = rb"[0-9]{1,9}(?:\.[0-9]{1,17})?"
 _ROW = re.compile(rb"%b(?:\t%b)*\n" % (_NUMBER, _NUMBER))
 _AGAIN = "copy the file again, or write it again with evaluate --statistics"
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(Checked):
+    """How texts are scored and compared. ``tokenize`` None: as fits the text."""
+
+    metrics: tuple[str, ...] = tuple(METRICS)
+    tokenize: str | None = None  # one of sacrebleu's, for BLEU
+    detokenize: str | None = None  # a language code; None: texts are scored as they are
+    lowercase: bool = False  # for BLEU and chrF; sacrebleu's TER never tells case
+    baseline: str | None = None  # None: the first system
+    samples: int | None = ranged(None, SAMPLES)  # None: 1,000 of the bootstrap, 10,000 of the randomization
+    seed: int = ranged(12345, TEST_SEEDS)  # not 0, which PairedTest takes for no seed
+
+    @property
+    def resamples(self) -> int:
+        """The samples of the bootstrap."""
+        return self.samples or 1000
+
+    @property
+    def shuffles(self) -> int:
+        """The samples of the randomization."""
+        return self.samples or 10_000
+
+    @property
+    def tokenization(self) -> str:
+        """BLEU's tokenization: tokens of Moses stay what they are; detokenized text is cut as WMT's BLEU cuts it."""
+        return self.tokenize or (_UNSPACED.get(self.detokenize, "13a") if self.detokenize else "none")
+
+    @property
+    def sacremoses(self) -> str | None:
+        """The version of what detokenizes; None if nothing does."""
+        return version("sacremoses") if self.detokenize else None
+
+    def text(self) -> str:
+        """What the scored text is."""
+        if self.detokenize is None:
+            return "as it is"
+        return f"detokenized ({self.detokenize}), escapes undone, by sacremoses {self.sacremoses}"
+
+    def make_metrics(self, number: int, references: Sequence[Segments] = ()) -> dict[str, Metric]:
+        """Make sacrebleu's metrics for so many references, by the names it gives their scores.
+
+        Without the references themselves they do not count; they turn counts into scores.
+        """
+        made: dict[str, Callable[..., Metric]] = {
+            # force: no message about points that stand apart; warnings are ours
+            "bleu": lambda **given: BLEU(tokenize=self.tokenization, lowercase=self.lowercase, force=True, **given),
+            "chrf": lambda **given: CHRF(lowercase=self.lowercase, **given),
+            "ter": TER,
+        }
+        metrics = {METRICS[name]: made[name](references=references or None) for name in self.metrics}
+        for metric in metrics.values():
+            metric.num_refs = number  # which the signature has
+        return metrics
+
+    def signatures(self, references: int) -> dict[str, str]:
+        """Return the signatures of scores against so many references, by the names of the scores."""
+        return {name: str(metric.get_signature()) for name, metric in self.make_metrics(references).items()}
 
 
 @dataclass(frozen=True)
@@ -97,7 +162,7 @@ def digest(references: Sequence[Segments]) -> str:
 
 
 def count(output: Segments, metrics: Mapping[str, Metric], basis: Basis) -> OutputStatistics:
-    """Let metrics that have their references count."""
+    """Count an output by metrics that have their references."""
     counts = {name: np.array(metric._extract_corpus_statistics(output, None), float) for name, metric in metrics.items()}
     return OutputStatistics(basis, counts)
 
@@ -111,11 +176,6 @@ def write_statistics(path: str, statistics: OutputStatistics) -> None:
         lines.append("\t".join(f"{number:.17g}" for number in row))
     with atomic_output(path) as stream:
         stream.write(gzip_member("".join(f"{line}\n" for line in lines).encode(), "9"))
-
-
-def is_statistics(rows: Sequence[bytes]) -> bool:
-    """Tell by the first row whether a file has statistics."""
-    return rows[0].startswith(_BEGINNING)
 
 
 def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
