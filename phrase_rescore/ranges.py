@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 from phrase_rescore.errors import OptionError, shown
 
@@ -19,56 +19,43 @@ _LONGEST = 60  # characters of a number in a message
 
 
 @dataclass(frozen=True)
-class Whole:
-    """The whole numbers from ``least`` to ``most``."""
-
-    least: int
-    most: int
-
-    def __str__(self) -> str:
-        return f"a whole number from {self.least} to {self.most}"
-
-    def all(self) -> range:
-        return range(self.least, self.most + 1)
-
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, Integral) and not isinstance(value, bool) and self.least <= int(value) <= self.most
-
-    def read(self, text: str) -> int:
-        """Read a number as it is typed, in digits. Raises OptionError if it is none of this range."""
-        if not _WHOLE.fullmatch(text) or int(text) not in self:
-            raise OptionError(f"{shown(text)} is not {self}")
-        return int(text)
-
-
-@dataclass(frozen=True)
-class Decimal:
+class Range:
     """The numbers from ``least`` (or above it, if ``above``) to ``most``; neither nan nor an infinity is one."""
 
     least: float
     most: float
     above: bool = False
+    _form: ClassVar[re.Pattern[str]] = _DECIMAL
+    _number: ClassVar[type[float]] = float
 
     def __str__(self) -> str:
         return f"a number {'above' if self.above else 'from'} {self.least:g}{', up' if self.above else ''} to {self.most:g}"
 
-    def __contains__(self, value: object) -> bool:
+    def __contains__(self, value: Any) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool):
             return False
-        try:
-            number = float(value)
-        except OverflowError:  # an integer that no float holds
-            return False
-        return self.least <= number <= self.most and not (self.above and number == self.least)  # nan is never so
+        return bool(self.least <= value <= self.most) and not (self.above and value == self.least)  # type: ignore[operator]
 
     def read(self, text: str) -> float:
         """Read a number as it is typed. Raises OptionError if it is none of this range."""
-        if not _DECIMAL.fullmatch(text) or float(text) not in self:
+        if not self._form.fullmatch(text) or self._number(text) not in self:
             raise OptionError(f"{shown(text)} is not {self}")
-        return float(text)
+        return self._number(text)
 
 
-Range = Whole | Decimal
+class Whole(Range):
+    """The whole numbers of a range."""
+
+    least: int
+    most: int
+    _form, _number = _WHOLE, int
+
+    def __str__(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def __contains__(self, value: Any) -> bool:
+        return isinstance(value, Integral) and super().__contains__(value)
+
 
 SEEDS = Whole(0, 2**63 - 1)
 TEST_SEEDS = Whole(1, 2**63 - 1)  # sacrebleu takes 0 for no seed
@@ -81,10 +68,10 @@ WORKERS = Whole(1, 100_000)  # of a cluster that is started
 COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns
 TABLE_ROWS, BLOCK_ROWS, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
 BYTES = Whole(1, 2**50)
-SECONDS = Decimal(0, 1e9, above=True)  # 31 years
+SECONDS = Range(0, 1e9, above=True)  # 31 years
 SOURCES, TOP_K = Whole(1, 10**9), Whole(1, 10**9)
 HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
-TEMPERATURES = Decimal(0.01, 1e6)
+TEMPERATURES = Range(0.01, 1e6)
 SAMPLES = Whole(1, 1_000_000)  # of a test of significance
 SHOWN_SEGMENTS = Whole(0, 1_000_000)  # of each kind that is listed
 

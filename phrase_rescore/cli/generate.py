@@ -9,7 +9,6 @@ from cloup import option_group
 
 from phrase_rescore.cli.options import (
     TEXT,
-    Number,
     PathName,
     device_option,
     digits_option,
@@ -17,6 +16,7 @@ from phrase_rescore.cli.options import (
     grouped_command,
     lowercase_option,
     model_option,
+    number,
     number_option,
     path_option,
     quiet_option,
@@ -41,7 +41,7 @@ _SAMPLED = PathName(Role.READ)
 @option_group(
     "Sources",
     click.option(
-        "--from-table", type=(Number(SOURCES), _SAMPLED), metavar="N TABLE", shell_complete=_SAMPLED.shell_complete,
+        "--from-table", type=(number(SOURCES), _SAMPLED), metavar="N TABLE", shell_complete=_SAMPLED.shell_complete,
         help="Take N distinct sources of TABLE at random, by --seed.",
     ),
     path_option(

@@ -9,16 +9,12 @@ from phrase_rescore.cli.options import TEXT, NumberType, path_argument, path_opt
 from phrase_rescore.files.paths import Role
 
 
-class WeightsType(NumberType):
-    """Takes ``small``, ``zero`` or numbers with commas between."""
+def _weights(text: str) -> str:
+    """Take ``small``, ``zero`` or numbers with commas between."""
+    from phrase_rescore.moses.rewrite_ini import check_weights
 
-    name = "weights"
-
-    def read(self, text: str) -> str:
-        from phrase_rescore.moses.rewrite_ini import check_weights
-
-        check_weights(text)
-        return text
+    check_weights(text)
+    return text
 
 
 @options.command(short_help="Make a moses.ini for an annotated table or an LM.")
@@ -37,7 +33,7 @@ class WeightsType(NumberType):
     help="The path to write: that of a table binarized from TABLE.  [default: TABLE as given]",
 )  # fmt: skip
 @click.option(
-    "--weights", type=WeightsType(), default="small", show_default=True, metavar="small|zero|W,W,…",
+    "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
     help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words, 0.1 for --lm.",
 )  # fmt: skip
 @quiet_option

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -47,7 +48,7 @@ class PathName(click.ParamType):
     name = "path"
 
     def __init__(
-        self, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str = ""
+        self, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str | None = None
     ) -> None:
         self.role, self._derived, self._made_by, self._may_be = role, derived, made_by, may_be
 
@@ -96,74 +97,53 @@ class GroupedCommand(Command, cloup.Command):
     """Such a command whose options stand in groups (``cloup.option_group``)."""
 
 
-def command(short_help: str, **attributes: Any) -> Any:
-    """Declare a command."""
-    return click.command(**{"cls": Command, "short_help": short_help, **attributes})
-
-
-def grouped_command(short_help: str) -> Any:
-    """Declare a command whose options stand in groups."""
-    return cloup.command(cls=GroupedCommand, short_help=short_help)
+command = partial(click.command, cls=Command)
+grouped_command = partial(click.command, cls=GroupedCommand)
 
 
 class NumberType(click.ParamType):
-    """Takes a number, or text with numbers in it, all of which have a range.
+    """Takes a number, or text with numbers in it, all of which have a range: what ``read`` makes of the text.
 
-    click's own numbers would take nan, ``1_000`` and digits of other scripts.
+    ``read`` raises OptionError for anything else. click's own numbers would take nan, ``1_000`` and digits of other scripts.
     """
 
-    def read(self, text: str) -> Any:
-        """Make the value. Raises OptionError for anything else."""
-        raise NotImplementedError
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):  # a default
             return value
         try:
-            return self.read(value)
+            return self._read(value)
         except OptionError as error:
             self.fail(str(error), param, ctx)
 
 
-class Number(NumberType):
-    """Takes a number of a range."""
-
-    name = "number"
-
-    def __init__(self, wanted: Range) -> None:
-        self._range = wanted
-
-    def read(self, text: str) -> float:
-        return self._range.read(text)
+def number(wanted: Range) -> NumberType:
+    """Return the type of a number of this range."""
+    return NumberType("number", wanted.read)
 
 
-class Duration(NumberType):
-    """Converts ``90s``, ``20m``, ``2h`` or ``1d`` to seconds, a float."""
-
-    name = "duration"
-
-    def read(self, text: str) -> float:
-        match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)([smhd]?)", text)
-        seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
-        if seconds not in SECONDS:
-            raise OptionError(f"{shown(text)} is not a duration; write 90s, 20m, 2h or 1d")
-        return seconds
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)([smhd]?)", text)
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if seconds not in SECONDS:
+        raise OptionError(f"{shown(text)} is not a duration; write 90s, 20m, 2h or 1d")
+    return seconds
 
 
-class ByteSize(NumberType):
-    """Converts ``500K``, ``15M`` or ``2G`` to bytes."""
-
-    name = "size"
-
-    def read(self, text: str) -> int:
-        match = re.fullmatch(r"([0-9]{1,16})([KMG]?)i?B?", text)
-        size = int(match[1]) * _BYTES[match[2]] if match else 0
-        if size not in BYTES:
-            raise OptionError(f"{shown(text)} is not a size; write 500K, 15M or 2G")
-        return size
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,16})([KMG]?)i?B?", text)
+    size = int(match[1]) * _BYTES[match[2]] if match else 0
+    if size not in BYTES:
+        raise OptionError(f"{shown(text)} is not a size; write 500K, 15M or 2G")
+    return size
 
 
-class RowsOrFile(NumberType, PathName):
+DURATION, BYTE_SIZE = NumberType("duration", _seconds), NumberType("size", _bytes)
+
+
+class RowsOrFile(PathName):
     """Takes a number of rows, or else the name of a file that has as many."""
 
     name = "rows"
@@ -171,10 +151,11 @@ class RowsOrFile(NumberType, PathName):
     def paths(self, value: Any) -> Iterable[str]:
         return [value] if isinstance(value, str) else []
 
-    def read(self, text: str) -> int | str:
-        if not text:
-            raise OptionError("write a number of rows, or name a file")
-        return int(TABLE_ROWS.read(text)) if text.isascii() and text.isdigit() else text
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("write a number of rows, or name a file", param, ctx)
+        is_number = isinstance(value, str) and value.isascii() and value.isdigit()
+        return number(TABLE_ROWS).convert(value, param, ctx) if is_number else value
 
 
 class Subset(click.ParamType):
@@ -193,7 +174,7 @@ class Subset(click.ParamType):
 
 
 def path_option(
-    *names: str, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str = "",
+    *names: str, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str | None = None,
     **attributes: Any,
 ) -> Any:  # fmt: skip
     """Declare an option whose value is the name of a file or directory, with what is done with it (see ``PathName``)."""
@@ -215,7 +196,7 @@ def sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
 
 def number_option(*names: str, range: Range, **attributes: Any) -> Any:
     """Declare an option whose value is a number of a range."""
-    return click.option(*names, type=Number(range), **attributes)
+    return click.option(*names, type=number(range), **attributes)
 
 
 def model_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:

@@ -8,7 +8,7 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli.options import (
-    ByteSize,
+    BYTE_SIZE,
     grouped_command,
     model_option,
     number_option,
@@ -49,7 +49,7 @@ _options = TrainingOptions(PRESETS, "pairs")
         "--scratch", role=Role.SCRATCH, metavar="DIR",
         help="Sort the pairs in DIR, which takes up to twice their text.  [default: $TMPDIR or /tmp]",
     ),
-    click.option("--memory", type=ByteSize(), default="1G", show_default=True, help="The memory that sorting may use."),
+    click.option("--memory", type=BYTE_SIZE, default="1G", show_default=True, help="The memory that sorting may use."),
     _options.overwrite,
 )  # fmt: skip
 @option_group(

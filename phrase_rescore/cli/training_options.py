@@ -8,7 +8,7 @@ from typing import Any
 import click
 from cloup import option_group
 
-from phrase_rescore.cli.options import Duration, Number, device_option
+from phrase_rescore.cli.options import DURATION, device_option, number
 from phrase_rescore.files.paths import Role, Use, beside
 from phrase_rescore.runtime import PRECISIONS
 from phrase_rescore.training.config import Settings
@@ -19,7 +19,7 @@ class TrainingOptions:
 
     def __init__(self, presets: Mapping[str, Settings], data: str) -> None:
         self._presets, self._ranges, self._data = presets, presets["default"].ranges(), data
-        self.max_time = click.option("--max-time", type=Duration(), help="Stop after this time of training: 90s, 20m, 2h, 1d.")
+        self.max_time = click.option("--max-time", type=DURATION, help="Stop after this time of training: 90s, 20m, 2h, 1d.")
         self.max_steps = self.number("max_steps", "Stop after N minibatches.")
         self.eval_every = self.number("eval_every", "Measure held-out loss after so many minibatches.", "STEPS", default=500)
         overwrite = "Replace the model that is there once the new one is complete."
@@ -53,7 +53,7 @@ class TrainingOptions:
     def number(self, name: str, help: str, metavar: str = "N", default: int | None = None) -> Any:
         """Declare an option that is a number."""
         option, shown = f"--{name.replace('_', '-')}", default is not None
-        kind = Number(self._ranges[name])
+        kind = number(self._ranges[name])
         return click.option(option, type=kind, metavar=metavar, help=help, default=default, show_default=shown)
 
     def setting(
@@ -64,7 +64,7 @@ class TrainingOptions:
         for preset, settings in {"default": self._presets["default"], **more, **self._presets}.items():
             values.setdefault(f"{settings.settings()[name]}", preset)
         shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
-        kind = kind or Number(self._ranges[name])
+        kind = kind or number(self._ranges[name])
         return click.option(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=f"{help}  [{shown}]")
 
     def choice(self, name: str, help: str, *values: str, metavar: str | None = None) -> Any:

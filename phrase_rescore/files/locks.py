@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from phrase_rescore.errors import OptionError, cannot_write, printable
+from phrase_rescore.errors import OptionError, printable, writing
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 _LONGEST = 4096  # bytes read of a lock file
@@ -29,10 +29,6 @@ class Holder:
     pid: int
     host: str
     since: str  # local time
-
-    @classmethod
-    def here_and_now(cls) -> Holder:
-        return cls(os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%d %H:%M:%S"))
 
     @classmethod
     def read(cls, handle: int) -> Holder | None:
@@ -83,8 +79,9 @@ def _open_locked(name: str) -> tuple[int, Holder | None]:
     Raises BlockingIOError if another process has it, with the Holder as its only argument; OSError if it cannot be made.
     """
     while True:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        try:
+        with contextlib.ExitStack() as closing:
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            closing.callback(os.close, handle)
             try:
                 is_locked = lock_file(handle)
             except BlockingIOError:
@@ -93,11 +90,8 @@ def _open_locked(name: str) -> tuple[int, Holder | None]:
             if not is_locked and earlier and earlier.may_live():
                 raise BlockingIOError(earlier)
             if has_name(handle, name):
+                closing.pop_all()
                 return handle, earlier
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
 
 
 def lock_name(path: str) -> str:
@@ -112,19 +106,19 @@ def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: 
     Raises OptionError at once if another process has it: the message says which, since when, and ends with ``remedy``.
     """
     name = lock_name(path)
-    try:
-        handle, earlier = _open_locked(name)
-    except BlockingIOError as error:
-        holder = error.args[0] or "another process"
-        raise OptionError(f"{path} is in use by {holder} ({name}); {remedy}") from None
-    except OSError as error:
-        raise OptionError(cannot_write(name, error)) from None
+    with writing(name, OptionError):
+        try:
+            handle, earlier = _open_locked(name)
+        except BlockingIOError as error:
+            holder = error.args[0] or "another process"
+            raise OptionError(f"{path} is in use by {holder} ({name}); {remedy}") from None
     try:
         if earlier:
             say(f"{name} is of {earlier}, which has ended; taken over")
         with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(asdict(Holder.here_and_now())).encode() + b"\n", 0)
+            now = Holder(os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%d %H:%M:%S"))
+            os.pwrite(handle, json.dumps(asdict(now)).encode() + b"\n", 0)
         yield
     finally:
         with contextlib.suppress(OSError):

@@ -8,9 +8,9 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 
 from phrase_rescore.errors import OptionError, printable, remedy
 
@@ -43,9 +43,6 @@ class Role(enum.Enum):
         return not self.reads and self is not Role.SCRATCH
 
 
-_REPLACED = (Role.WRITE_DIRECTORY, Role.CACHE_DIRECTORY)
-
-
 @dataclass(frozen=True)
 class Use:
     """One path of a command: the option that names it as its user types it, the path, and what is done with it."""
@@ -54,10 +51,10 @@ class Use:
     path: str
     role: Role
     made_by: str = "train TABLE"  # what makes a model that is to be read
-    may_be: str = ""  # the option whose path this may be too
+    may_be: str | None = None  # the option whose path this may be too
 
     def __str__(self) -> str:
-        return f"{self.option} {printable(os.fsencode(self.path), 1000)}"
+        return f"{self.option} {printable(os.fsencode(self.path), 1000)}".lstrip()
 
 
 def normal(path: str) -> str:
@@ -109,24 +106,24 @@ def check_paths(uses: Iterable[Use]) -> None:
         if use.role is Role.WRITE and not is_stream(use.path):
             checked.append(Use(f"the partial of {use.option}", partial_of(use.path), Role.WRITE))
             _check(checked[-1])
-    identities = [_identity(use.path, use.role.writes) for use in checked]
-    for (one, its), (other, others) in combinations(zip(checked, identities, strict=True), 2):
+    _check_apart(checked)
+
+
+def check_outputs(inputs: Iterable[str], *outputs: str) -> None:
+    """Raise OptionError if a file that is to be written is an input, or another output: for programs without a command line."""
+    _check_apart([*(Use("", path, Role.READ) for path in inputs), *(Use("", path, Role.WRITE) for path in outputs)])
+
+
+def _check_apart(uses: Iterable[Use]) -> None:
+    """Raise OptionError if two are one file and one of them is written, or if one is inside another that is replaced."""
+    for (one, its), (other, others) in combinations([(use, _identity(use.path, use.role.writes)) for use in uses], 2):
         if not (one.role.writes or other.role.writes):
             continue
         if its is not None and its == others and one.may_be != other.option and other.may_be != one.option:
             raise OptionError(f"{one} and {other} are the same; name another for one of them")
         for outer, inner in ((one, other), (other, one)):
-            if outer.role in _REPLACED and _is_inside(inner.path, outer.path):
+            if outer.role in (Role.WRITE_DIRECTORY, Role.CACHE_DIRECTORY) and _is_inside(inner.path, outer.path):
                 raise OptionError(f"{inner} is inside {outer}, which is replaced as a whole; name another for one of them")
-
-
-def check_outputs(inputs: Sequence[str], *outputs: str) -> None:
-    """Raise OptionError if a file that is to be written is an input, or another output: for programs without a command line."""
-    written = [(path, _identity(path, writes=True)) for path in outputs]
-    read = [(path, _identity(path, writes=False)) for path in inputs]
-    for (one, its), (other, others) in (*combinations(written, 2), *product(read, written)):
-        if its is not None and its == others:
-            raise OptionError(f"{one} and {other} are the same; name another for one of them")
 
 
 def names_around(directory: str) -> tuple[str, str, str]:
@@ -192,18 +189,19 @@ def _check_access(path: str, mode: int) -> None:
 def _check_writable(use: Use) -> None:
     """Check that a file, or a directory, can take this name. Nothing is made."""
     path = os.path.realpath(use.path)
-    if use.role is Role.WRITE and (os.path.isdir(path) or use.path.endswith("/")):
-        raise OptionError(f"{use} is a directory; name a file to write")
-    if use.role is not Role.WRITE and os.path.isdir(path) and os.path.samefile(path, os.curdir):
-        raise OptionError(f"{use} is the working directory; name a directory in it")
-    if use.role is not Role.WRITE and os.path.lexists(use.path):
-        with contextlib.suppress(FileNotFoundError):  # a link to what is not there yet
-            os.scandir(use.path).close()
+    parent, name = os.path.split(path)
+    if use.role is Role.WRITE:
+        if os.path.isdir(path) or use.path.endswith("/"):
+            raise OptionError(f"{use} is a directory; name a file to write")
+    else:
+        if os.path.isdir(path) and os.path.samefile(path, os.curdir):
+            raise OptionError(f"{use} is the working directory; name a directory in it")
+        if os.path.lexists(path):
+            os.scandir(path).close()
             if use.role is Role.CACHE_DIRECTORY:
                 return  # it may be only read, perhaps where one may not write
-    parent, name = os.path.split(path)
-    while use.role is not Role.WRITE and not os.path.lexists(parent):  # missing ones are made
-        parent = os.path.dirname(parent)
+        while not os.path.lexists(parent):  # missing ones are made
+            parent = os.path.dirname(parent)
     if len(os.fsencode(name)) > os.pathconf(parent, "PC_NAME_MAX"):
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     os.stat(os.path.join(parent, ""))  # raises ENOTDIR for a file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from phrase_rescore.ranges import Checked, Decimal, Whole, ranged
+from phrase_rescore.ranges import Checked, Range, Whole, ranged
 from phrase_rescore.training.config import LAYER_SIZES, TIMES, Recipe, Settings
 
 
@@ -16,7 +16,7 @@ class Text(Checked):
     shortlist: int = ranged(15_000, TIMES)  # words
     min_count: int = ranged(1, TIMES)  # of a word
     held_out: int = ranged(2_000, Whole(0, 10**9))  # sentences at most
-    held_out_share: float = ranged(0.01, Decimal(0, 0.5))  # of the sentences at most
+    held_out_share: float = ranged(0.01, Range(0, 0.5))  # of the sentences at most
     text_dir: str | None = None  # None: LM.text
 
 
@@ -35,9 +35,9 @@ class LanguageModelNetwork(Checked):
 class Regularization(Checked):
     """What keeps the network from learning the text by heart, and its scores from needing a division."""
 
-    dropout: float = ranged(0.2, Decimal(0, 0.95))  # of embeddings and hidden units
-    shorten: float = ranged(0.1, Decimal(0, 1))  # share of the contexts that lose their oldest words
-    self_normalize: float = ranged(0.1, Decimal(0, 1000))  # α of α log² Z (Devlin et al. 2014, section 2.2)
+    dropout: float = ranged(0.2, Range(0, 0.95))  # of embeddings and hidden units
+    shorten: float = ranged(0.1, Range(0, 1))  # share of the contexts that lose their oldest words
+    self_normalize: float = ranged(0.1, Range(0, 1000))  # α of α log² Z (Devlin et al. 2014, section 2.2)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import Feature, find_table, read_features, read_ini, read_lines
 from phrase_rescore.moses.table import BLANKS_AND_CR
-from phrase_rescore.ranges import Decimal
+from phrase_rescore.ranges import Range
 
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT")  # filter-model-given-input.pl passes their lines through
-_WEIGHTS = Decimal(-1e6, 1e6)
+_WEIGHTS = Range(-1e6, 1e6)
 
 
 def check_weights(how: str) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Decimal, Range, Whole, ranged, ranges_of
+from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged, ranges_of
 from phrase_rescore.runtime import local_processes, usable_cores
 
 LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
@@ -25,14 +25,14 @@ class Recipe(Checked):
     """
 
     optimizer: str = "adam"  # or adadelta
-    learning_rate: float = ranged(8e-3, Decimal(0, 1000, above=True))  # at its highest
+    learning_rate: float = ranged(8e-3, Range(0, 1000, above=True))  # at its highest
     objective: str = "mean"  # the gradient is that of the minibatch's sum or mean
-    clip: float = ranged(1.0, Decimal(0, 1e9, above=True))  # largest norm of that gradient
+    clip: float = ranged(1.0, Range(0, 1e9, above=True))  # largest norm of that gradient
     decay: bool = True
-    warm_up: float = ranged(0.02, Decimal(0, 1))
+    warm_up: float = ranged(0.02, Range(0, 1))
     batch_size: int = ranged(256, Whole(1, 10_000_000))
     seed: int = ranged(1, SEEDS)  # of the initial weights and the order of the data
-    epochs: float = ranged(5.0, Decimal(0, 1e6, above=True))  # passes over the data, unless steps or time are given
+    epochs: float = ranged(5.0, Range(0, 1e6, above=True))  # passes over the data, unless steps or time are given
     max_steps: int | None = ranged(None, _STEPS)
     max_time: float | None = ranged(None, SECONDS)
     eval_every: int = ranged(500, _STEPS)

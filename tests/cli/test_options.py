@@ -16,10 +16,10 @@ from conftest import Run
 
 import phrase_rescore
 from phrase_rescore.cli.main import COMMANDS, cli
-from phrase_rescore.cli.options import AnyText, ByteSize, Duration, Number, NumberType, PathName, RowsOrFile, Subset
+from phrase_rescore.cli.options import BYTE_SIZE, DURATION, AnyText, NumberType, PathName, RowsOrFile, Subset, number
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.paths import Role
-from phrase_rescore.ranges import Checked, Decimal, Whole
+from phrase_rescore.ranges import Checked, Range, Whole
 
 ARGUMENTS = {  # what a command needs besides the option that is tested
     "train": ["table", "-m", "new"], "annotate": ["table", "-m", "model"], "strip": ["table", "--columns", "1"],
@@ -132,11 +132,11 @@ def test_no_output_is_an_input(run: Run, here: Path, parameter: Parameter) -> No
 
 
 @pytest.mark.parametrize(("kind", "numbers"), [
-    (Number(Whole(1, 5)), {"1": 1, "+5": 5}), (Number(Decimal(0, 2)), {"1e-3": 0.001, ".5": 0.5, "2.": 2.0}),
-    (Duration(), {"90": 90.0, "1.5m": 90.0, "2h": 7200.0}), (ByteSize(), {"500K": 500 << 10, "2GiB": 2 << 30}),
+    (number(Whole(1, 5)), {"1": 1, "+5": 5}), (number(Range(0, 2)), {"1e-3": 0.001, ".5": 0.5, "2.": 2.0}),
+    (DURATION, {"90": 90.0, "1.5m": 90.0, "2h": 7200.0}), (BYTE_SIZE, {"500K": 500 << 10, "2GiB": 2 << 30}),
     (RowsOrFile(Role.READ), {"12": 12, "file": "file"}),
 ])  # fmt: skip
-def test_what_is_a_number(kind: NumberType, numbers: dict[str, object]) -> None:
+def test_what_is_a_number(kind: click.ParamType, numbers: dict[str, object]) -> None:
     assert {text: kind.convert(text, None, None) for text in numbers} == numbers
     wrong = [
         "",
@@ -178,7 +178,7 @@ def test_every_number_of_the_settings_has_a_range() -> None:
     for kind in checked_dataclasses():
         for field in dataclasses.fields(kind):
             if field.type in ("int", "float", "int | None", "float | None"):
-                assert isinstance(field.metadata.get("range"), Whole | Decimal), f"{kind.__name__}.{field.name}"
+                assert isinstance(field.metadata.get("range"), Range), f"{kind.__name__}.{field.name}"
 
 
 def is_needed(field: dataclasses.Field[object]) -> bool:
@@ -217,5 +217,5 @@ def test_no_number_reaches_a_training(tmp_path: Path) -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     assert np.int64(3) in Whole(1, 5)
-    assert np.float32(0.5) in Decimal(0, 1)
-    assert np.float64("nan") not in Decimal(0, 1)
+    assert np.float32(0.5) in Range(0, 1)
+    assert np.float64("nan") not in Range(0, 1)
