@@ -215,8 +215,17 @@ class ScoreColumn:
     high: float
     feature: str = ""  # log_prob or unknown_words if a model added it; empty: the table's own
     model: str = ""  # the signature of that model, empty where no sidecar says it
-    inverse: bool = False  # that model predicts the source
-    is_log: bool = False  # the table has the logarithm, or the number of words, itself
+    unit: str = ""
+
+    @property
+    def inverse(self) -> bool:
+        """Tell whether its model predicts the source."""
+        return "p(source" in self.unit
+
+    @property
+    def is_log(self) -> bool:
+        """Tell whether the table has the logarithm, or the number of words, itself."""
+        return not self.unit.startswith(("probability", "exp")) if self.feature else self.low < 0
 
     def of(self, values: Sequence[T]) -> T:
         """Return the value of this column, of those of all columns."""
@@ -239,19 +248,18 @@ class TableColumns:
     table: str
     columns: tuple[ScoreColumn, ...]
     guessed: bool = False  # there is no sidecar, and the last two look like those of annotate
-    negative: tuple[int, list[bytes]] | None = None  # line and scores of the first row that has a negative one
 
     @classmethod
-    def read(cls, table: str, limit: int = JUDGED_ROWS) -> TableColumns:
+    def read(cls, table: str, limit: int = JUDGED_ROWS, loadable: bool = False) -> TableColumns:
         """Read the columns from the first ``limit`` rows of a table (``-``: standard input) and its sidecar.
 
         Raises InputError for an empty table, a row that is not valid or has another number of scores than the first one, as
-        ``read_sidecar``, and for a sidecar that names columns beyond the last.
+        ``read_sidecar``, and for a sidecar that names columns beyond the last. If the table must be ``loadable``, also for a
+        negative score: Moses takes its logarithm, and the phrase pair vanishes without a message.
         """
         rows, added = _read_first_rows(table, limit), read_sidecar(table)
         n = rows[0].n_scores
-        values = [[float(score) for score in row.scores] for row in rows]
-        ranges = [(min(column), max(column)) for column in zip(*values, strict=True)]
+        ranges = [(min(values), max(values)) for values in zip(*(map(float, row.scores) for row in rows), strict=True)]
         guessed = added is None and looks_annotated(rows[:JUDGED_ROWS])
         if guessed:
             of_p, of_n = ("", "") if ranges[n - 2][1] <= 0 else ("probability", "exp")
@@ -260,11 +268,18 @@ class TableColumns:
         if beyond := [number for number in by_number if not 1 <= number <= n]:
             found = f"column {beyond[0]} of a table that has {n}"
             raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
-        lowest = map(min, values)
-        negative = next(((i, row.scores) for i, (row, low) in enumerate(zip(rows, lowest, strict=True), 1) if low < 0), None)
-        names = _names(n, by_number)
-        columns = (_column(i, name, *ranges[i - 1], by_number.get(i)) for i, name in enumerate(names, 1))
-        return cls(table, tuple(columns), guessed, negative)
+        if loadable:
+            hint = "Moses takes the logarithm of every column and would lose the pair without a message; "
+            for line, row in enumerate(rows, 1):
+                if float(least := min(row.scores, key=float)) < 0:
+                    found = f"score {shown(least)} is negative"
+                    raise InputError(display_name(table), found, hint + "annotate without --scale log", line)
+        said = [by_number.get(number, AddedColumn(number, "", "", "")) for number in range(1, n + 1)]
+        columns = (
+            ScoreColumn(number, name, *ranges[number - 1], column.feature, column.model, column.unit)
+            for number, (name, column) in enumerate(zip(_names(n, by_number), said, strict=True), 1)
+        )
+        return cls(table, tuple(columns), guessed)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -299,26 +314,6 @@ class TableColumns:
 
         is_log = [column.is_log for column in self.columns]
         return np.where(is_log, scores, np.log(np.maximum(scores, MIN_P)))
-
-    def check_loadable(self) -> None:
-        """Refuse a negative score, of which Moses takes the logarithm: the phrase pair vanishes without a message.
-
-        Raises InputError.
-        """
-        if self.negative is not None:
-            line, scores = self.negative
-            hint = (
-                "Moses takes the logarithm of every column and would lose the pair without a message; "
-                "annotate without --scale log"
-            )
-            raise InputError(display_name(self.table), f"score {shown(min(scores, key=float))} is negative", hint, line)
-
-
-def _column(number: int, name: str, low: float, high: float, added: AddedColumn | None) -> ScoreColumn:
-    if added is None:
-        return ScoreColumn(number, name, low, high, is_log=low < 0)
-    is_log = not added.unit.startswith(("probability", "exp"))
-    return ScoreColumn(number, name, low, high, added.feature, added.model, "p(source" in added.unit, is_log)
 
 
 def _names(n: int, added: Mapping[int, AddedColumn]) -> list[str]:

@@ -32,6 +32,12 @@ def check_factor(phrase: bytes, factor: int | None, side: str) -> None:
     raise RowError(f"{side} word {shown(bad)} has no factor {factor}", "factors are counted from 0 and stand between bars")
 
 
+def check_factors(src: bytes, tgt: bytes, factors: Factors) -> None:
+    """Raise RowError as ``check_factor`` for either phrase of a pair."""
+    check_factor(src, factors[0], "source")
+    check_factor(tgt, factors[1], "target")
+
+
 def have_factor(phrases: Sequence[bytes], factor: int | None) -> bool:
     """Tell whether all words of all phrases have the factor."""
     return factor is None or _text_with(factor).fullmatch(b"\n".join(phrases)) is not None

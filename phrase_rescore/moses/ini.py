@@ -71,10 +71,6 @@ class Feature:
         return self.implementation in TEXT_TABLES + BINARIZED_TABLES and b"glue-grammar" not in self.path
 
     @property
-    def is_binarized(self) -> bool:
-        return self.implementation in BINARIZED_TABLES
-
-    @property
     def n_columns(self) -> int:
         """The value of ``num-features``; 1 where the line has none (``moses/FF/FeatureFunction.cpp``)."""
         return int(self.value(b"num-features") or 1)

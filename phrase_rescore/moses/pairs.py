@@ -10,21 +10,20 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
-from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
+from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
 from phrase_rescore.moses.table import (
     NUMBER,
     SEPARATOR,
     BadRow,
     is_number,
     parse_block,
-    phrase_words,
+    phrase_pair,
     split_fields,
     valid_rows,
     words,
 )
 
-Phrase = list[bytes]
-RowReader = Callable[[bytes], tuple[Phrase, Phrase]]
+RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
 
 
 class PairBlock(NamedTuple):
@@ -48,23 +47,22 @@ _REFUSED_NAMES = (
 )
 
 
-def _extract_pair(row: bytes) -> tuple[Phrase, Phrase]:
+def _extract_pair(row: bytes) -> tuple[bytes, bytes]:
     """Parse ``source ||| target ||| alignment [||| …]``, one row an occurrence (``phrase-extract/extract-main.cpp``)."""
     fields = split_fields(row)
     if len(fields) < 3:
-        raise RowError(
-            f"{counted(len(fields), 'field')} in {shown(row)}", "an extract row is 'source ||| target ||| 0-0 1-1 …'"
-        )
+        found = f"{counted(len(fields), 'field')} in {shown(row)}"
+        raise RowError(found, "an extract row is 'source ||| target ||| 0-0 1-1 …'")
     if not all(_POINT.fullmatch(point) for point in words(fields[2].rstrip(b"\r"))):
         raise RowError(f"alignment {shown(fields[2].strip())}", "points are such as 0-0")
-    return phrase_words(fields[0], "source"), phrase_words(fields[1], "target")
+    return fields[0], fields[1]
 
 
-def _tsv_pair(row: bytes) -> tuple[Phrase, Phrase]:
+def _tsv_pair(row: bytes) -> tuple[bytes, bytes]:
     columns = row.removesuffix(b"\r").split(b"\t")
     if len(columns) != 2:
         raise RowError(f"{counted(len(columns), 'column')} in {shown(row)}", "write source, tab, target")
-    return phrase_words(columns[0], "source"), phrase_words(columns[1], "target")
+    return columns[0], columns[1]
 
 
 _ROW_READERS: dict[str, RowReader] = {"extract": _extract_pair, "tsv": _tsv_pair}
@@ -109,25 +107,18 @@ def refuse_by_name(path: str) -> None:
             raise InputError(path, f"is by its name {what}", hint)
 
 
-def _joint_count(counts: bytes, row: bytes) -> float:
-    """Read the third number of a table row's fifth field, ``n_target n_source n_joint``."""
-    found = _COUNTS.match(counts)
-    if found is None:
-        raise RowError(f"no joint count in {shown(row)}", "--min-count needs the counts, '||| n_target n_source n_joint'")
-    return float(found[1])
-
-
 def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:
     table = parse_block(block, n_scores, factors=(factors,))
     if not counts:
         return PairBlock(table.src, table.tgt), table.bad
     kept, found, bad = list[int](), list[float](), table.bad
     for i, field in enumerate(table.counts()):
-        try:
-            found.append(_joint_count(field, table.row(i)))
+        if count := _COUNTS.match(field):
+            found.append(float(count[1]))
             kept.append(i)
-        except RowError as error:
-            bad.append((table.lines[i], table.row(i), error))
+        else:
+            hint = "--min-count needs the counts, '||| n_target n_source n_joint'"
+            bad.append((table.lines[i], table.row(i), RowError(f"no joint count in {shown(table.row(i))}", hint)))
     return PairBlock([table.src[i] for i in kept], [table.tgt[i] for i in kept], found), sorted(bad, key=lambda b: b[0])
 
 
@@ -135,9 +126,7 @@ def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Fa
     src, tgt, bad = list[bytes](), list[bytes](), list[BadRow]()
     for line, row in enumerate(block.rows(), block.first_row):
         try:
-            of_src, of_tgt = map(b" ".join, reader(row))
-            check_factor(of_src, factors[0], "source")
-            check_factor(of_tgt, factors[1], "target")
+            of_src, of_tgt = phrase_pair(*reader(row), factors)
         except RowError as error:
             bad.append((line, row, error))
             continue

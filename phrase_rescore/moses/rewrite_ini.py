@@ -12,7 +12,7 @@ from phrase_rescore.errors import InputError, OptionError, counted, printable, s
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
-from phrase_rescore.moses.ini import Feature, find_table, read_features, read_ini, read_lines
+from phrase_rescore.moses.ini import BINARIZED_TABLES, Feature, find_table, read_features, read_ini, read_lines
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.ranges import Range
 
@@ -99,12 +99,11 @@ def rewritten_for_table(
     """
     old = find_table(ini, None if name is None else os.fsencode(name), where)
     if path is None:
-        if old.is_binarized:
+        if old.implementation in BINARIZED_TABLES:
             kind = old.implementation.decode()
             raise OptionError(f"{old} is {kind}, a binarized table: give the one made of {table} with --path")
         check_compression(table)
-    there = TableColumns.read(table, RANGE_ROWS)
-    there.check_loadable()
+    there = TableColumns.read(table, RANGE_ROWS, loadable=True)
     n, n_old = len(there), old.n_columns
     if n < n_old:
         found = f"{counted(n, 'score column')}, where {old} has num-features={n_old}"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from phrase_rescore.errors import RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
-from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, have_factor
+from phrase_rescore.moses.factors import WHOLE, Factors, check_factors, have_factor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +83,13 @@ def phrase_words(field: bytes, side: str) -> list[bytes]:
             "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;",
         )
     return found
+
+
+def phrase_pair(src: bytes, tgt: bytes, factors: Factors = WHOLE) -> tuple[bytes, bytes]:
+    """Write both fields with single blanks between words. Raises RowError as ``phrase_words`` and ``check_factors``."""
+    pair = b" ".join(phrase_words(src, "source")), b" ".join(phrase_words(tgt, "target"))
+    check_factors(*pair, factors)
+    return pair
 
 
 class TableRow(NamedTuple):
@@ -312,9 +319,8 @@ def _look_closer(rows: CutRows, first_row: int, n_scores: int, fix_blanks: bool,
                     fields[2] = with_single_blanks(fields[2])
                 head, tail = cut_after_scores(fields)
                 tail += b"\n"
-            for of_src, of_tgt in factors:
-                check_factor(src, of_src, "source")
-                check_factor(tgt, of_tgt, "target")
+            for of_sides in factors:
+                check_factors(src, tgt, of_sides)
         except RowError as error:
             table.bad.append((line, row, error))
             continue

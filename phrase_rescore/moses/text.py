@@ -10,7 +10,7 @@ from typing import TypeVar
 from phrase_rescore.errors import OptionError, RowError, shown
 from phrase_rescore.files.inputs import batches
 from phrase_rescore.moses.factors import WHOLE, Factors, check_factor
-from phrase_rescore.moses.table import SEPARATOR, phrase_words, split_fields, words
+from phrase_rescore.moses.table import SEPARATOR, phrase_pair, phrase_words, split_fields, words
 
 _ENTITIES = {  # & is escaped first and unescaped last
     b"&": b"&amp;", b"|": b"&#124;", b"<": b"&lt;", b">": b"&gt;",
@@ -153,12 +153,14 @@ class PhraseReader:
             raise RowError(f"{shown(text)} is more than a {self.side} phrase", self.hint)
         if not words(text):
             raise RowError("the line is empty", f"write one {self.side} phrase a line")
-        return _phrase(text, self.side, self.factor)
+        phrase = b" ".join(phrase_words(text, self.side))
+        check_factor(phrase, self.factor, self.side)
+        return phrase
 
 
 @dataclass(frozen=True)
 class PairReader:
-    """Reads a line as the source and target of a phrase pair, words with single blanks between them.
+    """Reads ``source ||| target [||| …]``, or two columns with a tab between, as phrases with single blanks between words.
 
     Raises RowError for a line that is not a pair, an empty phrase, a non-terminal, a word without the side's factor.
     """
@@ -167,29 +169,12 @@ class PairReader:
     prepare: tuple[Prepare, Prepare] = (as_written, as_written)  # source, target
 
     def __call__(self, line: bytes) -> tuple[bytes, bytes]:
-        src, tgt = split_pair(line)
-        return (
-            _phrase(self.prepare[0](src), "source", self.factors[0]),
-            _phrase(self.prepare[1](tgt), "target", self.factors[1]),
-        )
-
-
-def split_pair(line: bytes) -> tuple[bytes, bytes]:
-    """Split ``source ||| target [||| …]``, or two columns with a tab between, into source and target.
-
-    Raises RowError for anything else.
-    """
-    line = line.rstrip(b"\r\n")
-    sides = split_fields(line, 2)[:2] if SEPARATOR in line else line.split(b"\t")
-    if len(sides) != 2:
-        raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
-    return sides[0], sides[1]
-
-
-def _phrase(text: bytes, side: str, factor: int | None) -> bytes:
-    phrase = b" ".join(phrase_words(text, side))
-    check_factor(phrase, factor, side)
-    return phrase
+        line = line.rstrip(b"\r\n")
+        sides = split_fields(line, 2)[:2] if SEPARATOR in line else line.split(b"\t")
+        if len(sides) != 2:
+            raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
+        src, tgt = (prepare(side) for prepare, side in zip(self.prepare, sides, strict=True))
+        return phrase_pair(src, tgt, self.factors)
 
 
 def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:

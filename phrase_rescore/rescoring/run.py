@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TypeVar
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
@@ -21,6 +22,7 @@ from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeatu
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer
 
+T = TypeVar("T")
 BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
 GZIP_LEVEL = "fast"
 
@@ -50,9 +52,8 @@ class RescoreOptions:
         if self.sort and self.best:
             raise OptionError("--sort writes the list, --best one hypothesis a segment; choose one of them")
         if self.best and self.models and not self.weights:
-            raise OptionError(
-                "--best goes by the totals of the list, in which -m does not count; give --weights, or leave -m out"
-            )
+            hint = "give --weights, or leave -m out"
+            raise OptionError(f"--best goes by the totals of the list, in which -m does not count; {hint}")
         if len(self.labels) > len(self.models):
             raise OptionError(f"{len(self.labels)} labels for {len(self.models)} models; --label names those of -m, in order")
         for label in self.labels:
@@ -82,14 +83,14 @@ def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int
     features = dict(_features(options, sources, device, summary))
     with open_input(options.nbest, on_read) as stream, row_output(options.out) as output:
         entries = read_entries(read_rows(stream), display_name(options.nbest))
-        for lines in _joined(_lines(options, entries, features, weights, sources, summary)):
+        for lines in _gathered(_lines(options, entries, features, weights, sources, summary)):
             data = b"".join(lines)
             output.write(gzip_member(data, GZIP_LEVEL) if options.out.endswith(".gz") else data, len(lines))
         if not summary.entries:
             raise InputError(display_name(options.nbest), "is empty", "pass an n-best list")
     for label, scorer in features.items():
-        summary.features[label] = scorer.tally.line()
-        if misfit := scorer.tally.misfit():
+        summary.features[label], misfit = scorer.tally.lines()
+        if misfit:
             summary.warnings.append(f"{label}: {misfit}")
     return summary
 
@@ -132,7 +133,7 @@ def _lines(
     With ``best`` a segment without entries is an empty line: there the source was empty.
     """
     name, written = display_name(options.nbest), 0
-    for block in _blocks(entries):
+    for block in _gathered(list(group) for _, group in groupby(entries, key=lambda entry: entry.segment)):
         for label, scorer in features.items():
             block = _with_feature(block, label.encode(), scorer.values(block, name).tolist(), options.replace, name)
         if weights is not None:
@@ -161,28 +162,16 @@ def _with_feature(entries: list[Entry], label: bytes, values: list[list[float]],
     return of_each(entries, name, lambda entry: entry.with_feature(label, next(of_each_entry), replace))
 
 
-def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Cut the entries into blocks of whole segments."""
-    block: list[Entry] = []
-    for entry in entries:
-        if len(block) >= BLOCK_ENTRIES and entry.segment != block[-1].segment:
-            yield block
-            block = []
-        block.append(entry)
-    if block:
-        yield block
-
-
-def _joined(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-    """Yield the same lines, BLOCK_ENTRIES or more at a time."""
-    lines: list[bytes] = []
-    for piece in pieces:
-        lines += piece
-        if len(lines) >= BLOCK_ENTRIES:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
+def _gathered(groups: Iterable[list[T]]) -> Iterator[list[T]]:
+    """Yield the items of the groups, whole groups of BLOCK_ENTRIES items or more at a time."""
+    gathered: list[T] = []
+    for group in groups:
+        gathered += group
+        if len(gathered) >= BLOCK_ENTRIES:
+            yield gathered
+            gathered = []
+    if gathered:
+        yield gathered
 
 
 def _ranked(entries: Sequence[Entry], name: str) -> list[Entry]:

@@ -13,10 +13,9 @@ from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import RowError
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.columns import MIN_LOG_P
-from phrase_rescore.moses.factors import check_factor
+from phrase_rescore.moses.factors import check_factors
 from phrase_rescore.moses.nbest import Entry, of_each
 from phrase_rescore.moses.segmentation import check_cover
-from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.rnn.scorer import Scorer
 
 Pair = tuple[bytes, bytes]
@@ -37,22 +36,13 @@ class ScorerTally:
     words: int = 0
     unknown: int = 0  # words that the model does not know
 
-    @property
-    def share(self) -> float:
-        """The share of words that are unknown to the model."""
-        return self.unknown / max(1, self.words)
-
-    def line(self) -> str:
-        """Return what is to be said."""
-        unknown, used = f"{self.share:.1%} of the words are unknown to the model", self.asked / max(1, self.computed)
-        return f"{unknown}; each score was computed once and used {used:.1f} times"
-
-    def misfit(self) -> str:
-        """Return a warning of unknown words, empty if they are not many."""
-        if not too_many_unknown(self.share, self.usual):
-            return ""
-        unknown = f"{self.share:.1%} of the words are unknown to the model, {self.usual:.1%} in its training"
-        return f"{unknown}: is it of this language?"
+    def lines(self) -> tuple[str, str]:
+        """Return what is to be said, and a warning of unknown words, empty if they are not many."""
+        share, used = self.unknown / max(1, self.words), self.asked / max(1, self.computed)
+        unknown = f"{share:.1%} of the words are unknown to the model"
+        misfit = f"{unknown}, {self.usual:.1%} in its training: is it of this language?"
+        said = f"{unknown}; each score was computed once and used {used:.1f} times"
+        return said, misfit if too_many_unknown(share, self.usual) else ""
 
 
 class TextFeature:
@@ -89,9 +79,8 @@ class PairFeature:
         source, derivation = self._sources[entry.segment], entry.derivation()
         check_cover(derivation, source)
         pairs = [(b" ".join(source[first : last + 1]), tgt) for first, last, tgt in derivation if tgt]
-        for pair in pairs:
-            for phrase, factor, side in zip(pair, self._scorer.checkpoint.factors, SIDES, strict=True):
-                check_factor(phrase, factor, side)
+        for src, tgt in pairs:
+            check_factors(src, tgt, self._scorer.checkpoint.factors)
         return pairs
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:

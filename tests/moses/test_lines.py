@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.text import PairReader, PhraseReader, TypedText, parsed_lines, split_pair
+from phrase_rescore.moses.text import PairReader, PhraseReader, TypedText, parsed_lines
 
 
 def test_the_separator_comes_before_the_tab() -> None:
-    assert split_pair(b"a ||| b\tc\n") == (b"a ", b" b\tc")
+    assert PairReader()(b"a ||| b\tc\n") == (b"a", b"b c")
     with pytest.raises(RowError):
-        split_pair(b"a b\n")
+        PairReader()(b"a b\n")
 
 
 def test_phrases_take_blanks_as_they_come() -> None:
