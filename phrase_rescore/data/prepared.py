@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from phrase_rescore.files.inputs import map_array
 
 AT_ONCE = 1 << 22  # ids of an array that is mapped from a file
 Fingerprint = dict[str, Any]
-Store = TypeVar("Store")
 
 
 def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **options: Any) -> Fingerprint | None:
@@ -62,6 +61,15 @@ class Numbers:
                 raise ValueError(f"{item.name} {value}")
 
 
+class _Store(Protocol):
+    """Data prepared on disk."""
+
+    @property
+    def numbers(self) -> Numbers:
+        """What the data are known by."""
+
+
+Store = TypeVar("Store", bound=_Store)
 Fill = Callable[[str], tuple[Numbers, Mapping[str, Vocabulary]]]
 
 

@@ -65,14 +65,6 @@ class NgramTask:
             ngrams.contexts[np.arange(order - 1) < lost[:, None]] = self.module.config.missing
             yield Ngrams(ngrams.contexts, ngrams.words, (self.seed, number))
 
-    def passes(self, steps: int) -> float:
-        """Return how many passes over the text so many minibatches make."""
-        return steps * self.batch_size / len(self.ids)
-
-    def size(self, batch: Ngrams) -> int:
-        """Return the number of n-grams."""
-        return len(batch)
-
     def parts(self, batch: Ngrams, parts: int, step: int = 0, done: float = 1.0) -> list[Ngrams]:
         """Cut a minibatch into ``parts`` of like size."""
         ends = np.linspace(0, len(batch), parts + 1).astype(int)

@@ -17,7 +17,7 @@ from phrase_rescore.lm.nplm import NULL
 from phrase_rescore.lm.prepare import TextSource
 from phrase_rescore.lm.task import NgramTask, centre
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.loop import Trainer, make_optimizer
+from phrase_rescore.training.loop import make_optimizer
 from phrase_rescore.training.session import Session, on_this_machine
 
 _SUMMARIZED = (
@@ -52,17 +52,13 @@ def train_text(
             model.to(machine.device), store.train, store.held_out, recipe.batch_size, recipe.seed, machine.device,
             dropout=regularization.dropout, shorten=regularization.shorten, alpha=regularization.self_normalize,
         )  # fmt: skip
-        trainer = Trainer(
-            task, recipe,
-            threads=session.threads, processes=session.processes, state=session.state, observer=session.observer,
-        )  # fmt: skip
         words = (END, UNKNOWN, *store.vocab.words, NULL)
 
         def as_tsv(batch: Ngrams) -> bytes:
             rows = zip(batch.contexts.tolist(), batch.words.tolist(), strict=True)
             return b"".join(b"%b\t%b\n" % (b" ".join(words[i] for i in context), words[word]) for context, word in rows)
 
-        with session.learning(model, as_tsv):
+        with session.learning(task, recipe, as_tsv) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes)
             model.loss_dtype = None  # what follows is measured in float32
@@ -73,7 +69,7 @@ def train_text(
             "sentences": {"training": numbers.sentences, "held_out": numbers.held_out_sentences},
             "words": {"training": numbers.words, "held_out": numbers.held_out_words},
             **config.override(max_steps=recipe.max_steps).summary(_SUMMARIZED),
-            **outcome.summary(task.passes(outcome.steps)),
+            **outcome.summary(recipe.passes(outcome.steps, len(task.ids))),
             "log_z": log_z,
         }
         lm = LanguageModel(model.to("cpu"), store.vocab, numbers.unk, summary)

@@ -12,7 +12,7 @@ from itertools import chain
 from phrase_rescore._version import __version__
 from phrase_rescore.data.coverage import FEW_KNOWN, LEAST_KNOWN, known_share
 from phrase_rescore.data.prepared import fingerprint_of, unk_not_learnt
-from phrase_rescore.data.sorting import check_room, is_in_scratch, remove_scratch, sorted_pairs
+from phrase_rescore.data.sorting import check_room, sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, count_words, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
@@ -24,7 +24,6 @@ from phrase_rescore.rnn.store import LAYOUT, PairNumbers, PairStore, prepare_sto
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.source import Source
 
-Drop = Callable[[int, bytes, RowError], None]
 _SIDES = ("source", "target")
 _SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length")  # of Data
 
@@ -38,20 +37,12 @@ class PairSource(Source[PairStore]):
 
     def __init__(self, inputs: Sequence[str], model_dir: str, data: Data, threads: int) -> None:
         self.data, self._threads = data, threads
-        self._scratch = data.scratch or tempfile.gettempdir()
+        self.scratch: str = data.scratch or tempfile.gettempdir()
         self._dropped = beside(model_dir, "dropped")
         files = (data.source_vocab, data.target_vocab, *(data.vocab_corpus or ()))
         options = {name: getattr(data, name) for name in _SHAPE_PAIRS} | {"version": __version__}
         of_some, of_all = (fingerprint_of(inputs, files, **options | more) for more in ({}, {"drop_bad_rows": False}))
         super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all, of_some)
-
-    def is_left(self) -> bool:
-        """Tell whether a killed run's sorting left files in scratch."""
-        return is_in_scratch(self._scratch, self.directory)
-
-    def clean(self) -> None:
-        """Remove what a killed run's sorting left in scratch."""
-        remove_scratch(self._scratch, self.directory)
 
     def check(self, say: Callable[[str], None]) -> None:
         """Look at the first rows of every input, at given vocabularies and at the room in scratch, before hours of reading.
@@ -62,14 +53,14 @@ class PairSource(Source[PairStore]):
             refuse_by_name(path)
         files = [path for path in self.inputs if not is_stream(path)]
         for path in files:
-            with contextlib.closing(self._read(path, None, lambda line, row, error: None)) as pairs:
+            with contextlib.closing(self._read(path)) as pairs:
                 next(pairs, None)  # and closed here, not by a destructor, from which no signal comes out
         for given in (self.data.source_vocab, self.data.target_vocab):
             if given and not is_stream(given):
                 read_shortlist(given)
-        room = check_room(self._scratch)
+        room = check_room(self.scratch)
         if room < sum(map(os.path.getsize, files)):
-            found = f"{self._scratch} has room for {room / 2**30:.1f} GB, and sorting takes up to twice the text of all pairs"
+            found = f"{self.scratch} has room for {room / 2**30:.1f} GB, and sorting takes up to twice the text of all pairs"
             say(f"warning: {found}; --scratch names another directory")
 
     def report(self, store: PairStore, made: bool, say: Callable[[str], None]) -> None:
@@ -95,11 +86,9 @@ class PairSource(Source[PairStore]):
         data = self.data
         with contextlib.ExitStack() as sorting:
             with DroppedRows(self._dropped, data.drop_bad_rows).opened() as dropped:
-                blocks = chain.from_iterable(
-                    self._read(path, observer.on_read, _dropping(path, dropped)) for path in self.inputs
-                )
+                blocks = chain.from_iterable(self._read(path, observer.on_read, dropped) for path in self.inputs)
                 limits = data.min_count, data.max_length
-                in_order = sorted_pairs(blocks, self._scratch, data.memory, self._threads, *limits, owner=self.directory)
+                in_order = sorted_pairs(blocks, self.scratch, data.memory, self._threads, *limits, owner=self.directory)
                 pairs = sorting.enter_context(in_order)  # all rows are read: their file is complete before the pairs are
 
             def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
@@ -119,8 +108,15 @@ class PairSource(Source[PairStore]):
                 observer.say(f"{number:,} distinct pairs left out: {why}")
         return store
 
-    def _read(self, path: str, on_read: Callable[[int], object] | None, drop: Drop) -> Generator[PairBlock]:
+    def _read(
+        self, path: str, on_read: Callable[[int], object] | None = None, dropped: DroppedRows | None = None
+    ) -> Generator[PairBlock]:
         """Read the pairs of an input; bad rows are dropped if they are to be."""
+
+        def drop(line: int, row: bytes, error: RowError) -> None:
+            if dropped is not None:
+                dropped.add(f"{display_name(path)}:{line}", row)
+
         data = self.data
         on_bad_row = drop if data.drop_bad_rows else None
         return read_pair_blocks(path, data.form, on_read, on_bad_row, data.min_count > 1, data.factors)
@@ -153,14 +149,9 @@ class PairSource(Source[PairStore]):
         if (not given and not self.data.vocab_corpus) or share >= FEW_KNOWN:
             return
         option = f"--{_SIDES[side]}-vocab {given}" if given else f"--vocab-corpus: the {_SIDES[side]} shortlist"
-        found = f"{option} has {share:.1%} of the running {_SIDES[side]} words of the pairs" + (
-            f"; {lacking}" if lacking else ""
-        )
+        found = f"{option} has {share:.1%} of the running {_SIDES[side]} words of the pairs"
+        if lacking:
+            found += f"; {lacking}"
         if share < LEAST_KNOWN and not self.data.allow_poor_coverage:
             raise OptionError(f"{found}; give the vocabulary of these pairs, or pass --allow-poor-coverage")
         say(f"warning: {found}")
-
-
-def _dropping(path: str, dropped: DroppedRows) -> Drop:
-    """Return what keeps the bad rows of an input in a side file."""
-    return lambda line, row, error: dropped.add(f"{display_name(path)}:{line}", row)

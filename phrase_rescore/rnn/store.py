@@ -166,7 +166,6 @@ def prepare_store(
     sides, of the pairs to train on alone, and chooses the shortlists. ``progress`` is called with the number of pairs of
     each block, in both passes. ``check`` and errors are as of ``Layout.write``.
     """
-    LAYOUT.check_target(directory)
     choice = HeldOut(held_out)
     src_counts: Counter[bytes] = Counter()
     tgt_counts: Counter[bytes] = Counter()

@@ -78,14 +78,6 @@ class PhrasePairTask:
         """
         return map(self.pairs.take, drawn_rows(len(self.pairs), self.batch_size, self.seed, first))
 
-    def passes(self, steps: int) -> float:
-        """Return how many passes over the pairs so many minibatches make."""
-        return steps * self.batch_size / len(self.pairs)
-
-    def size(self, batch: EncodedPairs) -> int:
-        """Return the number of pairs."""
-        return len(batch)
-
     def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
         """Put every ``parts``-th pair in the order of lengths into a part, so that all parts have nearly the same work."""
         cut = [batch]

@@ -22,7 +22,7 @@ from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.rnn.warm_start import check_part, freeze, initialise_from, table_side
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall
-from phrase_rescore.training.loop import Trainer, make_optimizer
+from phrase_rescore.training.loop import make_optimizer
 from phrase_rescore.training.session import Session, on_this_machine
 
 WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
@@ -54,11 +54,8 @@ def train_pairs(
         recipe = config.recipe.limited(store.numbers.training, store.numbers.held_out)
         task = make_task(store, config, session.observer.say)
         model = task.module
-        trainer = Trainer(
-            task, recipe,
-            threads=session.threads, processes=session.processes, state=session.state, observer=session.observer,
-        )  # fmt: skip
-        with session.learning(model, lambda batch: _as_learnt(batch, data.inverse).as_tsv(store.src_vocab, store.tgt_vocab)):
+        words = store.src_vocab, store.tgt_vocab
+        with session.learning(task, recipe, lambda batch: _as_learnt(batch, data.inverse).as_tsv(*words)) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None)
             model.loss_dtype = None  # what follows is measured in float32
@@ -72,16 +69,14 @@ def train_pairs(
             "init_from": os.path.basename(start.init_from) if start.init_from else None,
             "init": start.init if start.init_from else None,
             "frozen": list(start.freeze),
-            **outcome.summary(task.passes(outcome.steps)),
+            **outcome.summary(recipe.passes(outcome.steps, len(task.pairs))),
             "held_out_other_sources": control,
             "final_pass": final_pass,
         }
         if found := shortfall(summary):
             session.observer.say(f"warning: {found}; train longer")
         shares = store.numbers.source_unk, store.numbers.target_unk
-        checkpoint = Checkpoint(
-            model.to("cpu"), store.src_vocab, store.tgt_vocab, shares, summary, inverse=data.inverse, factors=data.factors
-        )
+        checkpoint = Checkpoint(model.to("cpu"), *words, shares, summary, inverse=data.inverse, factors=data.factors)
         session.publish(lambda directory: save(checkpoint, directory))
     return checkpoint
 

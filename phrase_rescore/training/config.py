@@ -43,6 +43,10 @@ class Recipe(Checked):
         rising = min(1.0, done / self.warm_up + 0.01) if self.warm_up else 1.0
         return self.learning_rate * rising * (1.0 - done if self.decay else 1.0)
 
+    def passes(self, steps: int, items: int) -> float:
+        """Return how many passes over the items so many minibatches make; one has at most all of them."""
+        return steps * min(self.batch_size, items) / items
+
     def needs_held_out(self) -> str:
         """Return the option that needs held-out data, or nothing."""
         return "" if self.patience is None else f"--patience {self.patience}"

@@ -27,10 +27,7 @@ class Task(Protocol):
         """What is trained."""
 
     def batches(self, first: int) -> Iterator[Any]:
-        """Yield minibatches without end, from number ``first`` (0, 1, …); each depends on its number alone."""
-
-    def size(self, batch: Any) -> int:
-        """Return the number of items of a minibatch."""
+        """Yield minibatches, all with a length, without end, from number ``first`` (0, 1, …); each depends on that alone."""
 
     def parts(self, batch: Any, parts: int, step: int = 0, done: float = 1.0) -> list[Any]:
         """Cut the minibatch of ``step`` into ``parts`` of like work; none is empty unless the minibatch is too small.
@@ -176,7 +173,7 @@ class Trainer:
         """Learn a minibatch, at the rate after the share ``done`` (0 to 1) of the run."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(done)
-        self._batch, items = batch, self.task.size(batch)
+        self._batch, items = batch, len(batch)
         loss = self.gradients(self._own_parts(batch, done), items if self.recipe.objective == "mean" else 1.0)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
         if not math.isfinite(norm):  # the same in every process

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
 
 from phrase_rescore import runtime
 from phrase_rescore._version import __version__
+from phrase_rescore.data.prepared import Store
 from phrase_rescore.errors import OptionError, RescoreError, cannot_write, writing
 from phrase_rescore.files.directories import check_replaceable, recover_directory
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
-from phrase_rescore.training.config import Observer, Settings
-from phrase_rescore.training.loop import NotFiniteError
+from phrase_rescore.training.config import Observer, Recipe, Settings
+from phrase_rescore.training.loop import NotFiniteError, Task, Trainer
 from phrase_rescore.training.processes import find_processes, local_device, process_group
-from phrase_rescore.training.source import AnyStore, Source
+from phrase_rescore.training.source import Source
 from phrase_rescore.training.state import TrainingState
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -79,7 +79,7 @@ class Session:
     def __exit__(self, *error: Any) -> bool | None:
         return self._held.__exit__(*error)
 
-    def prepare(self, source: Source[AnyStore], check: Callable[[], None] = lambda: None) -> AnyStore | None:
+    def prepare(self, source: Source[Store], check: Callable[[], None] = lambda: None) -> Store | None:
         """Take the lock and return the data, prepared by the first process; None if the training is over already.
 
         Raises OptionError, InputError or ModelError before anything is read or written for files that will not do, and what
@@ -135,17 +135,20 @@ class Session:
         return True
 
     @contextlib.contextmanager
-    def learning(self, module: nn.Module, in_words: Callable[[Any], bytes]) -> Iterator[None]:
-        """Say what learns within the ``with`` block, and after a failure or an interruption how to continue.
+    def learning(self, task: Task, recipe: Recipe, in_words: Callable[[Any], bytes]) -> Iterator[Trainer]:
+        """Give what trains within the ``with`` block, and say after a failure or an interruption how to continue.
 
         A minibatch whose numbers were not finite is kept, ``in_words``.
         """
+        trainer = Trainer(
+            task, recipe, threads=self.threads, processes=self.processes, state=self.state, observer=self.observer
+        )
         together = f", {self.processes.size} processes" if self.processes.size > 1 else ""
-        numbers = sum(weight.numel() for weight in module.parameters())
+        numbers = sum(weight.numel() for weight in task.module.parameters())
         self.observer.say(f"{numbers:,} parameters, {self._machine.threads} threads{together}, {self._machine.device}")
         state = self.state
         try:
-            yield
+            yield trainer
         except KeyboardInterrupt as error:
             if state.exists():
                 error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")

@@ -6,53 +6,45 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
-from phrase_rescore.data.prepared import Fingerprint, Layout, Numbers
+from phrase_rescore.data.prepared import Fingerprint, Layout, Store
+from phrase_rescore.data.sorting import is_in_scratch, remove_scratch
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.directories import recover_directory
 from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.training.config import Observer
 
 
-class Store(Protocol):
-    """Data prepared on disk."""
-
-    @property
-    def numbers(self) -> Numbers:
-        """What the data are known by."""
-
-
-AnyStore = TypeVar("AnyStore", bound=Store)
-
-
-class Source(ABC, Generic[AnyStore]):
+class Source(ABC, Generic[Store]):
     """The files that the data of a training come from, and the directory in which they are prepared.
 
     ``fingerprints`` are those of data that will do, None if a file cannot be read twice; states of trainings have the first.
     """
 
-    layout: Layout[AnyStore]
+    layout: Layout[Store]
     called: str  # the data, in messages
     others: str  # data that are replaced
+    scratch: str | None = None  # where they are sorted
 
     def __init__(self, inputs: Sequence[str], directory: str, *fingerprints: Fingerprint | None) -> None:
         self.inputs, self.directory, self.fingerprints = inputs, directory, fingerprints
-        self._store: AnyStore | None = None
+        self._store: Store | None = None
 
-    def find(self) -> AnyStore | None:
+    def find(self) -> Store | None:
         """Return the data if they are prepared already and nothing has changed since."""
         self._store = self._store or self.layout.open(self.directory, *self.fingerprints)
         return self._store
 
-    def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> AnyStore:
+    def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> Store:
         """Return the data as an earlier run left them, if nothing has changed, else as they are made while nobody else may.
 
         ``check`` sees their numbers; what it raises keeps older data from being replaced. Raises InputError for a file that
         cannot be used, OptionError if there is nothing to learn or if another process is preparing the data.
         """
         store, made = self.find(), False
-        if store is None or self.is_left() or os.path.lexists(lock_name(self.directory)):
+        is_left = self.scratch is not None and is_in_scratch(self.scratch, self.directory)
+        if store is None or is_left or os.path.lexists(lock_name(self.directory)):
             os.makedirs(os.path.dirname(os.path.realpath(self.directory)), exist_ok=True)
             with ExitStack() as held:
                 try:
@@ -63,7 +55,8 @@ class Source(ABC, Generic[AnyStore]):
                         raise
                 else:
                     recover_directory(self.directory)  # from here on what killed runs left is nobody's
-                    self.clean()
+                    if self.scratch is not None:
+                        remove_scratch(self.scratch, self.directory)
                     store = self.find()
                 if store is None:
                     self.layout.check_target(self.directory)
@@ -82,16 +75,9 @@ class Source(ABC, Generic[AnyStore]):
         """Raise OptionError, InputError or RescoreError for files that will not do, before hours of preparing data."""
 
     @abstractmethod
-    def make(self, observer: Observer, check: Callable[[Any], None]) -> AnyStore:
+    def make(self, observer: Observer, check: Callable[[Any], None]) -> Store:
         """Prepare the data in the directory. The caller holds its lock."""
 
     @abstractmethod
-    def report(self, store: AnyStore, made: bool, say: Callable[[str], None]) -> None:
+    def report(self, store: Store, made: bool, say: Callable[[str], None]) -> None:
         """Say what the data are; ``made`` tells whether they were prepared now. Raises OptionError if they cannot be learnt."""
-
-    def is_left(self) -> bool:
-        """Tell whether killed runs left something elsewhere."""
-        return False
-
-    def clean(self) -> None:
-        """Remove what killed runs left elsewhere."""

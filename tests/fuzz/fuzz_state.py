@@ -36,22 +36,19 @@ class Line:
     def __init__(self) -> None:
         self.module = torch.nn.ParameterDict({"a": torch.zeros(2), "b": torch.zeros(())})
 
-    def batches(self, first: int) -> Iterator[int]:
+    def batches(self, first: int) -> Iterator[list[int]]:
         while True:
-            yield 1
+            yield [1]
 
-    def size(self, batch: int) -> int:
-        return batch
-
-    def parts(self, batch: int, parts: int, step: int = 0, done: float = 1.0) -> list[int]:
+    def parts(self, batch: list[int], parts: int, step: int = 0, done: float = 1.0) -> list[list[int]]:
         return [batch] * parts
 
-    def loss(self, module: torch.nn.Module, part: int) -> torch.Tensor:
+    def loss(self, module: torch.nn.Module, part: list[int]) -> torch.Tensor:
         return ((module["a"] * 2 + module["b"] - 1) ** 2).sum()  # type: ignore[index, operator]
 
     def evaluate(self) -> dict[str, float]:
         with torch.no_grad():
-            return {"loss": self.loss(self.module, 1).item()}
+            return {"loss": self.loss(self.module, [1]).item()}
 
 
 def trainer(directory: str, steps: int) -> Trainer:

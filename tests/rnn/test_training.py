@@ -98,13 +98,10 @@ class Parabola:
 
     def batches(self, first):
         while True:
-            yield 2
-
-    def size(self, batch):
-        return batch
+            yield [1.0, 1.0]
 
     def parts(self, batch, parts, step=0, done=1.0):
-        return [batch / parts] * parts
+        return [sum(batch) / parts] * parts
 
     def loss(self, module, part):
         return part * (module[0] - 3.0) ** 2
