@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.files.inputs import open_input
-from phrase_rescore.moses.table import parse_row, with_scores
+from phrase_rescore.moses.table import cut_after_scores, parse_row
 
 
 def main() -> None:
@@ -28,9 +28,9 @@ def main() -> None:
                     sys.exit(
                         f"append_column.py: {name}:{line}: {number.strip().decode()} is not above 0; Moses takes its logarithm"
                     )
-            fields = parse_row(row.removesuffix(b"\n")).fields
+            head, tail = cut_after_scores(parse_row(row.removesuffix(b"\n")).fields)
             new = b"".join(b" " + number.strip() for number in numbers)
-            sys.stdout.buffer.write(with_scores(fields, 0, new) + b"\n")
+            sys.stdout.buffer.write(head + new + tail + b"\n")
 
 
 if __name__ == "__main__":

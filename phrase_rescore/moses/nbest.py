@@ -90,8 +90,7 @@ class Entry(NamedTuple):
     def with_total(self, total: float) -> Entry:
         """Return the entry with another total."""
         old = self.fields[3]
-        bare = old.strip(BLANKS)
-        before, after = old[: len(old) - len(old.lstrip(BLANKS))], old[len(old.rstrip(BLANKS)) :] if bare else b""
+        before, _, after = old.partition(bare) if (bare := old.strip(BLANKS)) else (old, b"", b"")
         return self._replace(fields=(*self.fields[:3], before + as_value(total) + after, *self.fields[4:]), exact_total=total)
 
 

@@ -124,21 +124,22 @@ def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> 
     if not lines or segments > len(sources) or (not nbest and segments < len(sources)):
         found = f"{counted(segments, 'segment')} where {display_name(of)} has {len(sources):,}"
         raise InputError(name, found, "every system needs a line for every line of the source")
-    return [_derivation(name, firsts.get(i), source, nbest, i) for i, source in enumerate(sources)]
+    derivations = list[Derivation]()
+    for i, source in enumerate(sources):
+        if i in firsts:
+            derivations.append(_derivation(name, *firsts[i], source, nbest))
+        elif source:
+            raise InputError(name, f"no entry for segment {i} of the n-best list", "every line of the source needs one")
+        else:  # an n-best list has no entry for an empty line
+            derivations.append(())
+    return derivations
 
 
 def _is_nbest(fields: Sequence[bytes]) -> bool:
     return len(fields) >= 4 and _ID.fullmatch(fields[0].strip()) is not None
 
 
-def _derivation(
-    name: str, first: tuple[int, list[bytes]] | None, source: Sequence[bytes], nbest: bool, number: int
-) -> Derivation:
-    if first is None and not source:  # an n-best list has no entry for an empty line
-        return ()
-    if first is None:
-        raise InputError(name, f"no entry for segment {number} of the n-best list", "every line of the source needs one")
-    line, fields = first
+def _derivation(name: str, line: int, fields: Sequence[bytes], source: Sequence[bytes], nbest: bool) -> Derivation:
     try:
         phrases = parse_entry(fields) if nbest else parse_surface(fields[0])
         check_cover(phrases, source)

@@ -164,27 +164,6 @@ def cut_after_scores(fields: list[bytes]) -> tuple[bytes, bytes]:
     return SEPARATOR.join((*fields[:2], scores)), SEPARATOR.join((fields[2][len(scores) :], *fields[3:]))
 
 
-def without_last(head: bytes, drop: int) -> bytes:
-    """Take the last ``drop`` scores, which must not be all, and the blanks before them from a row that ends with its scores.
-
-    >>> without_last(b"a ||| b ||| 0.5 0.25\\t1", 2)
-    b'a ||| b ||| 0.5'
-    """
-    return head.rsplit(None, drop)[0]
-
-
-def with_scores(fields: list[bytes], drop: int, append: bytes) -> bytes:
-    """Join a row without its last ``drop`` scores, which must not be all, and with ``append`` after the last one.
-
-    ``append`` brings its leading blank. What ended the score field ends it again, so that no other byte of the row changes.
-
-    >>> with_scores([b"a ", b" b ", b" 0.5 ", b" 0-0 ||| 1 1 1"], 0, b" 0.25 1")
-    b'a ||| b ||| 0.5 0.25 1 ||| 0-0 ||| 1 1 1'
-    """
-    head, tail = cut_after_scores(fields)
-    return without_last(head, drop) + append + tail
-
-
 def has_irregular_blanks(scores: bytes) -> bool:
     """Tell whether the score field has a tab or two neighbouring blanks.
 
@@ -247,8 +226,11 @@ class TableBlock:
     bad: list[BadRow] = field(default_factory=list)
 
     def write(self, drop: int, append: Sequence[bytes]) -> bytes:
-        """Join the rows, with newlines, as ``with_scores`` makes them."""
-        heads = [without_last(head, drop) for head in self.heads] if drop else self.heads
+        """Join the rows, with newlines, without their last ``drop`` scores (never all), and with ``append`` after them.
+
+        What is appended brings its leading blank. No other byte of a row changes.
+        """
+        heads = [head.rsplit(None, drop)[0] for head in self.heads] if drop else self.heads
         return b"".join(chain.from_iterable(zip(heads, append, self.tails, strict=True)))
 
     def row(self, i: int) -> bytes:

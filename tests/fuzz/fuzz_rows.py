@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.moses import table as moses_table
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks
-    from phrase_rescore.moses.table import has_irregular_blanks, parse_row, with_scores, with_single_blanks
+    from phrase_rescore.moses.table import cut_after_scores, has_irregular_blanks, parse_row, with_single_blanks
 
 from harness import fuzz, told
 
@@ -29,6 +29,11 @@ FACTORS: tuple[Factors, ...] = (WHOLE, (0, None), (None, 1), (1, 0))
 FORMS = (None, *FORMATS)
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", *(b"%c\x2a\x4d\x18" % n for n in range(0x50, 0x60)))
 COLUMNS = b" 0.25 2.718282"
+
+
+def with_scores(fields: list[bytes], drop: int, append: bytes) -> bytes:
+    head, tail = cut_after_scores(fields)
+    return head.rsplit(None, drop)[0] + append + tail
 
 
 def none_plain(n_scores: int) -> re.Pattern[bytes]:

@@ -12,6 +12,7 @@ import pytest
 from conftest import Run
 from hypothesis import given
 from hypothesis import strategies as st
+from row_edits import with_scores
 from small_models import small_lm
 
 from phrase_rescore.errors import InputError, OptionError
@@ -19,7 +20,7 @@ from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns
 from phrase_rescore.moses.ini import find_table, read_lines
 from phrase_rescore.moses.rewrite_ini import hints, new_weights, warnings, with_table
-from phrase_rescore.moses.table import parse_row, with_scores
+from phrase_rescore.moses.table import parse_row
 
 SCORE, COUNT = ScoreColumn(5, "", 1e-9, 0.5), ScoreColumn(6, "", 1, 7.389056)
 FEATURE = "PhraseDictionaryMemory name=TranslationModel0 num-features=4 path=old.gz input-factor=0 output-factor=0"

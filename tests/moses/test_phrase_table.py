@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_edits import with_scores
 
 from phrase_rescore.annotation.strip import strip
 from phrase_rescore.errors import InputError, RowError, shown
@@ -18,7 +19,6 @@ from phrase_rescore.moses.table import (
     parse_row,
     phrase_words,
     split_fields,
-    with_scores,
     with_single_blanks,
     words,
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_edits import with_scores
 
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import Block
@@ -20,7 +21,6 @@ from phrase_rescore.moses.table import (
     parse_block,
     parse_row,
     split_fields,
-    with_scores,
     with_single_blanks,
 )
 
