@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import device_option, model_option, path_argument, path_option, quiet_option
+from phrase_rescore.cli.options import device_option, model_option, path_option, quiet_option
 from phrase_rescore.files.paths import Role, Use
 
 
@@ -22,7 +21,6 @@ def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
 
 
 @options.command(short_help="Write vectors of words and phrases.")
-@path_argument("table", required=False)
 @model_option()
 @path_option(
     "-o", "--out", role=Role.WRITE, derived=_index_of_out, default="-", metavar="OUT",
@@ -35,20 +33,14 @@ def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     "--format", "form", type=click.Choice(["txt", "npy", "tsv"]),
     help="word2vec's text format, numpy's with an index, or tabs.  [default: by OUT's name; tsv on standard output]",
 )  # fmt: skip
-@path_option(
-    "--scratch", role=Role.SCRATCH, metavar="DIR",
-    help="Sort TABLE's phrases in DIR, which takes twice their text.  [default: $TMPDIR or /tmp]",
-)  # fmt: skip
 @device_option("cpu")
 @quiet_option
-def command(table: str | None, model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> None:
+def command(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> None:
     """Write the vectors c of phrases, from which the model's decoder starts. Phrases are lines of standard input, tokenized
-    as in the table; or the distinct source phrases of TABLE ('-': a table on standard input), sorted by their bytes. An
-    inverse model reads target phrases.
+    as in the table. An inverse model reads target phrases.
 
     \b
     phrase-rescore embed < phrases.txt -o c.npy
-    phrase-rescore embed phrase-table.gz -o c.npy
     phrase-rescore embed --words source -o words.txt
 
     FORMATS. OUT.npy has a row of float32 for each phrase; line i of OUT.index is the phrase of row i. OUT.txt is in the text
@@ -56,20 +48,9 @@ def command(table: str | None, model_dir: str, out: str, side: Any, quiet: bool,
     numbers, with tabs between. Words are those of the shortlist, after <end of phrase> and <unknown word>.
     """
     from phrase_rescore.api import embed
-    from phrase_rescore.cli.terminal import byte_bar, count_bar, say, warn
+    from phrase_rescore.cli.terminal import count_bar, say, warn
 
-    read = () if table is None else (table,)
-    with (
-        byte_bar(read, quiet or not read, os.path.basename(table or "")) as reading,
-        count_bar("embedding", "phrases", quiet or side is not None) as embedding,
-    ):
-
-        def on_phrases(number: int, total: int | None) -> None:
-            embedding.total = total
-            embedding.update(number)
-
-        written = embed(
-            out, model_dir, table=table, side=side, **settings, on_read=reading.update, on_phrases=on_phrases, warn=warn
-        )
+    with count_bar("embedding", "phrases", quiet or side is not None) as bar:
+        written = embed(out, model_dir, side=side, **settings, on_phrases=bar.update, warn=warn)
     if out != "-" and not quiet:
         say(written)

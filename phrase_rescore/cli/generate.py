@@ -44,10 +44,6 @@ _SAMPLED = PathName(Role.READ)
         "--from-table", type=(number(SOURCES), _SAMPLED), metavar="N TABLE", shell_complete=_SAMPLED.shell_complete,
         help="Take N distinct sources of TABLE at random, by --seed.",
     ),
-    path_option(
-        "--from-vectors", role=Role.READ, metavar="FILE.npy",
-        help="Take phrase vectors, which 'embed' wrote, in place of sources.",
-    ),
     lowercase_option,
     flush_option,
 )  # fmt: skip

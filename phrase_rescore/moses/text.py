@@ -145,12 +145,11 @@ class PhraseReader:
     side: str
     factor: int | None = None
     prepare: Prepare = as_written
-    hint: str = "write one phrase a line, and nothing else"
 
     def __call__(self, line: bytes) -> bytes:
         text = self.prepare(line.rstrip(b"\r\n"))
         if SEPARATOR in text or b"\t" in text:
-            raise RowError(f"{shown(text)} is more than a {self.side} phrase", self.hint)
+            raise RowError(f"{shown(text)} is more than a {self.side} phrase", "write one phrase a line, and nothing else")
         if not words(text):
             raise RowError("the line is empty", f"write one {self.side} phrase a line")
         phrase = b" ".join(phrase_words(text, self.side))

@@ -1,4 +1,4 @@
-"""All of ``generate``: sources from lines, a table or vectors; hypotheses as TSV or JSON lines."""
+"""All of ``generate``: sources from lines or a table; hypotheses as TSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -7,26 +7,21 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-import numpy as np
-
-from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.sketch import sample_phrases
 from phrase_rescore.errors import InputError, OptionError, RowError, counted, silent
-from phrase_rescore.files.inputs import display_name, map_array, standard_input
+from phrase_rescore.files.inputs import display_name, standard_input
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.queries.lines import answers_at_once, line_batches, typed
+from phrase_rescore.queries.lines import answers_at_once, line_batches, ready_model, typed
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
-from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
+from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
-from phrase_rescore.rnn.vectors import Vectors
-from phrase_rescore.runtime import prepare, resolve_device, usable_cores
+from phrase_rescore.runtime import resolve_device
 
 _SOURCES = 256  # between two writes
-
-Sources = tuple[Sequence[bytes], Sequence[bytes] | Vectors]  # their names, and themselves or vectors in their place
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Search(Checked):
     unk: bool = False
     max_length: int = ranged(MAX_LENGTH, LENGTHS)
 
-    def __call__(self, translator: Translator, sources: Sequence[bytes] | Vectors) -> list[list[Hypothesis]]:
+    def __call__(self, translator: Translator, sources: Sequence[bytes]) -> list[list[Hypothesis]]:
         if self.random:
             return translator.samples(
                 sources, self.number, self.seed, self.temperature, self.top_k, self.unk, self.max_length
@@ -51,55 +46,49 @@ class Search(Checked):
 
 
 def generate(
-    model_dir: str | os.PathLike[str], *, from_table: tuple[int, str] | None = None, from_vectors: str | None = None,
-    form: str = "tsv", table: str | None = None, only_new: bool = False, tokenize: str | None = None,
-    lowercase: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu",
-    on_sample: Callable[[int], object] = silent, on_read: Callable[[int], object] = silent,
-    on_sources: Callable[[int], object] = silent, tell: Callable[[str], object] = silent,
-    conclude: Callable[[str], object] = silent, **search: Any,
+    model_dir: str | os.PathLike[str], *, from_table: tuple[int, str] | None = None, form: str = "tsv",
+    table: str | None = None, only_new: bool = False, tokenize: str | None = None, lowercase: bool = False, flush: bool = False,
+    digits: int = 7, device: str = "cpu", on_sample: Callable[[int], object] = silent,
+    on_read: Callable[[int], object] = silent, on_sources: Callable[[int], object] = silent,
+    tell: Callable[[str], object] = silent, conclude: Callable[[str], object] = silent, **search: Any,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Propose phrases of the side that the model predicts, as ``phrase-rescore generate`` does. Yield lines, some at a time.
 
-    Sources are lines of standard input, or so many distinct ones of a table (``from_table``), or the rows of an ``.npy`` file
-    (``from_vectors``). ``form``: tsv or jsonl. With a ``table`` all sources are read first, then the table once, to see which
-    pairs it has. ``search``: the fields of ``Search``.
+    Sources are lines of standard input, or so many distinct ones of a table (``from_table``). ``form``: tsv or jsonl. With a
+    ``table`` all sources are read first, then the table once, to see which pairs it has. ``search``: the fields of ``Search``.
 
     ``on_sample`` and ``on_read`` get the bytes read of the two tables, ``on_sources`` how many sources are done, ``tell``
     what may be wrong, ``conclude`` the closing lines. Raises InputError for a bad line, after the hypotheses before it.
     """
-    _check(from_table, from_vectors, table, only_new, tokenize, lowercase, flush, search)
+    _check(from_table, table, only_new, tokenize, lowercase, flush, search)
     prepare_line = typed(tokenize, lowercase)
-    prepare(usable_cores())
-    checkpoint = load(os.fspath(model_dir))
-    read = checkpoint.sides[0]
-    shares = zip(SIDES, checkpoint.unk_shares, strict=True)
-    of_interest = {side: share for side, share in shares if side == read or search.get("unk")}
-    for warning in untrained_unk(of_interest, "what is proposed with such a word means nothing"):
+
+    def warn(warning: str) -> None:
         tell(f"warning: {warning}")
+
+    consequence = "what is proposed with such a word means nothing"
+    checkpoint = ready_model(model_dir, warn, consequence, reads_alone=not search.get("unk"))
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
-    reader = PhraseReader(read, checkpoint.read_factor, prepare_line)
-    sources: Iterable[Sources]
-    streamed = False
+    reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, prepare_line)
+    streamed = not from_table and answers_at_once(standard_input(), flush)
+    batches: Iterable[Sequence[bytes]]
     if from_table:
-        sources = _sources_of_table(*from_table, wanted.seed, reader, on_sample, tell)
-    elif from_vectors:
-        sources = _sources_of_vectors(from_vectors, checkpoint.model.config.hidden)
+        batches = _sources_of_table(*from_table, wanted.seed, reader, on_sample, tell)
     else:
-        streamed = answers_at_once(standard_input(), flush)
-        sources = ((phrases, phrases) for phrases in line_batches(standard_input(), reader, _SOURCES, flush))
+        batches = line_batches(standard_input(), reader, _SOURCES, flush)
     partners = None
     if table is not None:
-        sources = list(sources)
-        partners = _partners(table, checkpoint, [name for names, _ in sources for name in names], on_read)
+        batches = list(batches)
+        partners = _partners(table, checkpoint, list(chain.from_iterable(batches)), on_read)
     write = _json_line if form == "jsonl" else _tsv_lines
     totals = _Totals()
-    for names, given in sources:
+    for sources in batches:
         start = time.monotonic()
-        found = wanted(translator, given)
+        found = wanted(translator, sources)
         totals.seconds += time.monotonic() - start
         lines: list[bytes] = []
-        for name, hypotheses in zip(names, found, strict=True):
+        for name, hypotheses in zip(sources, found, strict=True):
             known = None
             if partners is not None:
                 has = partners[checkpoint.as_read([name])[0]]
@@ -113,29 +102,26 @@ def generate(
             totals.hypotheses += len(hypotheses)
             lines += write(checkpoint, digits, name, hypotheses, known)
         yield lines
-        on_sources(len(names))
+        on_sources(len(sources))
     if not streamed:
         for line in totals.lines(table, only_new):
             conclude(line)
 
 
 def _check(
-    from_table: tuple[int, str] | None, from_vectors: str | None, table: str | None, only_new: bool, tokenize: str | None,
-    lowercase: bool, flush: bool, search: dict[str, Any],
+    from_table: tuple[int, str] | None, table: str | None, only_new: bool, tokenize: str | None, lowercase: bool, flush: bool,
+    search: dict[str, Any],
 ) -> None:  # fmt: skip
     """Raise OptionError if options contradict each other."""
-    random, no_lines = search.get("random"), bool(from_table or from_vectors)
+    random = search.get("random")
     sharpened = search.get("temperature") is not None or search.get("top_k") is not None
     stdin_twice = table == "-" and (from_table is None or from_table[1] == "-")
     contradictions = [
         (random and search.get("beam"), "--beam finds the most probable hypotheses, --random draws them; give one of the two"),
         (sharpened and not random, "--temperature and --top-k are for hypotheses drawn at random; add --random"),
         (only_new and table is None, "--only-new needs --table TABLE, to see what is new"),
-        (from_table and from_vectors, "--from-table and --from-vectors: give one of the two"),
-        (from_vectors is not None and table is not None,
-         "--from-vectors has no phrases to look for in a table; leave out --table"),
-        (no_lines and (tokenize is not None or flush),
-         "--tokenize and --flush are for lines of standard input; leave out --from-table and --from-vectors"),
+        (from_table and (tokenize is not None or flush),
+         "--tokenize and --flush are for lines of standard input; leave out --from-table"),
         (flush and table is not None, "--flush answers at once, but --table needs all phrases first"),
         (lowercase and tokenize is None, "--lowercase is for typed text; name the language with --tokenize LANG"),
         (stdin_twice, "--table -: phrases are read from standard input; name a file"),
@@ -147,7 +133,7 @@ def _check(
 
 def _sources_of_table(
     n: int, table: str, seed: int, reader: PhraseReader, on_read: Callable[[int], object], tell: Callable[[str], object]
-) -> Iterator[Sources]:
+) -> Iterator[list[bytes]]:
     """Yield ``n`` phrases of a table. Raises InputError for a bad row, an empty table, a word without the model's factor."""
     blocks = read_pair_blocks(table, "table", on_read)
     phrases = sample_phrases((block.src if reader.side == "source" else block.tgt for block in blocks), n, seed)
@@ -160,25 +146,7 @@ def _sources_of_table(
             some = [reader(phrase) for phrase in phrases[start : start + _SOURCES]]
         except RowError as error:
             raise InputError(display_name(table), error.found, error.hint) from None
-        yield some, some
-
-
-def _sources_of_vectors(path: str, hidden: int) -> Iterator[Sources]:
-    """Yield the rows of an ``.npy`` file with float32 numbers, (n, hidden); their names are their numbers from 0.
-
-    Raises InputError for any other file, and for a row with a number that is not finite.
-    """
-    hint = f"pass phrase vectors of this model, float32 of shape (n, {hidden}), such as numpy.save writes"
-    vectors = map_array(path, hint)
-    if vectors.dtype != np.float32 or vectors.ndim != 2 or vectors.shape[1] != hidden:
-        raise InputError(path, f"holds {vectors.dtype} of shape {vectors.shape}", hint)
-    for start in range(0, len(vectors), _SOURCES):
-        some = np.ascontiguousarray(vectors[start : start + _SOURCES], dtype=np.float32)
-        finite = np.isfinite(some).all(1)
-        if not finite.all():
-            found = f"row {start + int(finite.argmin())} (from 0) has a number that is not finite"
-            raise InputError(path, found, "compute it again")
-        yield [b"%d" % row for row in range(start, start + len(some))], some
+        yield some
 
 
 def _partners(

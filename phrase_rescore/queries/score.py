@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import OptionError, silent
 from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows, standard_input
@@ -22,8 +21,7 @@ from phrase_rescore.lm.mixture import fit_mixture
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.moses.table import words
 from phrase_rescore.moses.text import PairReader
-from phrase_rescore.queries.lines import line_batches, typed
-from phrase_rescore.rnn.checkpoint import SIDES, load
+from phrase_rescore.queries.lines import line_batches, ready_model, typed
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
@@ -47,11 +45,7 @@ def score(
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
     src_language, tgt_language = tokenize or (None, None)
     sides = typed(src_language, lowercase), typed(tgt_language, lowercase)
-    prepare(usable_cores())
-    checkpoint = load(os.fspath(model_dir))
-    shares = dict(zip(SIDES, checkpoint.unk_shares, strict=True))
-    for warning in untrained_unk(shares, "scores of pairs with such a word mean nothing"):
-        warn(warning)
+    checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
     scorer = Scorer(checkpoint, resolve_device(device))
 
     def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:

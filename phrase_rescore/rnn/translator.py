@@ -6,20 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from phrase_rescore.data.prefix_trees import distinct_phrases
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS, UNK
-from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.errors import RowError
 from phrase_rescore.moses.table import SEPARATOR, phrase_words, words
 from phrase_rescore.rnn.beam_search import Decoded, beam_search
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.decoder import ReadyModel
 from phrase_rescore.rnn.sampling import sample, streams
-from phrase_rescore.rnn.vectors import Vectors
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10
@@ -47,11 +45,11 @@ def can_stand_in_a_table(word: bytes) -> bool:
 class Translator:
     """Proposes phrases of the side that the model predicts for phrases of the one that it reads.
 
-    Sources are tokenized phrases as bytes (an inverse model's are of the target side) or their summaries c, float32 (n, H).
-    Hypotheses have 1 to ``max_length`` words of the vocabulary (or UNK, with ``unk``) and none that cannot stand in a table.
-    A model of one factor proposes phrases of that factor alone.
+    Sources are tokenized phrases as bytes (an inverse model's are of the target side). Hypotheses have 1 to ``max_length``
+    words of the vocabulary (or UNK, with ``unk``) and none that cannot stand in a table. A model of one factor proposes
+    phrases of that factor alone.
 
-    Raises RowError for a source word without the factor that the model reads, InputError for summaries of another width.
+    Raises RowError for a source word without the factor that the model reads.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
@@ -62,7 +60,7 @@ class Translator:
 
     @torch.inference_mode()
     def n_best(
-        self, sources: Sequence[bytes] | Vectors, n: int = 10, beam: int | None = None, unk: bool = False,
+        self, sources: Sequence[bytes], n: int = 10, beam: int | None = None, unk: bool = False,
         max_length: int = MAX_LENGTH,
     ) -> list[list[Hypothesis]]:  # fmt: skip
         """Return the n most probable phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first.
@@ -81,7 +79,7 @@ class Translator:
 
     @torch.inference_mode()
     def samples(
-        self, sources: Sequence[bytes] | Vectors, number: int, seed: int, temperature: float = 1.0,
+        self, sources: Sequence[bytes], number: int, seed: int, temperature: float = 1.0,
         top_k: int | None = None, unk: bool = False, max_length: int = MAX_LENGTH,
     ) -> list[list[Hypothesis]]:  # fmt: skip
         """Draw ``number`` phrases at random for every source, in this order; equal ones may be among them.
@@ -91,7 +89,7 @@ class Translator:
         """
         c, which = self._summaries(sources)
         barred = self._barred(unk)
-        names = [row.tobytes() if isinstance(row, np.ndarray) else b" ".join(words(row)) for row in sources]
+        names = [b" ".join(words(source)) for source in sources]
 
         def draw(rows: slice) -> list[list[Decoded]]:
             random = [streams(seed, name, number) for name in names[rows]]
@@ -99,14 +97,8 @@ class Translator:
 
         return self._in_batches(draw, len(sources), number)
 
-    def _summaries(self, sources: Sequence[bytes] | Vectors) -> tuple[Tensor, list[int]]:
+    def _summaries(self, sources: Sequence[bytes]) -> tuple[Tensor, list[int]]:
         """Return c of the distinct sources, and which of them each source has."""
-        if isinstance(sources, np.ndarray):
-            hidden = self.checkpoint.model.config.hidden
-            if sources.ndim != 2 or sources.shape[1] != hidden:
-                found = f"an array of shape {sources.shape}"
-                raise InputError("vectors", found, f"this model's phrase vectors have {hidden} numbers: (n, {hidden})")
-            return torch.tensor(sources, dtype=torch.float32, device=self._model.device), list(range(len(sources)))
         if not sources:
             return torch.empty(0, self.checkpoint.model.config.hidden), []
         encoded = Ragged.of_phrases(self.checkpoint.as_read(sources), self.checkpoint.vocabs[0])

@@ -73,8 +73,8 @@ LINES = {
     "score": Line("score -m {m}", "-", PAIRS),
     "generate": Line("generate -m {m} -n 2", "-", PHRASES),
     "generate --table": Line("generate -m {m} -n 2 --from-table 3 {i} --table {i}", "table", ROWS),
-    "embed": Line("embed {i} -m {m} -o {o}/out.npy --scratch {o}", "table", ROWS, "out.npy"),
-    "embed < phrases": Line("embed -m {m}", "-", PHRASES),
+    "embed": Line("embed -m {m}", "-", PHRASES),
+    "embed -o": Line("embed -m {m} -o {o}/out.npy", "-", PHRASES, "out.npy"),
     "info": Line("info {i} -m {m}", "table", ROWS),
     "info MODEL_DIR": Line("info {m}", "", b""),
     "report": Line("report {i} -m {m} -o {o}/out.html --phi-column 1", "table", ROWS, "out.html"),
@@ -211,7 +211,7 @@ def test_no_last_newline(place: Place, name: str) -> None:
 
 
 EMPTY = {  # commands that have nothing to complain of: no question, no answer
-    "score", "generate", "embed < phrases", "info MODEL_DIR", "score-lm", "export-lm",
+    "score", "generate", "embed", "info MODEL_DIR", "score-lm", "export-lm",
 }  # fmt: skip
 BLANK_LINE = {  # where it is a line like others, or none
     "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "train-lm", "score-lm",

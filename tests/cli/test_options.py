@@ -25,7 +25,7 @@ ARGUMENTS = {  # what a command needs besides the option that is tested
     "train": ["table", "-m", "new"], "annotate": ["table", "-m", "model"], "strip": ["table", "--columns", "1"],
     "moses-ini": ["table", "--table", "table"], "evaluate": ["--set", "dev", "table", "a=table"],
     "why": ["a=table", "b=table", "--source", "table", "--reference", "table", "--table", "table"],
-    "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["table", "-m", "model"], "info": ["table"],
+    "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["-m", "model"], "info": ["table"],
     "report": ["table", "-m", "model"], "curves": ["table"], "train-lm": ["table", "-m", "new"],
     "score-lm": ["table", "-m", "model"], "export-lm": ["table", "-m", "model"], "rescore": ["table", "-m", "model"],
 }  # fmt: skip
@@ -74,7 +74,7 @@ def parameters() -> Iterator[Parameter]:
 
 
 PATHS = [parameter for parameter in parameters() if parameter.role()]
-WRITERS = [parameter for parameter in PATHS if parameter.role() is Role.WRITE]
+WRITERS = [parameter for parameter in PATHS if parameter.role() is Role.WRITE and parameter.command != "embed"]  # reads no file
 
 
 def identify(parameter: Parameter) -> str:

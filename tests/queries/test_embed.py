@@ -1,8 +1,7 @@
-"""``phrase-rescore embed``: words, lines and tables in; vectors out."""
+"""``phrase-rescore embed``: words and lines in; vectors out."""
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 from dataclasses import replace
@@ -31,15 +30,6 @@ def phrases() -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def table(phrases: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two rows of each phrase, the second ones in another order behind the first."""
-    path = tmp_path_factory.mktemp("table") / "phrase-table.gz"
-    rows = [b"%b ||| das ||| 0.5 0.25 ||| 0-0 ||| 1 1 1 ||| |||\n" % phrase for phrase in phrases]
-    path.write_bytes(gzip.compress(b"".join((*rows, *rows[::-1]))))
-    return path
-
-
-@pytest.fixture(scope="module")
 def index(run: Run, model_dir: str, phrases: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("index") / "c.npy"
     done = run("embed", "-m", model_dir, "-o", path, stdin=b"".join(phrase + b"\n" for phrase in phrases))
@@ -65,24 +55,6 @@ def test_vectors_are_those_of_the_model(model_dir: str, phrases: list[bytes], in
     np.testing.assert_allclose(vectors[::37], by_the_oracle(load(model_dir), phrases[::37]), atol=ROUNDING)
 
 
-def test_a_table_has_each_of_its_phrases_once(
-    run: Run, model_dir: str, phrases: list[bytes], table: Path, index: Path, tmp_path: Path
-) -> None:
-    ways = {
-        "gz": lambda out: run("embed", table, "-m", model_dir, "-o", out),
-        "plain": lambda out: run("embed", tmp_path / "table", "-m", model_dir, "-o", out),
-        "pipe": lambda out: run("embed", "-", "-m", model_dir, "-o", out, stdin=gzip.decompress(table.read_bytes())),
-        "gz pipe": lambda out: run("embed", "-", "-m", model_dir, "-o", out, stdin=table.read_bytes()),
-    }
-    (tmp_path / "table").write_bytes(gzip.decompress(table.read_bytes()))
-    for name, way in ways.items():
-        done = way(tmp_path / "t.npy")
-        assert done.err == f"phrase-rescore: {len(phrases):,} vectors of 7 numbers\n"
-        for ending in (".npy", ".index"):
-            same = (tmp_path / f"t{ending}").read_bytes() == index.with_suffix(ending).read_bytes()
-            assert same, f"{name}: the phrases of a table are sorted, and so were the lines"
-
-
 def test_streams_give_the_same_numbers(run: Run, model_dir: str, phrases: list[bytes], index: Path, tmp_path: Path) -> None:
     given = columns(run("embed", "-m", model_dir, stdin=lines_of(phrases)).out)
     assert [row[0] for row in given] == phrases
@@ -95,25 +67,20 @@ def test_streams_give_the_same_numbers(run: Run, model_dir: str, phrases: list[b
 
 def test_an_inverse_and_factored_model_reads_that_factor_of_targets(run: Run, model_dir: str, tmp_path: Path) -> None:
     forward = load(model_dir)
-    inverse = replace(
-        forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(3, 1)
-    )  # its source side has no such factor here: it is not asked for
+    inverse = replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(3, 1))
     (tmp_path / "model").mkdir()
     save(inverse, str(tmp_path / "model"))
-    table = b"das ||| x|the y|house ||| 1\nein ||| x|old ||| 1\nhaus ||| z|the z|house|z ||| 1\n"
-    done = run("embed", "-", "-m", tmp_path / "model", "-o", tmp_path / "t.npy", stdin=table)
-    assert done.status == 0, done.err
-    assert (tmp_path / "t.index").read_bytes() == b"old\nthe house\n"
-    expected = np.load(tmp_path / "t.npy")
-    np.testing.assert_allclose(expected, PhraseEncoder(forward).vectors([b"old", b"the house"]), atol=ROUNDING)
     lines = run("embed", "-m", tmp_path / "model", stdin=b"a|old\nb|the c|house\nhouse\n")
     assert lines.last_line.endswith("error: <stdin>:3: target word 'house' has no factor 1; " + FACTORS)
-    assert [row[0] for row in columns(lines.out)] == [b"old", b"the house"]
+    found = columns(lines.out)
+    assert [row[0] for row in found] == [b"old", b"the house"]
+    expected = PhraseEncoder(forward).vectors([b"old", b"the house"])
+    np.testing.assert_allclose(np.array([row[1:] for row in found], float), expected, atol=ROUNDING)
 
 
 FACTORS = "factors are counted from 0 and stand between bars"
 
-HINT = "write a phrase a line, or name the phrase table ('-': a table on standard input)"
+HINT = "write one phrase a line, and nothing else"
 
 
 @pytest.mark.parametrize(
@@ -135,17 +102,6 @@ def test_a_bad_line_is_named_and_leaves_no_file(run: Run, model_dir: str, tmp_pa
         assert f"error: <stdin>:3: {told}" in done.last_line
         assert len(columns(done.out)) == (2 if out == "-" else 0), "the vectors before it"
     assert os.listdir(tmp_path) == []
-
-
-def test_a_bad_row_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
-    done = run("embed", "-", "-m", model_dir, "-o", tmp_path / "c.npy", stdin=b"the ||| das ||| 1\nold ||| alt\n")
-    assert done.last_line.startswith("phrase-rescore: error: <stdin>:2: 2 fields in 'old ||| alt'; a phrase-table row is")
-    assert (done.status, os.listdir(tmp_path)) == (1, [])
-    empty = run("embed", "-", "-m", model_dir, "-o", tmp_path / "c.npy")
-    assert empty.last_line == "phrase-rescore: error: <stdin>: is empty; pass a phrase table"
-    assert (empty.status, os.listdir(tmp_path)) == (1, [])
-    lines = run("embed", "-", "-m", model_dir, stdin=b"the house\n")
-    assert lines.last_line.startswith("phrase-rescore: error: <stdin>:1: 1 field in 'the house'; a phrase-table row is")
 
 
 def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
@@ -207,11 +163,10 @@ def test_python_of_the_documentation_runs(
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ([__file__, "--words", "source"], "--words takes no TABLE: it writes the words of the model"),
         (["-o", "c.dat"], "-o c.dat ends in none of .txt, .vec, .npy, .tsv; choose a --format"),
         (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
         (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
-        ([__file__, "-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
+        (["-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
         (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
     ],
 )  # fmt: skip

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import MakeModel, Run
 
-from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.sketch import sample_phrases
 from phrase_rescore.rnn.checkpoint import load, save
-from phrase_rescore.rnn.network import PackedPhrases
 
 SOURCES = [b"the house", b"old", b"a\xff zzz is", "café".encode()]
 STDIN = b"".join(source + b"\n" for source in SOURCES)
@@ -130,70 +126,6 @@ def test_every_distinct_phrase_is_as_likely_to_be_taken() -> None:
     assert chi2 < 52.3, "less probable than 0.5 % with 29 degrees of freedom"
 
 
-# ---- phrase vectors
-
-
-def vectors_of(model_dir: str, sources: list[bytes]) -> np.ndarray:
-    checkpoint = load(model_dir)
-    phrases = PackedPhrases.of(Ragged.of_phrases(sources, checkpoint.vocabs[0]).with_eos())
-    return checkpoint.model.encoder(phrases).numpy()
-
-
-@pytest.mark.slow
-def test_phrase_vectors_give_what_their_sources_give(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
-    np.save(tmp_path / "c.npy", vectors_of(model_dir, SOURCES))
-    done = run("generate", "-m", model_dir, "-n", 6, "--from-vectors", tmp_path / "c.npy")
-    assert done.status == 0, done.err
-    found = columns(done.out)
-    assert [row[0] for row in found] == [b"%d" % i for i in range(4) for _ in range(6)]
-    assert [row[1] for row in found] == [row[1] for row in proposed]
-    assert [float(row[2]) for row in found] == pytest.approx([float(row[2]) for row in proposed], abs=1e-4)
-    drawn = [run("generate", "-m", model_dir, "--random", "--from-vectors", tmp_path / "c.npy").out for _ in range(2)]
-    assert drawn[0] == drawn[1] != b""
-    np.save(tmp_path / "none.npy", np.empty((0, 7), np.float32))
-    assert run("generate", "-m", model_dir, "--from-vectors", tmp_path / "none.npy")[:2] == (0, b"")
-
-
-def with_nan(good: np.ndarray) -> np.ndarray:
-    bad = good.copy()
-    bad[2, 3] = np.nan
-    return bad
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda good: good[:, 1:], "holds float32 of shape (4, 6); {hint}"),
-        (lambda good: good[0], "holds float32 of shape (7,); {hint}"),
-        (lambda good: good.astype(float), "holds float64 of shape (4, 7); {hint}"),
-        (lambda good: good.astype(object), "is not an array of numbers; {hint}"),
-        (with_nan, "row 2 (from 0) has a number that is not finite; compute it again"),
-    ],
-    ids=["width", "one row", "float64", "pickle", "NaN"],
-)
-def test_bad_vectors(run: Run, model_dir: str, tmp_path: Path, make: Callable[[np.ndarray], np.ndarray], told: str) -> None:
-    path, hint = tmp_path / "c.npy", "pass phrase vectors of this model, float32 of shape (n, 7), such as numpy.save writes"
-    np.save(path, make(vectors_of(model_dir, SOURCES)))
-    done = run("generate", "-m", model_dir, "--from-vectors", path)
-    assert (done.status, done.out) == (1, b"")
-    without_numpys_reason = done.err.replace(" (Array can't be memory-mapped: Python objects in dtype.)", "")
-    assert without_numpys_reason == f"phrase-rescore: error: {path}: {told.format(hint=hint)}\n"
-
-
-def test_files_that_are_no_vectors(run: Run, model_dir: str, tmp_path: Path) -> None:
-    path = tmp_path / "c.npy"
-    np.save(path, vectors_of(model_dir, SOURCES))
-    whole = path.read_bytes()
-    for data in (b"", b"0.5 0.25\n", whole[:20], whole[:-1], whole.replace(b"(4, 7)", b"(4,99)")):
-        path.write_bytes(data)
-        done = run("generate", "-m", model_dir, "--from-vectors", path)
-        assert (done.status, done.out) == (1, b""), data[:20]
-        assert done.last_line.startswith(f"phrase-rescore: error: {path}: ")
-    np.savez(tmp_path / "c.npz", whole)
-    assert "c.npz: is not an array of numbers (" in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "c.npz").err
-    assert "No such file" in run("generate", "-m", model_dir, "--from-vectors", tmp_path / "none").err
-
-
 # ---- inverse models, factors, typed text
 
 
@@ -282,11 +214,6 @@ CONTRADICTIONS = {
     "temperature": (["--temperature", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
     "top-k": (["--top-k", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
     "only-new": (["--only-new"], "--only-new needs --table TABLE, to see what is new"),
-    "two sources": (
-        ["--from-table", 3, __file__, "--from-vectors", __file__],
-        "--from-table and --from-vectors: give one of the two",
-    ),
-    "vectors": (["--from-vectors", __file__, "--table", __file__], "--from-vectors has no phrases to look for in a table"),
     "tokenize": (["--from-table", 3, __file__, "--tokenize", "en"], "--tokenize and --flush are for lines of standard input"),
     "flush": (["--flush", "--table", __file__], "--flush answers at once, but --table needs all phrases first"),
     "lowercase": (["--lowercase"], "--lowercase is for typed text; name the language with --tokenize LANG"),

@@ -149,7 +149,4 @@ def test_commands_take_them(run: Run, inputs: list[str], tmp_path: Path, chosen:
     assert len(lines) == 6
     log_p = scorers["forward"].score([(line[0], line[1]) for line in lines])
     assert [float(line[2]) for line in lines] == pytest.approx(log_p.tolist(), abs=1e-4)
-    vectors = tmp_path / "c.npy"
-    done("embed", "-m", models["forward"], "-o", vectors, stdin=b"s1 s2\ns4\n")
-    from_vectors = done("generate", "-m", models["forward"], "-n", 3, "--from-vectors", vectors)
-    assert [line.split(b"\t")[1] for line in from_vectors.splitlines()] == [line[1] for line in lines]
+    assert len(done("embed", "-m", models["forward"], stdin=b"s1 s2\ns4\n").splitlines()) == 2

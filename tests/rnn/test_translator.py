@@ -12,7 +12,7 @@ import torch
 from small_models import small_checkpoint, vocabulary
 
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.errors import InputError, RowError
+from phrase_rescore.errors import RowError
 from phrase_rescore.rnn.beam_search import best_of_each
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.decoder import Prefixes, ReadyModel
@@ -95,19 +95,6 @@ def test_nothing_depends_on_how_many_fit_at_once(monkeypatch: pytest.MonkeyPatch
         for a, b in zip(found, expected, strict=True):
             assert [p.target for p in a] == [p.target for p in b]
             assert [p.log_p for p in a] == pytest.approx([p.log_p for p in b], abs=1e-5)
-
-
-def test_phrase_vectors_in_place_of_sources() -> None:
-    checkpoint = small_checkpoint()
-    translator = Translator(checkpoint)
-    c, which = translator._summaries(SOURCES)
-    vectors = c[which].numpy()
-    for found, expected in zip(translator.n_best(vectors), translator.n_best(SOURCES), strict=True):
-        assert_same(found, expected)
-    assert translator.samples(vectors, 3, seed=1) == translator.samples(vectors.copy(), 3, seed=1)
-    with pytest.raises(InputError, match=r"shape \(6, 6\); this model's phrase vectors have 7 numbers: \(n, 7\)"):
-        translator.n_best(vectors[:, 1:])
-    assert translator.n_best([]) == translator.samples([], 3, seed=1) == []
 
 
 def probabilities(
