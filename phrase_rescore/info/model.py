@@ -13,8 +13,7 @@ from phrase_rescore.errors import counted, printable
 from phrase_rescore.info.table import labelled
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.nn.kinds import TEXT
-from phrase_rescore.nn.storage import CONFIG, Config, unchanged
+from phrase_rescore.nn.storage import CONFIG, TEXT, Config, unchanged
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.training.log import shortfall, training_seconds

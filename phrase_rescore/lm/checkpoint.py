@@ -10,16 +10,16 @@ LM/
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
-from phrase_rescore.nn.kinds import FEEDFORWARD_LM, NetworkKind
 from phrase_rescore.nn.storage import (
     CONFIG,
     DAMAGED,
+    FEEDFORWARD_LM,
     TWO_MODELS,
     Config,
     as_json,
@@ -33,16 +33,7 @@ from phrase_rescore.nn.storage import (
 )
 
 WORDS = "words.vocab"
-KIND = NetworkKind(
-    FEEDFORWARD_LM,
-    LanguageModelSizes,
-    FeedforwardLM,
-    structure=(),
-    entries=lambda: {"activation": "rectifier"},
-    structure_of=lambda entries: {} if entries.get("activation") == "rectifier" else None,
-    entry_names=("activation",),
-    known='"rectifier"',
-)
+_ACTIVATION = "rectifier"
 
 
 @dataclass(frozen=True)
@@ -64,23 +55,20 @@ def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
     return found
 
 
-def _signature(lm: LanguageModel) -> str:
-    """Return one line that names the model: its kind, its sizes, a hash of weights and words, our version."""
-    sizes = [f"{name}:{size}" for name, size in asdict(lm.model.config).items() if name != "vocabulary"]
-    return signature_of(KIND, sizes, lm.model, (lm.vocab,))
-
-
 def save(lm: LanguageModel, directory: str) -> None:
     """Write the model's files into an existing directory. The same model gives the same bytes."""
-    entries = {"sizes": KIND.numbers(lm.model.config), "unk_share": lm.unk_share}
-    save_files(directory, KIND, lm.model, entries, {WORDS: lm.vocab}, lm.training)
+    entries = {"activation": _ACTIVATION, "sizes": asdict(lm.model.config), "unk_share": lm.unk_share}
+    save_files(directory, FEEDFORWARD_LM, lm.model, entries, {WORDS: lm.vocab}, lm.training)
 
 
 def load(directory: str) -> LanguageModel:
     """Read a model directory. Raises ModelError as ``checkpoint.load`` does, also for a model of phrase pairs."""
     with unchanged(directory):
         config = Config(directory)
-        sizes = config.sizes(KIND)
+        config.check_kind(FEEDFORWARD_LM)
+        known = config.entries.get("activation") == _ACTIVATION
+        config.know(known, f"knows {as_json(_ACTIVATION)}", "activation")
+        sizes = config.sizes(LanguageModelSizes, {})
         share: Any = config.entries.get("unk_share")
         require(is_share(share), f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
         require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, and an n-gram has 2 words at least; {DAMAGED}")
@@ -89,6 +77,7 @@ def load(directory: str) -> LanguageModel:
         vocab = read_words(os.path.join(directory, WORDS))
         says = sizes.vocabulary
         require(len(vocab) == says, f"{directory}/{WORDS}: {len(vocab)} ids where {CONFIG} says {as_json(says)}", TWO_MODELS)
-        network = load_network(directory, config, KIND, sizes)
-        loaded = LanguageModel(network, vocab, float(share), config.training())
-        return replace(loaded, signature=_signature(loaded))
+        network = load_network(directory, config, FeedforwardLM, sizes)
+        parts = [f"{name}:{size}" for name, size in asdict(sizes).items() if name != "vocabulary"]
+        signature = signature_of(FEEDFORWARD_LM, parts, network, (vocab,))
+        return LanguageModel(network, vocab, float(share), config.training(), signature)

@@ -11,23 +11,26 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import safetensors
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, printable, writing
 from phrase_rescore.files.directories import replace_directory
 from phrase_rescore.files.paths import missing_model
-from phrase_rescore.nn.kinds import MODELS_OF, N, NetworkKind, S
 
+PAIRS, TEXT = "phrase pairs, made by train", "text, made by train-lm"
+RNN_ENCODER_DECODER, FEEDFORWARD_LM = "rnn-encoder-decoder", "feedforward-lm"
+MODELS_OF = {RNN_ENCODER_DECODER: PAIRS, FEEDFORWARD_LM: TEXT}  # the kinds by name, and what each is a model of
 FORMAT_VERSION = 1
 DTYPES = {"float32": "F32", "bfloat16": "BF16"}  # what safetensors calls them; bfloat16 is of models by older versions
 CONFIG, LOG = "config.json", "train.log.jsonl"
@@ -45,17 +48,43 @@ _OTHER_VERSION = "take the version that made the model, or train it again"
 _READ_AGAIN = "run the command again when it stays as it is"
 
 
+class NetworkSizes(Protocol):
+    """The sizes of a network: a dataclass of whole numbers from 1, of flags, and of what else its structure is named by."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def parameters(self) -> int:
+        """Return how many numbers the network has."""
+
+
+class StoredNetwork(Protocol):
+    """A module made from its sizes."""
+
+    @property
+    def config(self) -> NetworkSizes:
+        """The sizes."""
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield every weight under its name in the files, as a view of the parameter."""
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Let the weights learn, or not."""
+
+
+S = TypeVar("S", bound=NetworkSizes)
+N = TypeVar("N", bound=StoredNetwork)
+
+
 # ---- Writing
 
 
 def save_files(
-    directory: str, kind: NetworkKind[S, N], network: N, entries: Mapping[str, Any],
-    vocabularies: Mapping[str, Vocabulary], training: Mapping[str, Any],
+    directory: str, kind: str, network: StoredNetwork, entries: Mapping[str, Any], vocabularies: Mapping[str, Vocabulary],
+    training: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Write the files of a model into an existing directory. The same model gives the same bytes.
+    """Write the files of a model of a kind (of MODELS_OF) into an existing directory. The same model gives the same bytes.
 
-    ``entries`` of config.json come between the structure of the network and its weights; ``vocabularies`` are files of words,
-    by name.
+    ``entries`` of config.json come between the kind and the weights; ``vocabularies`` are files of words, by name.
     """
     tensors = {
         name: weight.detach().to("cpu", torch.float32).clone(memory_format=torch.contiguous_format)
@@ -67,8 +96,7 @@ def save_files(
     config = {
         "format_version": FORMAT_VERSION,
         "made_by": f"phrase-rescore {__version__}",
-        "kind": kind.name,
-        **kind.structure_entries(network.config),
+        "kind": kind,
         **entries,
         "weights": {"dtype": "float32", "files": [_WEIGHTS], "parameters": network.config.parameters()},
         "training": training,
@@ -77,7 +105,7 @@ def save_files(
     Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
 
 
-def signature_of(kind: NetworkKind[S, N], parts: Iterable[str], network: N, vocabularies: Sequence[Vocabulary]) -> str:
+def signature_of(kind: str, parts: Iterable[str], network: StoredNetwork, vocabularies: Sequence[Vocabulary]) -> str:
     """Return one line that names a model: its kind, what ``parts`` say, a hash of all weights and words, our version."""
     digest = hashlib.blake2b(digest_size=8)
     for name, weight in sorted(network.named_weights(), key=lambda item: item[0]):
@@ -86,7 +114,7 @@ def signature_of(kind: NetworkKind[S, N], parts: Iterable[str], network: N, voca
     for vocabulary in vocabularies:
         digest.update(b"\0" + b"\n".join(vocabulary.words))
     words = "/".join(str(len(vocabulary.words)) for vocabulary in vocabularies)
-    return "|".join([kind.name, *parts, f"words:{words}", f"model:{digest.hexdigest()}", f"version:{__version__}"])
+    return "|".join([kind, *parts, f"words:{words}", f"model:{digest.hexdigest()}", f"version:{__version__}"])
 
 
 def check_target(directory: str, overwrite: bool) -> None:
@@ -147,6 +175,7 @@ def files_of(directory: str) -> list[str]:
 
 
 def require(condition: bool, found: str, remedy: str = DAMAGED) -> None:
+    """Raise ModelError unless the condition holds."""
     if not condition:
         raise ModelError(f"{found}; {remedy}")
 
@@ -169,37 +198,36 @@ class Config:
             raise ModelError(f"{self.path}: not JSON ({error}); {_DAMAGED_FILE}") from None
         self.entries: dict[str, Any] = config if isinstance(config, dict) else {}
         version = self.entries.get("format_version")
-        self._know("format_version", is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}")
+        self.know(is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}", "format_version")
 
-    def _know(self, key: str, condition: bool, known: str) -> None:
-        found = f"{self.path}: {key} {as_json(self.entries.get(key))}"
-        require(condition, f"{found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
+    def know(self, condition: bool, known: str, *keys: str) -> None:
+        """Refuse values of entries that this version does not know, or anything but what is ``known``."""
+        found = ", ".join(f"{key} {as_json(self.entries.get(key))}" for key in keys)
+        require(condition, f"{self.path}: {found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
 
     def model_of(self) -> str:
         """Return what the model is one of: PAIRS or TEXT."""
         name: Any = self.entries.get("kind")
-        self._know("kind", name in list(MODELS_OF), f"knows {', '.join(map(json.dumps, MODELS_OF))}")
+        self.know(name in list(MODELS_OF), f"knows {', '.join(map(json.dumps, MODELS_OF))}", "kind")
         return MODELS_OF[name]
 
-    def sizes(self, kind: NetworkKind[S, N]) -> S:
-        """Return the sizes of the network, which must be of this kind."""
-        if (of := self.model_of()) != MODELS_OF[kind.name]:
-            raise ModelError(f"{os.path.dirname(self.path)}: a model of {of}; this takes a model of {MODELS_OF[kind.name]}")
-        structure = kind.structure_of(self.entries)
-        if structure is None:
-            found = ", ".join(f"{name} {as_json(self.entries.get(name))}" for name in kind.entry_names)
-            known = f"and this version of phrase-rescore knows {kind.known}"
-            raise ModelError(f"{self.path}: {found}, {known}; {_OTHER_VERSION}")
+    def check_kind(self, kind: str) -> None:
+        """Refuse a model of another kind."""
+        if (of := self.model_of()) != MODELS_OF[kind]:
+            raise ModelError(f"{os.path.dirname(self.path)}: a model of {of}; this takes a model of {MODELS_OF[kind]}")
+
+    def sizes(self, make: Callable[..., S], structure: Mapping[str, Any]) -> S:
+        """Return the sizes of a network of this structure, which has entries of its own."""
         try:
-            sizes = kind.sizes(**self.entries["sizes"], **structure)
+            sizes = make(**self.entries["sizes"], **structure)
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
-        flags = [item.name for item in fields(sizes) if item.type == "bool"]
-        for name, value in kind.numbers(sizes).items():
-            if name in flags:
-                require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
-            else:
-                require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
+        for item in fields(sizes):
+            value = getattr(sizes, item.name)
+            if item.type == "bool":
+                require(isinstance(value, bool), f"{self.path}: sizes.{item.name} is {as_json(value)}, not true or false")
+            elif item.name not in structure:
+                require(is_whole(value, 1), f"{self.path}: sizes.{item.name} is {as_json(value)}, not a whole number from 1")
         possible = sizes.parameters() <= _MOST_PARAMETERS
         require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
         return sizes
@@ -271,11 +299,11 @@ def utf8_name(path: str) -> Iterator[str]:
         os.close(handle)
 
 
-def load_network(directory: str, config: Config, kind: NetworkKind[S, N], sizes: S) -> N:
+def load_network(directory: str, config: Config, make: Callable[[S], N], sizes: S) -> N:
     """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
     files, dtype = config.weights()
     with torch.device("meta"):
-        expected = {name: list(weight.shape) for name, weight in kind.network(sizes).named_weights()}
+        expected = {name: list(weight.shape) for name, weight in make(sizes).named_weights()}
     with contextlib.ExitStack() as stack:
         shards: dict[str, Any] = {}  # tensor name: the open file that has it
         for path in (os.path.join(directory, name) for name in files):
@@ -299,7 +327,7 @@ def load_network(directory: str, config: Config, kind: NetworkKind[S, N], sizes:
             require(found == shape, f"{where} has shape {as_json(found)} where {CONFIG} says {shape}", TWO_MODELS)
             found = header.get_dtype()
             require(found == dtype, f"{where} is of type {found} where {CONFIG} says {dtype}", TWO_MODELS)
-        network = kind.network(sizes)
+        network = make(sizes)
         with torch.no_grad():
             for name, weight in network.named_weights():
                 weight.copy_(shards[name].get_tensor(name))

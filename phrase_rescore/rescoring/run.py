@@ -16,8 +16,7 @@ from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.ini import read_ini, read_weights
 from phrase_rescore.moses.nbest import Entry, check_label, of_each, read_entries, weighted_total
 from phrase_rescore.moses.table import words
-from phrase_rescore.nn.kinds import TEXT
-from phrase_rescore.nn.storage import Config
+from phrase_rescore.nn.storage import TEXT, Config
 from phrase_rescore.rescoring.scorers import EntryScorer, PairFeature, TextFeature, beyond
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer

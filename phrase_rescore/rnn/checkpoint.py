@@ -12,16 +12,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
 from phrase_rescore.moses.table import words
-from phrase_rescore.nn.kinds import RNN_ENCODER_DECODER, NetworkKind
 from phrase_rescore.nn.storage import (
     CONFIG,
+    RNN_ENCODER_DECODER,
     TWO_MODELS,
     Config,
     as_json,
@@ -41,6 +41,8 @@ from phrase_rescore.rnn.network import ENCODERS, ModelConfig, RNNEncoderDecoder
 SIDES = ("source", "target")
 SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
 
+_STRUCTURE = ("cell", "layers", "encoder")  # of ModelConfig: config.json has it under ``encoder`` and ``decoder``
+_KNOWN = f"knows cell {' or '.join(CELLS)}, layers {LAYERS.least} to {LAYERS.most}, encoder {' or '.join(ENCODERS)}"
 _LAST_FACTOR = 999  # a pattern is made of the number; Moses has 4 factors
 
 
@@ -114,18 +116,6 @@ def _structure_of(entries: Mapping[str, Any]) -> dict[str, Any] | None:
     return structure if json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True) else None  # true is not 1
 
 
-KIND = NetworkKind(
-    RNN_ENCODER_DECODER,
-    ModelConfig,
-    RNNEncoderDecoder,
-    structure=("cell", "layers", "encoder"),
-    entries=_entries,
-    structure_of=_structure_of,
-    entry_names=("encoder", "decoder"),
-    known=f"cell {' or '.join(CELLS)}, layers {LAYERS.least} to {LAYERS.most}, encoder {' or '.join(ENCODERS)}",
-)
-
-
 def _signature(checkpoint: Checkpoint) -> str:
     """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version.
 
@@ -140,19 +130,21 @@ def _signature(checkpoint: Checkpoint) -> str:
         *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
         *(f"{name}:{value}" for name, value in chosen if not name.endswith("_vocabulary")),
     ]
-    return signature_of(KIND, parts, checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))
+    return signature_of(RNN_ENCODER_DECODER, parts, checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))
 
 
 def save(checkpoint: Checkpoint, directory: str) -> None:
     """Write the model's files into an existing directory. The same model gives the same bytes."""
+    sizes = asdict(checkpoint.model.config)
     entries = {
+        **_entries(**{name: sizes.pop(name) for name in _STRUCTURE}),
         "inverse": checkpoint.inverse,
         "factors": dict(zip(SIDES, checkpoint.factors, strict=True)),
-        "sizes": KIND.numbers(checkpoint.model.config),
+        "sizes": sizes,
         "unk_share": dict(zip(SIDES, checkpoint.unk_shares, strict=True)),
     }
     vocabularies = {SOURCE_VOCAB: checkpoint.src_vocab, TARGET_VOCAB: checkpoint.tgt_vocab}
-    save_files(directory, KIND, checkpoint.model, entries, vocabularies, checkpoint.training)
+    save_files(directory, RNN_ENCODER_DECODER, checkpoint.model, entries, vocabularies, checkpoint.training)
 
 
 def _factors(config: Config) -> Factors:
@@ -165,13 +157,6 @@ def _factors(config: Config) -> Factors:
     return factors["source"], factors["target"]
 
 
-def _unk_shares(config: Config) -> tuple[float, float]:
-    shares = config.entries.get("unk_share")
-    found: list[Any] = [shares.get(side) for side in SIDES] if isinstance(shares, dict) else [None]
-    require(all(map(is_share, found)), f"{config.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
-    return float(found[0]), float(found[1])
-
-
 def load(directory: str) -> Checkpoint:
     """Read a model directory. Weights become float32 whatever they were saved as.
 
@@ -181,16 +166,22 @@ def load(directory: str) -> Checkpoint:
     """
     with unchanged(directory):
         config = Config(directory)
-        sizes = config.sizes(KIND)
+        config.check_kind(RNN_ENCODER_DECODER)
+        structure = _structure_of(config.entries)
+        config.know(structure is not None, _KNOWN, "encoder", "decoder")
+        sizes = config.sizes(ModelConfig, structure or {})
         inverse: Any = config.entries.get("inverse")
         require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is neither true nor false")
-        factors, shares = _factors(config), _unk_shares(config)
+        factors, by_side = _factors(config), config.entries.get("unk_share")
+        shares: list[Any] = [by_side.get(side) for side in SIDES] if isinstance(by_side, dict) else [None]
+        require(all(map(is_share, shares)), f"{config.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
         vocabs = {name: read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB)}
         read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
         for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
             found = f"{directory}/{name}: {len(vocabs[name])} ids where {CONFIG} says {as_json(size)}"
             require(len(vocabs[name]) == size, found, TWO_MODELS)
-        network = load_network(directory, config, KIND, sizes)
+        network = load_network(directory, config, RNNEncoderDecoder, sizes)
         src_vocab, tgt_vocab = vocabs.values()
-        loaded = Checkpoint(network, src_vocab, tgt_vocab, shares, config.training(), "", inverse, factors)
+        unk_shares = float(shares[0]), float(shares[1])
+        loaded = Checkpoint(network, src_vocab, tgt_vocab, unk_shares, config.training(), "", inverse, factors)
         return replace(loaded, signature=_signature(loaded))

@@ -18,8 +18,7 @@ from typing import Any
 
 from phrase_rescore.errors import InputError, counted, printable, shown
 from phrase_rescore.files.inputs import open_plain, read_rows
-from phrase_rescore.nn.kinds import MODELS_OF, TEXT
-from phrase_rescore.nn.storage import CONFIG, LOG
+from phrase_rescore.nn.storage import CONFIG, LOG, MODELS_OF, TEXT
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
 
