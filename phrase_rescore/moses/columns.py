@@ -186,10 +186,7 @@ def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[
 
 
 def check_replaced(table: str, rows: Sequence[TableRow], replace: int) -> None:
-    """Refuse to drop the last ``replace`` columns of a table if annotate did not write them, by the sidecar or their looks.
-
-    Raises OptionError.
-    """
+    """Raise OptionError if annotate did not write the last ``replace`` columns, by the sidecar or their looks."""
     if not replace:
         return
     n = rows[0].n_scores
@@ -274,11 +271,10 @@ class TableColumns:
                 if float(least := min(row.scores, key=float)) < 0:
                     found = f"score {shown(least)} is negative"
                     raise InputError(display_name(table), found, hint + "annotate without --scale log", line)
-        said = [by_number.get(number, AddedColumn(number, "", "", "")) for number in range(1, n + 1)]
-        columns = (
-            ScoreColumn(number, name, *ranges[number - 1], column.feature, column.model, column.unit)
-            for number, (name, column) in enumerate(zip(_names(n, by_number), said, strict=True), 1)
-        )
+        columns = list[ScoreColumn]()
+        for i, (name, (low, high)) in enumerate(zip(_names(n, by_number), ranges, strict=True), 1):
+            column = by_number.get(i, AddedColumn(i, "", "", ""))
+            columns.append(ScoreColumn(i, name, low, high, column.feature, column.model, column.unit))
         return cls(table, tuple(columns), guessed)
 
     def __len__(self) -> int:
@@ -327,11 +323,9 @@ def _names(n: int, added: Mapping[int, AddedColumn]) -> list[str]:
 
 
 def check_compression(table: str) -> None:
-    """Refuse a compressed table that Moses would take for a plain one.
+    """Raise InputError for a compressed table that Moses would take for a plain one.
 
     Moses decides by the name whether a file is gzip (``moses/InputFileStream.cpp``), and knows no other compression.
-
-    Raises InputError.
     """
     if not os.path.isfile(table):
         return

@@ -98,10 +98,7 @@ def detect_format(path: str, first_rows: list[bytes]) -> str:
 
 
 def refuse_by_name(path: str) -> None:
-    """Refuse the names that Moses gives to files whose pairs are inverted or incomplete, or that hold none.
-
-    Raises InputError.
-    """
+    """Raise InputError for the names that Moses gives to files whose pairs are inverted or incomplete, or that hold none."""
     for pattern, what, hint in _REFUSED_NAMES:
         if pattern.search(os.path.basename(path)):
             raise InputError(path, f"is by its name {what}", hint)

@@ -144,9 +144,8 @@ def rewrite_ini(
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
         text, feature = with_neural_lm(text, os.fsencode(lm), read_order(lm), weight, where)
-        said.append(
-            f"{feature.decode()}: a feature NeuralLM of {lm}, weight {weight.decode()}; Moses must be built --with-nplm"
-        )
+        added = f"a feature NeuralLM of {lm}, weight {weight.decode()}"
+        said.append(f"{feature.decode()}: {added}; Moses must be built --with-nplm")
     if out == "-":
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()

@@ -78,10 +78,8 @@ def phrase_words(field: bytes, side: str) -> list[bytes]:
     if not found:
         raise RowError(f"the {side} phrase is empty", "every row needs both phrases")
     if b"]" in field and (bad := next(filter(is_non_terminal, found), None)):
-        raise RowError(
-            f"non-terminal {shown(bad)} in the {side}",
-            "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;",
-        )
+        hint = "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;"
+        raise RowError(f"non-terminal {shown(bad)} in the {side}", hint)
     return found
 
 
@@ -115,9 +113,8 @@ def parse_row(row: bytes, n_scores: int | None = None) -> TableRow:
     """
     fields = split_fields(row, 3)
     if len(fields) < 3:
-        raise RowError(
-            f"{counted(len(fields), 'field')} in {shown(row)}", "a phrase-table row is 'source ||| target ||| scores …'"
-        )
+        found = f"{counted(len(fields), 'field')} in {shown(row)}"
+        raise RowError(found, "a phrase-table row is 'source ||| target ||| scores …'")
     src, tgt = phrase_words(fields[0], "source"), phrase_words(fields[1], "target")
     scores = words(fields[2].rstrip(BLANKS_AND_CR))
     if not _SCORES.fullmatch(fields[2]):
