@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,40 +59,30 @@ def sample_phrases(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list
     return [phrase for phrase in kept if phrase in chosen]
 
 
-@dataclass(frozen=True)
 class DistinctSample:
     """The smallest hashes, ascending, and for each the lines of its first two occurrences at most."""
 
-    hashes: Hashes
-    lines: Lines
-    room: int = ROOM
-    overflowed: bool = False  # there were more distinct phrases than room
+    def __init__(self, room: int = ROOM) -> None:
+        self.hashes, self.lines = np.empty(0, np.uint64), np.empty(0, np.int64)
+        self.exact = True  # no more distinct phrases than room
+        self._room = room
 
-    @classmethod
-    def of(cls, hashes: Hashes, lines: Lines, room: int = ROOM, overflowed: bool = False) -> DistinctSample:
-        """Sample occurrences. Those of equal hashes are in the order of their lines."""
-        order = np.argsort(hashes, kind="stable")  # equal hashes stay in the order of their lines
-        hashes, lines = hashes[order], lines[order]
-        third = np.zeros(len(hashes), bool)
-        third[2:] = hashes[2:] == hashes[:-2]
-        hashes, lines = hashes[~third], lines[~third]
-        firsts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
-        if len(firsts) > room:
-            hashes, lines, overflowed = hashes[: firsts[room]], lines[: firsts[room]], True
-        return cls(hashes, lines, room, overflowed)
-
-    def __add__(self, later: DistinctSample) -> DistinctSample:
-        """Return the sample of both; the lines of ``later`` come after all of this one."""
-        hashes, lines = later.hashes, later.lines
-        if self.overflowed:
-            kept = hashes <= self.hashes[-1]
-            hashes, lines = hashes[kept], lines[kept]
-        both = np.concatenate((self.hashes, hashes)), np.concatenate((self.lines, lines))
-        return DistinctSample.of(*both, self.room, self.overflowed or later.overflowed)
-
-    @property
-    def exact(self) -> bool:
-        return not self.overflowed
+    def add(self, phrases: Sequence[bytes], lines: Lines) -> None:
+        """Sample phrases that stand in lines, ascending, which come after all of the lines before."""
+        more = hashes(phrases)
+        if not self.exact:
+            kept = more <= self.hashes[-1]
+            more, lines = more[kept], lines[kept]
+        more, lines = np.concatenate((self.hashes, more)), np.concatenate((self.lines, lines))
+        order = np.argsort(more, kind="stable")  # equal hashes stay in the order of their lines
+        more, lines = more[order], lines[order]
+        third = np.zeros(len(more), bool)
+        third[2:] = more[2:] == more[:-2]
+        more, lines = more[~third], lines[~third]
+        firsts = np.flatnonzero(np.diff(more, prepend=~more[:1]))
+        if len(firsts) > self._room:
+            more, lines, self.exact = more[: firsts[self._room]], lines[: firsts[self._room]], False
+        self.hashes, self.lines = more, lines
 
     @property
     def distinct(self) -> int:

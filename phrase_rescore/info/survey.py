@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.sketch import DistinctSample, hashes
+from phrase_rescore.data.sketch import DistinctSample
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults
@@ -57,7 +57,7 @@ class SurveyedSide:
     def __init__(self) -> None:
         self.words = Counter[bytes]()  # in how many places each stands
         self.lengths = Counter[int]()  # in words: how many rows have a phrase so long
-        self.sample = DistinctSample.of(hashes([]), np.empty(0, np.int64))  # of sources one occurrence a run, else every one
+        self.sample = DistinctSample()  # of sources one occurrence a run, else every one
 
     def add(self, phrases: Sequence[bytes], occurrences: Sequence[bytes], lines: NDArray[np.int64]) -> None:
         """Count more phrases; ``occurrences`` and their ``lines`` go to the sample."""
@@ -65,7 +65,7 @@ class SurveyedSide:
             self.words.update(b" ".join(phrases).split(b" "))
         for n, rows in Counter(map(bytes.count, phrases, repeat(b" "))).items():
             self.lengths[n + 1] += rows
-        self.sample += DistinctSample.of(hashes(occurrences), lines)
+        self.sample.add(occurrences, lines)
 
     @property
     def factors(self) -> int | None:

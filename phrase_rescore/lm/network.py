@@ -71,12 +71,6 @@ class FeedforwardLM(nn.Module):
         return self.embedding[:-1] if self.own_G is None else self.own_G
 
     def forward(self, contexts: Tensor, words: Tensor, keep: Sequence[Tensor] = (), alpha: float = 0.0) -> Tensor:
-        """Return ``negative_log_likelihood``, under the name by which wrappers of modules call it."""
-        return self.negative_log_likelihood(contexts, words, keep, alpha)
-
-    def negative_log_likelihood(
-        self, contexts: Tensor, words: Tensor, keep: Sequence[Tensor] = (), alpha: float = 0.0
-    ) -> Tensor:
         """Return -Σ_i log p(words_i | contexts_i), plus ``alpha`` Σ_i log² Z_i: a scalar in nats.
 
         contexts (m, n - 1), words (m,). ``keep``: what the embeddings (m, (n - 1) E), h_1 (m, H) and h_2 (m, R) are multiplied

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +42,7 @@ class RecurrentCell(nn.Module, ABC):
     ``summary``: the size of c, in a decoder. A cell of an upper layer has for input the output of the one below.
     """
 
+    NAME: ClassVar[str]  # in config.json
     GATES: ClassVar[tuple[str, ...]]  # what follows W, U, b and C in the name of each gate's weights
     MEMORIES: ClassVar[int] = 0  # tensors of a state beside h
     START: ClassVar[dict[str, float]] = {}  # biases that do not start at 0
@@ -122,6 +122,7 @@ class ResetBefore(RecurrentCell):
     Gates: z (update), r (reset), h̃ (candidate).
     """
 
+    NAME = "cho-gru-reset-before"
     GATES = ("_z", "_r", "")
     U_gates: Tensor
 
@@ -156,6 +157,7 @@ class ResetAfter(RecurrentCell):
     It acts on the summary's part too. Gates as above.
     """
 
+    NAME = "cho-gru-reset-after"
     GATES = ("_z", "_r", "")
 
     def step(self, projected: Tensor, state: State, row: Tensor) -> State:
@@ -177,6 +179,7 @@ class LSTM(RecurrentCell):
     Jozefowicz et al. 2015): at 0 half of it would be lost, and half of the gradient, at every word.
     """
 
+    NAME = "lstm"
     GATES = ("_i", "_f", "_o", "_g")
     MEMORIES = 1
     START: ClassVar[dict[str, float]] = {"b_f": 1.0}
@@ -198,6 +201,7 @@ class LSTM(RecurrentCell):
 class RNN(RecurrentCell):
     """The plain recurrent unit (Elman 1990), ``torch.nn.RNN`` with one bias: a tanh of everything, and no gates."""
 
+    NAME = "tanh-rnn"
     GATES = ("",)
 
     def step(self, projected: Tensor, state: State, row: Tensor) -> State:
@@ -205,21 +209,14 @@ class RNN(RecurrentCell):
         return (tanh(row + projected),)  # h_t = tanh(W e + U h_{t-1} + C c + b)
 
 
-@dataclass(frozen=True)
-class CellPair:
-    """The cells of both sides of a network, and what config.json calls them."""
+class CellPair(NamedTuple):
+    """The cells of both sides of a network."""
 
     encoder: type[RecurrentCell]
     decoder: type[RecurrentCell]
-    encoder_name: str
-    decoder_name: str
 
 
-CELLS = {
-    "gru": CellPair(ResetBefore, ResetAfter, "cho-gru-reset-before", "cho-gru-reset-after"),
-    "lstm": CellPair(LSTM, LSTM, "lstm", "lstm"),
-    "rnn": CellPair(RNN, RNN, "tanh-rnn", "tanh-rnn"),
-}
+CELLS = {"gru": CellPair(ResetBefore, ResetAfter), "lstm": CellPair(LSTM, LSTM), "rnn": CellPair(RNN, RNN)}
 
 
 def cells_of(name: str) -> CellPair:

@@ -96,8 +96,8 @@ def _entries(cell: str, layers: int, encoder: str) -> dict[str, Any]:
     cells = CELLS[cell]
     direction, order = ("bidirectional", "forward") if encoder == "bidirectional" else ("forward", encoder)
     return {
-        "encoder": {"cell": cells.encoder_name, "layers": layers, "direction": direction, "source_order": order},
-        "decoder": {"cell": cells.decoder_name, "layers": layers},
+        "encoder": {"cell": cells.encoder.NAME, "layers": layers, "direction": direction, "source_order": order},
+        "decoder": {"cell": cells.decoder.NAME, "layers": layers},
     }
 
 
@@ -106,7 +106,7 @@ def _structure_of(entries: Mapping[str, Any]) -> dict[str, Any] | None:
     encoder = entries.get("encoder")
     if not isinstance(encoder, dict) or not is_whole(encoder.get("layers"), LAYERS.least, LAYERS.most):
         return None
-    cell = next((name for name, cells in CELLS.items() if cells.encoder_name == encoder.get("cell")), None)
+    cell = next((name for name, cells in CELLS.items() if encoder.get("cell") == cells.encoder.NAME), None)
     name = encoder.get("direction" if encoder.get("direction") == "bidirectional" else "source_order")
     if cell is None or name not in list(ENCODERS):
         return None

@@ -6,8 +6,6 @@ all of one length; ``continued`` gives those that are a word longer. What contin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -36,9 +34,8 @@ class ReadyModel:
         model = for_scoring(checkpoint.model, device, precision)
         self.encoder, self.decoder = model.encoder, model.decoder
         with torch.inference_mode():
-            embedding = torch.cat(
-                (self.decoder.embedding, self.decoder.embedding.new_zeros(1, self.decoder.embedding.shape[1]))
-            )
+            words = self.decoder.embedding
+            embedding = torch.cat((words, words.new_zeros(1, words.shape[1])))
             self.start = len(embedding) - 1  # the row of e(y_0) = 0
             self._src_rows = self.encoder.word_rows()  # W e + b
             self.tgt_rows = self.decoder.stack.word_rows(embedding)  # W' e + b'
@@ -56,35 +53,30 @@ class ReadyModel:
     def empty_prefixes(self, c: Tensor) -> Prefixes:
         """Return the prefix of no word under each summary c (n, H)."""
         decoder, stack = self.decoder, self.decoder.stack
-        contexts = _Contexts(stack.context(c), decoder.output_context(c))
-        state, n = stack.initial(c), len(c)
+        contexts, state, n = stack.context(c), stack.initial(c), len(c)
         words = torch.full((n,), self.start, device=self.device)
-        return Prefixes(self, contexts, np.arange(n), stack.project(state, contexts.stack), state, words)
+        return Prefixes(self, contexts, decoder.output_context(c), np.arange(n), stack.project(state, contexts), state, words)
 
     def logits(self, g: Tensor) -> Tensor:
         """Return G_l g + b_G, of every word that may come next: (n, R) -> (n, K)."""
         return torch.addmm(self.decoder.b_G, g, self.decoder.G_l.T)
 
 
-@dataclass(frozen=True)
-class _Contexts:
-    """What summaries contribute to every step."""
-
-    stack: Rows  # C c of every layer, (n, G H)
-    output: Tensor  # O_c c + b_O, (n, 2 M)
-
-
 class Prefixes:
-    """Prefixes of one length, (n,), and what comes next: word k after prefix i with log p = (G_l g_i + b_G)_k - log_z_i."""
+    """Prefixes of one length, (n,), and what comes next: word k after prefix i with log p = (G_l g_i + b_G)_k - log_z_i.
+
+    What summaries contribute to every step: ``contexts`` C c of every layer, (m, G H), and ``by_source`` O_c c + b_O, (m, 2 M).
+    """
 
     def __init__(
-        self, model: ReadyModel, contexts: _Contexts, source: Indices, projected: Rows, state: State, words: Tensor
-    ) -> None:
-        self._model, self._contexts = model, contexts
+        self, model: ReadyModel, contexts: Rows, by_source: Tensor, source: Indices, projected: Rows, state: State,
+        words: Tensor,
+    ) -> None:  # fmt: skip
+        self._model, self._contexts, self._by_source = model, contexts, by_source
         self.source = source  # (n,) the row of c that each is under
         self._state = model.decoder.stack.step(projected, state, model.tgt_rows.index_select(0, words))
         self.g = model.decoder.low_rank(
-            self._state[0], model.out_rows.index_select(0, words), contexts.output.index_select(0, model.index(source))
+            self._state[0], model.out_rows.index_select(0, words), by_source.index_select(0, model.index(source))
         )
         self.log_z = model.log_normaliser(self.g)
 
@@ -107,8 +99,7 @@ class Prefixes:
         going_on, place = np.unique(parents, return_inverse=True)  # only prefixes that go on are projected
         model, source = self._model, self.source
         state = rows_of(self._state, model.index(going_on))
-        projected = model.decoder.stack.project(state, rows_of(self._contexts.stack, model.index(source[going_on])))
+        projected = model.decoder.stack.project(state, rows_of(self._contexts, model.index(source[going_on])))
         after = model.index(place)
-        return Prefixes(
-            model, self._contexts, source[parents], rows_of(projected, after), rows_of(state, after), model.index(words)
-        )  # fmt: skip
+        state, projected = rows_of(state, after), rows_of(projected, after)
+        return Prefixes(model, self._contexts, self._by_source, source[parents], projected, state, model.index(words))

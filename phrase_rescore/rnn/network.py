@@ -46,7 +46,7 @@ class ModelConfig:
     embedding: int
     maxout: int
     rank: int
-    cell: str = "gru"  # of encoder and decoder: one of registry.CELLS
+    cell: str = "gru"  # of encoder and decoder: one of cells.CELLS
     layers: int = 1  # of encoder and decoder
     encoder: str = "forward"  # one of ENCODERS
 
@@ -251,10 +251,6 @@ class RNNEncoderDecoder(nn.Module):
         self.decoder = Decoder(config)
 
     def forward(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
-        """Return ``negative_log_likelihood``, under the name by which wrappers of modules call it."""
-        return self.negative_log_likelihood(src, tgt, seed)
-
-    def negative_log_likelihood(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
         """Return -Σ_n log p(y_n | x_n) over a batch, summed over words and EOS: a scalar in nats.
 
         With a ``seed`` it is an estimate: the softmax is taken over words that the seed draws.

@@ -92,9 +92,8 @@ def sample(
             prefixes = prefixes.continued(distinct // radix, distinct % radix)
     log_p[live] += prefixes.eos_log_p()[node]
     found = [Decoded(*one) for one in zip(words, log_p.tolist(), strict=True)]
-    return [list(filter(_is_phrase, found[a:b])) for a, b in pairwise(accumulate(number, initial=0))]
-
-
-def _is_phrase(decoded: Decoded) -> bool:
-    """Tell whether a target is one: not where a model's numbers overflow, or where it has no word to propose."""
-    return bool(decoded.words) and math.isfinite(decoded.log_p)
+    # None where a model's numbers overflow, or where it has no word to propose
+    return [
+        [decoded for decoded in found[a:b] if decoded.words and math.isfinite(decoded.log_p)]
+        for a, b in pairwise(accumulate(number, initial=0))
+    ]

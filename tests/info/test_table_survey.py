@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moses_readers import ALL_READERS, Reading, Refused
 
-from phrase_rescore.data.sketch import DistinctSample, hashes
+from phrase_rescore.data.sketch import DistinctSample
 from phrase_rescore.errors import InputError
 from phrase_rescore.info import survey
 from phrase_rescore.info.faults import FAULTS, examine, tail_faults
@@ -246,15 +246,19 @@ def test_sources_that_come_again_are_found_however_far_away(tmp_path: Path) -> N
 # Distinct phrases
 
 
-def sample(phrases: list[bytes], room: int, first_line: int = 1) -> DistinctSample:
-    return DistinctSample.of(hashes(phrases), np.arange(first_line, first_line + len(phrases)), room)
+def sample(room: int, *parts: list[bytes]) -> DistinctSample:
+    found, line = DistinctSample(room), 1
+    for phrases in parts:
+        found.add(phrases, np.arange(line, line + len(phrases)))
+        line += len(phrases)
+    return found
 
 
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(0, 60), st.integers(1, 40))
 def test_samples_add_up(numbers: list[int], cut: int, room: int) -> None:
     phrases = [b"%d" % n for n in numbers]
     cut = min(cut, len(phrases))
-    whole, parts = sample(phrases, room), sample(phrases[:cut], room) + sample(phrases[cut:], room, cut + 1)
+    whole, parts = sample(room, phrases), sample(room, phrases[:cut], phrases[cut:])
     assert [*map(tuple, (whole.hashes, whole.lines)), whole.exact] == [*map(tuple, (parts.hashes, parts.lines)), parts.exact]
     if len(set(phrases)) <= room:
         assert (whole.exact, whole.distinct) == (True, len(set(phrases)))
@@ -264,7 +268,7 @@ def test_samples_add_up(numbers: list[int], cut: int, room: int) -> None:
 
 def test_estimates_are_close_whatever_the_text_looks_like() -> None:
     for form in (b"%d", b"the house number %d", b"%08d"):
-        estimate = sample([form % i for i in range(200_000)], 1 << 14)
+        estimate = sample(1 << 14, [form % i for i in range(200_000)])
         assert not estimate.exact
         assert estimate.distinct == pytest.approx(200_000, rel=0.03)
 

@@ -108,9 +108,9 @@ def test_the_training_loss_is_the_oracle_s_and_its_gradient_that_of_finite_diffe
     checkpoint, pairs = small_checkpoint(dtype=torch.float64, **chosen), random_pairs(12)
     model, batch = checkpoint.model, packed(encoded(pairs))
     expected = -sum(log_prob(weights(checkpoint), src, tgt, **chosen) for src, tgt in pairs)
-    assert model.negative_log_likelihood(*batch).item() == pytest.approx(expected, rel=1e-12)
+    assert model(*batch).item() == pytest.approx(expected, rel=1e-12)
     model.requires_grad_(True)
-    model.negative_log_likelihood(*batch).backward()
+    model(*batch).backward()
     rng = np.random.default_rng(0)
     for name, parameter in model.named_parameters():
         place = tuple(int(rng.integers(n)) for n in parameter.shape)
@@ -121,7 +121,7 @@ def test_the_training_loss_is_the_oracle_s_and_its_gradient_that_of_finite_diffe
             for step in (1e-5, -1e-5):
                 kept = parameter[place].item()
                 parameter[place] = kept + step
-                values.append(model.negative_log_likelihood(*batch).item())
+                values.append(model(*batch).item())
                 parameter[place] = kept
         assert parameter.grad[place].item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-4, abs=1e-6), name
 
