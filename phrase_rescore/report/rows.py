@@ -61,6 +61,17 @@ class SampleRows:
         """Where the rows of another source begin."""
         return np.flatnonzero(np.append(True, self.src[1:] != self.src[:-1])[: len(self)])
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The number of rows of each source."""
+        return np.diff(self.starts, append=len(self))
+
+    @property
+    def occurrences(self) -> Floats:
+        """How often each source was seen: as the table says, or else its number of rows."""
+        counts = self.src_count[self.starts]
+        return np.where(np.isfinite(counts), counts, self.sizes)
+
 
 @dataclass
 class SideWords:

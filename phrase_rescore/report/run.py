@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from phrase_rescore._version import __version__
-from phrase_rescore.errors import OptionError, writing
+from phrase_rescore.errors import OptionError, cannot_write
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.report import sections
+from phrase_rescore.report.charts import words_map
 from phrase_rescore.report.maps import draw_maps
 from phrase_rescore.report.page import page
 from phrase_rescore.report.rows import LONG, SampleRows, TableReader
-from phrase_rescore.report.sections import Section
-from phrase_rescore.report.statistics import Targets
-from phrase_rescore.report.theme import Spec, altair, picture
+from phrase_rescore.report.sections import Targets
+from phrase_rescore.report.theme import altair, picture
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.translator import Translator
 
 SAMPLE = 50_000  # rows of which the page is made, unless others are asked for
-_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -60,21 +58,22 @@ def report(
         on_step(f"scoring {len(rows):,} rows")
         scorer = Scorer(checkpoint)
         rows.log_p = scorer.log_probs(scorer.encode_phrases(list(rows.src), list(rows.tgt)))
-    targets = None if checkpoint.inverse else Targets(rows)
+    compared = None if checkpoint.inverse else Targets(rows)
     warnings = _warnings(model_dir, checkpoint, reader, rows)
-    parts = _sections(checkpoint, reader, rows, targets, on_step)
-    facts = {name: section.facts for name, section in parts.items()} | {
-        "summary": sections.summary(rows, targets, reader, checkpoint)
-        | {"table": table, "rows": reader.rows, "sources": reader.sources, "warnings": warnings},
-        "made": {
-            "command": command, "version": __version__, "table": table,
-            "read": f"{reader.rows:,} rows of {reader.sources:,} sources",
-            "phi": reader.phi, "log_p": reader.log_p, "directory": model_dir,
-            "signature": checkpoint.signature,
-        },
-        "long": LONG,
+    summary = sections.summary(rows, compared, reader, checkpoint)
+    scores, scatter = sections.scores(rows, reader, checkpoint.sides)
+    facts = {
+        "path": table, "command": command, "version": __version__, "directory": model_dir, "long": LONG, "warnings": warnings,
+        "phi": reader.phi, "log_p": reader.log_p, "summary": summary, "scores": scores,
+        "frequency": sections.frequency(rows), "targets": None, "disagreements": None,
     }  # fmt: skip
-    charts = {name: spec for section in parts.values() for name, spec in section.charts.items()}
+    if compared is not None:
+        on_step("drawing phrases from the model")
+        facts |= {"targets": sections.targets(rows, checkpoint), "disagreements": sections.disagreements(compared)}
+    on_step("laying out maps")
+    maps = list(draw_maps(checkpoint, reader.long_sources))
+    facts |= {"maps": maps, "coverage": sections.coverage(reader.sides, reader.rows, checkpoint.unk_shares)}
+    charts = {"scatter": scatter} | {one.name: words_map(one.records, by_length=one.name == "phrases") for one in maps}
     text = page(f"Report on {os.path.basename(table)}", charts, facts)
     pictures = {} if figures is None else {
         os.path.join(figures, f"{name}.{form}"): (spec, form) for name, spec in charts.items() for form in ("png", "svg")
@@ -86,32 +85,14 @@ def report(
         stream.write(text)
     if figures is not None:
         on_step("writing pictures")
-        _draw(pictures, figures)
+        try:
+            os.makedirs(os.path.realpath(figures), exist_ok=True)  # a link may lead to what is not there yet
+        except OSError as error:
+            raise OptionError(cannot_write(figures, error)) from None
+        for path, (spec, form) in pictures.items():
+            with atomic_output(path) as stream:
+                stream.write(picture(spec, form))
     return ReportSummary(len(rows), len(text), warnings)
-
-
-def _sections(
-    checkpoint: Checkpoint, reader: TableReader, rows: SampleRows, targets: Targets | None, on_step: Callable[[str], object]
-) -> dict[str, Section]:
-    """The sections by the names that the template knows them by, in the page's order."""
-    parts = {
-        "scores": sections.scores(rows, reader, checkpoint.sides),
-        "frequency": sections.frequency(rows),
-        "targets": Section(None),
-        "disagreements": Section(None),
-    }
-    if targets is not None:
-        chosen = sections.choose(rows)
-        on_step("drawing phrases from the model")
-        phrases = [bytes(source.src[0]) for listed in chosen for source in listed]
-        samples = Translator(checkpoint).samples(phrases, sections.DRAWN, _SEED) if phrases else []
-        drawn = dict(zip(phrases, samples, strict=True))
-        parts |= {"targets": sections.targets(chosen, drawn), "disagreements": sections.disagreements(targets)}
-    on_step("laying out maps")
-    return parts | {
-        "maps": sections.maps(list(draw_maps(checkpoint, reader.long_sources))),
-        "coverage": sections.coverage(reader.sides, reader.rows, checkpoint.unk_shares),
-    }
 
 
 def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows: SampleRows) -> list[str]:
@@ -136,12 +117,3 @@ def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows:
             "An inverse model: the targets of a source are not compared, since p(source | target) does not sum to 1 over them."
         )
     return said
-
-
-def _draw(pictures: Mapping[str, tuple[Spec, str]], directory: str) -> None:
-    """Write the pictures. Raises OptionError if the directory cannot be written."""
-    with writing(directory, OptionError):
-        os.makedirs(os.path.realpath(directory), exist_ok=True)  # a link may lead to what is not there yet
-    for path, (spec, form) in pictures.items():
-        with atomic_output(path) as stream:
-            stream.write(picture(spec, form))

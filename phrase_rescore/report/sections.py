@@ -1,12 +1,11 @@
-"""What each section of the page says: its charts, and the facts that ``page.html`` puts into words."""
+"""What each section of the page says of the sample of rows: the facts that ``page.html`` puts into words."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,48 +14,127 @@ from phrase_rescore.data.coverage import too_many_unknown
 from phrase_rescore.data.sketch import hashes
 from phrase_rescore.errors import percent, share
 from phrase_rescore.moses.text import readable
-from phrase_rescore.report import charts, statistics
-from phrase_rescore.report.maps import WordMap
+from phrase_rescore.report.charts import scatter
 from phrase_rescore.report.page import nats, number
-from phrase_rescore.report.rows import LONG, Floats, SampleRows, SideWords, TableReader
-from phrase_rescore.report.statistics import JOINT_CLASSES, Targets, diverse, joint_classes, percentiles
+from phrase_rescore.report.rows import LONG, Floats, SampleRows, SideWords, TableReader, is_long
 from phrase_rescore.report.theme import Records, Spec
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.translator import Hypothesis
+from phrase_rescore.rnn.translator import Hypothesis, Translator
 
+JOINT_EDGES = np.array([1, 2, 3, 5, 10, 30, 100, 1000])  # where a class of joint counts begins
+JOINT_CLASSES = ("1", "2", "3–4", "5–9", "10–29", "30–99", "100–999", "1000+")
+RARE = 5  # occurrences at most of a rare source
+ENOUGH = 10  # occurrences of a source from which its relative frequencies say something
 SHOWN_SOURCES = 8  # long frequent ones, and as many rare ones
 SHOWN_ROWS = 12  # of each kind of disagreement
 DRAWN, SHOWN_SAMPLES, SHOWN_TARGETS = 50, 5, 3  # of every source; the paper's tables 2 and 3
 _COMMONEST = 12  # unknown words shown of a side
 _POINTS = 1000  # of each class of joint counts
+_COMMON = 0.5  # of the words of a phrase, at most, are those of one that is shown already
+_SEED = 1
 
-Sides = tuple[str, str]  # the side that the model reads and the one that it predicts
+Item = TypeVar("Item")
+Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Section:
-    """Facts, by the name that the template knows them by, and charts by theirs."""
+def spearman(x: Floats, y: Floats) -> float:
+    """Rank correlation; equal values share their mean rank. nan where one is constant.
 
-    facts: Any
-    charts: Mapping[str, Spec] = field(default_factory=dict)
+    >>> round(spearman(np.array([1.0, 2.0, 5.0]), np.array([0.0, 3.0, 9.0])), 9)
+    1.0
+    """
+
+    def ranks(values: Floats) -> Floats:
+        _, which, times = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(times) - (times + 1) / 2)[which]
+
+    of_x, of_y = ranks(x), ranks(y)
+    return float(np.corrcoef(of_x, of_y)[0, 1]) if len(x) > 1 and of_x.std() and of_y.std() else math.nan
+
+
+def _joint_classes(rows: SampleRows) -> Ints:
+    """Return the place in JOINT_CLASSES of every row; rows without counts are taken as seen once."""
+    joint = np.where(np.isnan(rows.joint), 1, rows.joint)
+    return np.clip(np.searchsorted(JOINT_EDGES, joint, "right") - 1, 0, None)
+
+
+def _percentiles(values: Floats, *shares: float) -> list[float]:
+    """Return percentiles; nan without values."""
+    return [float(x) for x in np.percentile(values, shares)] if len(values) else [math.nan] * len(shares)
+
+
+def diverse(items: Iterable[Item], words: Callable[[Item], bytes], most: int) -> list[Item]:
+    """The first ``most`` items that share no more than half of their words with an earlier one."""
+    chosen, seen = list[Item](), list[set[bytes]]()
+    for item in items:
+        own = set(words(item).split(b" "))
+        if all(len(own & other) <= _COMMON * min(len(own), len(other)) for other in seen):
+            chosen.append(item)
+            seen.append(own)
+            if len(chosen) == most:
+                break
+    return chosen
+
+
+class Targets:
+    """The targets of each source that has several: log shares by φ and by the model, which sum to 1 over them."""
+
+    def __init__(self, rows: SampleRows) -> None:
+        several = rows.sizes > 1
+        self.rows = rows[np.repeat(several, rows.sizes)]
+        self.sizes = rows.sizes[several]
+        self.begins = self.rows.starts
+        self.group = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self.log_phi, self.log_p = (self._shares(log) for log in (self.rows.log_phi, self.rows.log_p))
+
+    def _shares(self, logs: Floats) -> Floats:
+        return logs - np.logaddexp.reduceat(logs, self.begins)[self.group] if len(logs) else logs
+
+    def best(self, values: Floats) -> Ints:
+        """Return the row of the greatest value of each source, the first of equals."""
+        rows: Ints = np.lexsort((-values, self.group))[self.begins]
+        return rows
+
+    def agreement(self) -> tuple[float, float]:
+        """The share of sources whose best target by the model is one of the best by φ, and that which chance would find."""
+        if not len(self.sizes):
+            return math.nan, math.nan
+        best = self.log_phi >= np.maximum.reduceat(self.log_phi, self.begins)[self.group] - 1e-9
+        chance = np.add.reduceat(best.astype(float), self.begins) / self.sizes
+        return float(best[self.best(self.log_p)].mean()), float(chance.mean())
+
+    def disagreements(self, sign: int) -> Iterable[tuple[int, int]]:
+        """Yield rows, and the best of the other score for their source, by what they add to the divergence of the two.
+
+        ``sign`` 1: where the model gives more than φ, -1: less. Of each frequent source only the row that adds most.
+        """
+        if not len(self.sizes):
+            return
+        of_one, of_other = (self.log_p, self.log_phi)[::sign]
+        weight = np.exp(of_one) * (of_one - of_other)
+        most, others = self.best(weight), self.best(of_other)
+        counts = self.rows.occurrences
+        for i in np.argsort(-weight[most], kind="stable").tolist():
+            if counts[i] >= ENOUGH and weight[most[i]] > 0:
+                yield int(most[i]), int(others[i])
 
 
 def summary(rows: SampleRows, targets: Targets | None, table: TableReader, checkpoint: Checkpoint) -> dict[str, Any]:
     """The figures by which one decides."""
     given, predicted = checkpoint.sides
-    frequent, sure = rows[rows.joint >= statistics.ENOUGH], rows.log_phi >= 0
+    frequent, sure = rows[rows.joint >= ENOUGH], rows.log_phi >= 0
     same, chance = targets.agreement() if targets else (math.nan, math.nan)
-    lowest, highest = percentiles(rows.log_p[sure], 10, 90)
+    lowest, highest = _percentiles(rows.log_p[sure], 10, 90)
     loss, control = (_loss(checkpoint.training, name) for name in ("held_out", "held_out_other_sources"))
     return {
         "given": given, "predicted": predicted, "signature": checkpoint.signature,
-        "rho": statistics.spearman(rows.log_phi, rows.log_p), "n_ranked": len(rows), "n_frequent": len(frequent),
-        "rho_frequent": statistics.spearman(frequent.log_phi, frequent.log_p), "enough": statistics.ENOUGH,
+        "rho": spearman(rows.log_phi, rows.log_p), "n_ranked": len(rows), "n_frequent": len(frequent),
+        "rho_frequent": spearman(frequent.log_phi, frequent.log_p), "enough": ENOUGH,
         "grouped": targets is not None, "several": len(targets.sizes) if targets else 0, "same": same, "chance": chance,
         "loss": loss, "control": control, "counted": table.counted,
         "known": {side.name: 1 - side.unknown_share for side in table.sides},
-        "scored": len(rows), "sure": int(sure.sum()), "sure_once": int((sure & (joint_classes(rows) == 0)).sum()),
-        "lowest": lowest, "highest": highest, "table_rows": table.rows,
+        "scored": len(rows), "sure": int(sure.sum()), "sure_once": int((sure & (_joint_classes(rows) == 0)).sum()),
+        "lowest": lowest, "highest": highest, "rows": table.rows, "sources": table.sources,
     }  # fmt: skip
 
 
@@ -67,35 +145,44 @@ def _loss(training: Any, name: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def scores(rows: SampleRows, table: TableReader, sides: Sides) -> Section:
-    """(a) every row's two scores."""
-    inverse = sides[0] == "target"
+def scores(rows: SampleRows, table: TableReader, sides: tuple[str, str]) -> tuple[dict[str, Any], Spec]:
+    """Every row's two scores, and their chart; ``sides``: the one that the model reads and the one that it predicts."""
     order = np.argsort(hashes([src + b"\t" + tgt for src, tgt in zip(rows.src, rows.tgt, strict=True)]))
-    classes = joint_classes(rows)
+    classes, (read, predicted) = _joint_classes(rows), (rows.src, rows.tgt) if sides[0] == "source" else (rows.tgt, rows.src)
     records: Records = []
     for joint_class in range(len(JOINT_CLASSES)):
         of_class = order[classes[order] == joint_class]
         weight = share(len(of_class), min(len(of_class), _POINTS)) * table.rows / len(rows)
         for i in of_class[:_POINTS].tolist():
-            given, predicted = (rows.tgt[i], rows.src[i]) if inverse else (rows.src[i], rows.tgt[i])
             log_phi, log_p = float(rows.log_phi[i]), float(rows.log_p[i])
             records.append({
-                "given": readable(given), "predicted": readable(predicted), "words": given.count(b" ") + 1,
+                "given": readable(read[i]), "predicted": readable(predicted[i]), "words": read[i].count(b" ") + 1,
                 "class": joint_class, "joint": float(rows.joint[i]), "log_phi": round(log_phi, 4), "log_p": round(log_p, 4),
                 "phi": float(f"{math.exp(log_phi):.4g}"), "p": float(f"{math.exp(log_p):.4g}"), "weight": round(weight, 3),
             })  # fmt: skip
-    medians = [{"log_phi": x, "log_p": y} for x, y in statistics.median_by_phi(rows)]
-    longest = max([record["words"] for record in records], default=1)
+    medians = _medians(rows)
     facts: dict[str, Any] = {"sampled": len(records), "most": _POINTS, "counted": table.counted, "left": None}
     if len(medians) > 1:
         left, *_, right = sorted(medians, key=lambda median: median["log_phi"])
         facts |= {"left": left, "right": right}
-    return Section(facts, {"scatter": charts.scatter(records, medians, JOINT_CLASSES, longest, *sides)})
+    longest = max([record["words"] for record in records], default=1)
+    return facts, scatter(records, medians, JOINT_CLASSES, longest, *sides)
 
 
-def frequency(rows: SampleRows) -> Section:
-    """(e) scores by how often a pair was seen."""
-    classes, sure = joint_classes(rows), rows.log_phi >= 0
+def _medians(rows: SampleRows, width: float = 0.5, fewest: int = 50) -> Records:
+    """The median of log p in steps of log φ that have ``fewest`` rows or more; φ = 1 has a step of its own."""
+    steps = np.ceil(np.maximum(-rows.log_phi, 0) / width)
+    points = Records()
+    for step in np.unique(steps):
+        values = rows.log_p[steps == step]
+        if len(values) >= fewest:
+            points.append({"log_phi": float(-width * (step - 0.5)) if step else 0.0, "log_p": float(np.median(values))})
+    return points
+
+
+def frequency(rows: SampleRows) -> dict[str, Any]:
+    """Scores by how often a pair was seen."""
+    classes, sure = _joint_classes(rows), rows.log_phi >= 0
 
     def means(some: NDArray[np.bool_]) -> dict[str, float] | None:
         return {"log_phi": float(rows.log_phi[some].mean()), "log_p": float(rows.log_p[some].mean())} if some.any() else None
@@ -104,27 +191,34 @@ def frequency(rows: SampleRows) -> Section:
     for place, name in enumerate(JOINT_CLASSES):
         some = classes == place
         if found := means(some):
-            (low, high), (of_sure,) = percentiles(rows.log_p[some], 10, 90), percentiles(rows.log_p[some & sure], 50)
+            (low, high), (of_sure,) = _percentiles(rows.log_p[some], 10, 90), _percentiles(rows.log_p[some & sure], 50)
             of_log_p = nats(found["log_p"]), nats(low, 1), nats(high, 1)
             shares = percent(float(sure[some].mean())), nats(of_sure, 1)
             cells.append([name, number(int(some.sum())), nats(found["log_phi"]), *of_log_p, *shares])
-    often = classes >= int(np.searchsorted(statistics.JOINT_EDGES, statistics.ENOUGH))
-    return Section({"rows": cells, "once": means(classes == 0), "often": means(often)})
+    often = classes >= int(np.searchsorted(JOINT_EDGES, ENOUGH))
+    return {"rows": cells, "once": means(classes == 0), "often": means(often)}
 
 
-def choose(rows: SampleRows) -> list[list[SampleRows]]:
-    """Choose long frequent and long rare sources to show."""
-    return [diverse(items, lambda of: bytes(of.src[0]), SHOWN_SOURCES) for items in statistics.long_sources(rows)]
-
-
-def targets(chosen: Sequence[Sequence[SampleRows]], drawn: Mapping[bytes, Sequence[Hypothesis]]) -> Section:
-    """(b) the paper's tables 2 and 3; ``drawn``: phrases drawn from the model for each source."""
-    frequent, rare = ([_entry(rows, drawn.get(rows.src[0], ())) for rows in listed] for listed in chosen)
-    known = [phrase.target in rows.tgt for listed in chosen for rows in listed for phrase in drawn.get(rows.src[0], ())]
-    return Section({
-        "frequent": frequent, "rare": rare, "long": LONG, "rare_count": statistics.RARE, "best": SHOWN_TARGETS,
+def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The paper's tables 2 and 3, of long sources with three targets or more: the most frequent ones, and rare ones."""
+    counts, places = rows.occurrences, zip(rows.starts.tolist(), rows.sizes.tolist(), strict=True)
+    long = [
+        (count, rows[begin : begin + size])
+        for count, (begin, size) in zip(counts.tolist(), places, strict=True)
+        if size >= 3 and is_long(rows.src[begin])
+    ]
+    frequent = [of for count, of in sorted(long, key=lambda item: -item[0]) if count > RARE]
+    rare = [of for count, of in long if count <= RARE]
+    chosen = [diverse(listed, lambda of: bytes(of.src[0]), SHOWN_SOURCES) for listed in (frequent, rare)]
+    phrases = [bytes(of.src[0]) for listed in chosen for of in listed]
+    samples = Translator(checkpoint).samples(phrases, DRAWN, _SEED) if phrases else []
+    drawn = dict(zip(phrases, samples, strict=True))
+    known = [phrase.target in of.tgt for listed in chosen for of in listed for phrase in drawn[of.src[0]]]
+    entries = [[_entry(of, drawn[of.src[0]]) for of in listed] for listed in chosen]
+    return {
+        "frequent": entries[0], "rare": entries[1], "long": LONG, "rare_count": RARE, "best": SHOWN_TARGETS,
         "likely": SHOWN_SAMPLES, "drawn": DRAWN, "n_drawn": len(known), "n_known": sum(known),
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
@@ -137,7 +231,7 @@ def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
     times = Counter(phrase.target for phrase in drawn)
     likely = sorted({phrase.target: phrase.log_p for phrase in drawn}.items(), key=lambda item: (-item[1], item[0]))
     return {
-        "src": rows.src[0], "targets": len(rows), "count": rows.src_count[0] if math.isfinite(rows.src_count[0]) else len(rows),
+        "src": rows.src[0], "targets": len(rows), "count": rows.occurrences[0],
         "lists": [
             [{"tgt": rows.tgt[i], "figure": f"{math.exp(rows.log_phi[i]):.3g}{joint[i]}", "known": True}
              for i in top(rows.log_phi)],
@@ -148,32 +242,26 @@ def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def disagreements(of: Targets) -> Section:
-    """(d) where the two would decide differently, without those that say the same of nearly the same source."""
+def disagreements(of: Targets) -> dict[str, Any]:
+    """Where the two would decide differently, without those that say the same of nearly the same source."""
     rows = of.rows
 
-    def cells(i: int, other: int) -> list[str]:
-        def shares(i: int) -> list[str]:
-            return [percent(math.exp(of.log_phi[i])), percent(math.exp(of.log_p[i]))]
+    def shares(i: int) -> list[str]:
+        return [percent(math.exp(of.log_phi[i])), percent(math.exp(of.log_p[i]))]
 
+    def cells(i: int, other: int) -> list[str]:
         joint = f"{number(rows.joint[i])} of {number(rows.src_count[i])}" if math.isfinite(rows.joint[i]) else "–"
         src, tgt, instead = map(readable, (rows.src[i], rows.tgt[i], rows.tgt[other]))
         return [src, tgt, joint, *shares(i), nats(float(rows.log_p[i])), instead, *shares(other)]
 
-    kinds = {
-        name: diverse(of.disagreements(sign), lambda item: bytes(rows.src[item[0]]), SHOWN_ROWS)
-        for name, sign in (("model_more", 1), ("table_more", -1))
-    }
-    return Section({"enough": statistics.ENOUGH} | {name: [cells(*item) for item in kind] for name, kind in kinds.items()})
+    def listed(sign: int) -> list[list[str]]:
+        return [cells(*item) for item in diverse(of.disagreements(sign), lambda item: bytes(rows.src[item[0]]), SHOWN_ROWS)]
+
+    return {"enough": ENOUGH, "model_more": listed(1), "table_more": listed(-1)}
 
 
-def maps(drawn: Sequence[WordMap]) -> Section:
-    """(c) what the model takes to be alike."""
-    return Section(drawn, {one.name: charts.words_map(one.records, by_length=one.name == "phrases") for one in drawn})
-
-
-def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) -> Section:
-    """(e) words that the model does not know; ``trained``: their shares in training, source and target."""
+def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) -> dict[str, Any]:
+    """Words that the model does not know; ``trained``: their shares in training, source and target."""
     cells, unknown = [], []
     for side, of_training in zip(sides, trained, strict=True):
         ranked = sorted(side.unknown_words().items(), key=lambda item: (-item[1], item[0]))
@@ -184,4 +272,4 @@ def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) ->
         ])  # fmt: skip
         unknown.append((side.name, len(ranked), ranked[:_COMMONEST]))
     fits = not any(too_many_unknown(side.unknown_share, its) for side, its in zip(sides, trained, strict=True))
-    return Section({"rows": cells, "unknown": unknown, "fits": fits})
+    return {"rows": cells, "unknown": unknown, "fits": fits}

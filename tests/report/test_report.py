@@ -12,7 +12,7 @@ from phrase_rescore.moses.text import readable
 from phrase_rescore.report.maps import LEVELS, label_levels, project
 from phrase_rescore.report.page import environment
 from phrase_rescore.report.rows import TableReader
-from phrase_rescore.report.statistics import Targets, diverse, spearman
+from phrase_rescore.report.sections import Targets, diverse, spearman
 from phrase_rescore.rnn.checkpoint import load
 
 pytestmark = pytest.mark.slow
