@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import system_calls
-from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel
+from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Result
 from moses_harness import ini_text
 from small_models import small_lm
-from warm_process import Done, WarmProcess
 
 from phrase_rescore.cli.main import COMMANDS
 from phrase_rescore.report import page
@@ -89,28 +91,121 @@ LINES = {
 }  # fmt: skip
 
 
+COMMAND = """
+import os, socket, sys
+from pathlib import Path
+from phrase_rescore.cli.main import main
+from phrase_rescore.report import page
+script, channel = Path(os.environ["SCRIPT"]), int(os.environ["CHANNEL"])
+page._script = lambda: script.read_text("utf-8")  # takes seconds to make
+if channel >= 0:
+    import system_calls
+    with socket.socket(fileno=channel) as to:
+        system_calls.hand_over(to)
+main(sys.argv[1:])
+"""
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Puts the directory ``other`` in the place of ``path`` before the ``when``-th opening of a file in it."""
+
+    path: Path
+    other: Path
+    when: int
+
+    def supervise(self, pid: int, channel: socket.socket) -> None:
+        left = self.when
+
+        def decide(call: system_calls.Call) -> None:
+            nonlocal left
+            if call.name == "open" and call.path.startswith(f"{self.path}/"):
+                left -= 1
+                if left == 0:
+                    self.path.rename(f"{self.path}.before")
+                    self.other.rename(self.path)
+
+        system_calls.supervise(pid, channel, decide, 60)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs command lines by ``python`` in ``environment``; ``script`` is what is made of the script of a page."""
+
+    python: str
+    script: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(
+        self, args: list[str], stdin: bytes, cwd: Path, stdout: str | None = None, err_closed: bool = False,
+        most: int | None = None, swap: Swap | None = None,
+    ) -> Result:  # fmt: skip
+        """Run a command line. ``stdout`` may be the name of a file, or ``|``: a pipe whose reader has gone, or ``| head``:
+        one whose reader goes after the first bytes. ``most``: the largest file that may be written, in bytes.
+        """
+        given = self.script.with_name("stdin")
+        given.write_bytes(stdin)
+        ours, theirs = socket.socketpair()
+        env = {
+            **os.environ,
+            **self.environment,
+            "PYTHONWARNINGS": "ignore",
+            "PYTHONPATH": f"{ROOT}:{ROOT}/tests/support",
+            "SCRIPT": str(self.script),
+        }
+        env["CHANNEL"] = str(theirs.fileno() if swap else -1)
+        reader, writer = os.pipe()
+        if stdout == "|":
+            os.close(reader)
+        elif stdout and stdout != "| head":
+            os.close(writer)
+            writer = os.open(stdout, os.O_WRONLY)
+
+        def limit() -> None:
+            if most is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+        closed = "2>&-" if err_closed else ""
+        with given.open("rb") as stream, ours, theirs:
+            process = subprocess.Popen(
+                ["sh", "-c", f'exec "$@" {closed}', "sh", self.python, "-c", COMMAND, *args], stdin=stream,
+                stdout=writer if stdout else subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=env,
+                pass_fds=[theirs.fileno()], preexec_fn=limit,
+            )  # fmt: skip
+            os.close(writer)
+            theirs.close()
+            if stdout == "| head":
+                os.read(reader, 1)
+            if stdout != "|":
+                os.close(reader)
+            if swap:
+                swap.supervise(process.pid, ours)
+            out, err = process.communicate(timeout=120)
+        return Result(process.returncode, out or b"", err.decode("utf-8", "backslashreplace"))
+
+
 class Place:
     """A folder with inputs, a model, and a folder to write in; and what the commands write there when nothing is awkward."""
 
-    def __init__(self, folder: Path, model: str, warm: WarmProcess) -> None:
-        self.data, self.out, self.model, self._warm = folder / "data", folder / "out", folder / "model", warm
+    def __init__(self, folder: Path, model: str, runner: Runner) -> None:
+        self.data, self.out, self.model, self._runner = folder / "data", folder / "out", folder / "model", runner
         shutil.copytree(model, self.model)
         self.lm, self._undisturbed = small_lm(folder / "lm"), dict[str, bytes]()
         self.clear()
 
-    def run(self, line: Line, content: bytes | None = None, warm: WarmProcess | None = None, **circumstances: object) -> Done:
+    def run(self, line: Line, content: bytes | None = None, runner: Runner | None = None, **circumstances: object) -> Result:
         content = line.content if content is None else content
         given = self.data / (line.input if line.input not in ("", "-") else "none")
         if line.input != "-":
             given.write_bytes(content)
         args = [part.format(i=given, d=self.data, m=self.model, l=self.lm, o=self.out) for part in line.args.split()]
         stdin = content if line.input == "-" else b""
-        return (warm or self._warm).run(*args, stdin=stdin, cwd=self.out, **circumstances)  # type: ignore[arg-type]
+        return (runner or self._runner).run(args, stdin, self.out, **circumstances)  # type: ignore[arg-type]
 
     def written(self) -> dict[str, bytes]:
         return {str(path.relative_to(self.out)): path.read_bytes() for path in sorted(self.out.rglob("*")) if path.is_file()}
 
-    def result(self, line: Line, done: Done) -> bytes:
+    def result(self, line: Line, done: Result) -> bytes:
         return (self.out / line.out).read_bytes() if line.out else done.out
 
     def undisturbed(self, name: str) -> bytes:
@@ -135,22 +230,15 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runner(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Runner:
     path = tmp_path_factory.mktemp("script") / "script.js"
     path.write_text(page._script(), "utf-8")
-    return path
+    return Runner(warm_python, path)
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory, script: Path, warm_python: str) -> Iterator[WarmProcess]:
-    process = WarmProcess(tmp_path_factory.mktemp("warm"), script, python=warm_python)
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory, model_dir: str, warm: WarmProcess) -> Place:
-    return Place(tmp_path_factory.mktemp("place"), model_dir, warm)
+def standing(tmp_path_factory: pytest.TempPathFactory, model_dir: str, runner: Runner) -> Place:
+    return Place(tmp_path_factory.mktemp("place"), model_dir, runner)
 
 
 @pytest.fixture
@@ -164,14 +252,14 @@ some_lines = pytest.mark.parametrize("name", ["train", "annotate", "annotate -o 
 every_stream = pytest.mark.parametrize("name", [name for name in LINES if not LINES[name].out])
 
 
-def errors(done: Done) -> list[str]:
+def errors(done: Result) -> list[str]:
     """The lines of errors; a traceback is none."""
     assert "Traceback" not in done.err, done.err
     assert "Exception ignored" not in done.err, done.err
     return [line for line in done.err.splitlines() if line.startswith("phrase-rescore: error: ")]
 
 
-def clear_end(done: Done) -> str:
+def clear_end(done: Result) -> str:
     assert done.status in (1, 2), done
     (line,) = errors(done)
     return line.removeprefix("phrase-rescore: error: ")
@@ -185,7 +273,7 @@ def test_every_command_has_a_line() -> None:
 def test_standard_error_is_closed(place: Place, name: str) -> None:
     line = LINES[name]
     expected = place.undisturbed(name)
-    done = place.run(line, stderr=None)
+    done = place.run(line, err_closed=True)
     assert done.status == 0
     if name.split()[0] not in VARIES:
         assert place.result(line, done) == expected
@@ -275,20 +363,13 @@ def test_a_full_disk_at_the_last_byte(place: Place, name: str) -> None:
         assert not [path for path in place.out.iterdir() if ".partial" in path.name and name != "annotate"], size
 
 
-@pytest.fixture(scope="module")
-def warm_in_c(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Iterator[WarmProcess]:
-    """Run commands in the locale C, with Python's own change to UTF-8 switched off."""
-    environment = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    process = WarmProcess(tmp_path_factory.mktemp("warm"), script, environment)
-    yield process
-    process.close()
-
-
 @some_lines
-def test_the_locale_is_c(place: Place, warm_in_c: WarmProcess, name: str) -> None:
+def test_the_locale_is_c(place: Place, runner: Runner, name: str) -> None:
+    """Python's own change to UTF-8 is switched off."""
     line = LINES[name]
     expected = place.undisturbed(name)
-    done = place.run(line, warm=warm_in_c)
+    environment = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = place.run(line, runner=Runner(sys.executable, runner.script, environment))
     assert done.status == 0, done
     assert not errors(done)
     if name.split()[0] not in VARIES:
@@ -298,10 +379,10 @@ def test_the_locale_is_c(place: Place, warm_in_c: WarmProcess, name: str) -> Non
 @pytest.mark.skipif(not system_calls.available(), reason="needs seccomp's user notifications")
 @pytest.mark.parametrize("name", [name for name in LINES if LINES[name].reads_model])
 def test_a_model_is_replaced_while_it_is_read(
-    tmp_path: Path, model_dir: str, warm: WarmProcess, make_model: MakeModel, name: str
+    tmp_path: Path, model_dir: str, runner: Runner, make_model: MakeModel, name: str
 ) -> None:
     """The other model has the same sizes, so that only a comparison tells. No result may come from files of both."""
-    place = Place(tmp_path, model_dir, warm)
+    place = Place(tmp_path, model_dir, runner)
     line, other = LINES[name], place.model.parent / "other"
     shutil.copytree(make_model(SOURCE_WORDS[::-1], logits={TARGET_WORDS[0]: 3.0}), other)
     one = place.result(line, place.run(line))
@@ -316,7 +397,7 @@ def test_a_model_is_replaced_while_it_is_read(
         shutil.copytree(before, place.model)
         shutil.copytree(make_model(SOURCE_WORDS[::-1], logits={TARGET_WORDS[0]: 3.0}), other)
         place.clear()
-        done = place.run(line, swap=(place.model, other, when))
+        done = place.run(line, swap=Swap(place.model, other, when))
         if done.status == 0:
             if name.split()[0] not in VARIES:
                 assert place.result(line, done) in (one, two), when

@@ -1,6 +1,7 @@
 """A ``python`` and a ``phrase-rescore`` that start in milliseconds: forked from a process that has loaded everything.
 
-What they inherit is their caller's: arguments, environment, current directory, every open file; and the caller ends as they do.
+What they inherit is their caller's: arguments, environment, current directory, every open file, the largest size of a file;
+and the caller ends as they do.
 As a program this is that process (``warm_command.py serve SOCKET``) or a caller (``warm_command.py call SOCKET ARGUMENTS``,
 these as Python takes them: ``-m MODULE …``, ``-c CODE …``, ``SCRIPT …``).
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -51,8 +53,10 @@ def call(path: str, args: list[str]) -> int:
         with suppress(OSError):  # that of the listing is closed
             os.fstat(number)
             open_files.append(number)
-    umask = os.umask(0)
-    request = {"args": args, "cwd": os.getcwd(), "env": dict(os.environ), "umask": umask, "files": open_files}
+    umask, limit = os.umask(0), resource.getrlimit(resource.RLIMIT_FSIZE)
+    request = {
+        "args": args, "cwd": os.getcwd(), "env": dict(os.environ), "umask": umask, "files": open_files, "limit": limit,
+    }  # fmt: skip
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(path)
         socket.send_fds(connection, [json.dumps(request).encode()], open_files)
@@ -109,6 +113,10 @@ def _become(request: dict, files: list[int]) -> None:  # type: ignore[type-arg]
     for source, number in zip(kept, request["files"], strict=True):
         os.dup2(source, number)
         os.close(source)
+    for number, stream in enumerate(("stdin", "stdout", "stderr")):
+        if number not in request["files"]:
+            setattr(sys, stream, None)
+    resource.setrlimit(resource.RLIMIT_FSIZE, tuple(request["limit"]))
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
@@ -156,23 +164,31 @@ def _end(status: int) -> None:
     os._exit(status)
 
 
+def _load_everything() -> None:
+    """Import what the commands import when they run."""
+    import importlib
+    import pkgutil
+
+    import phrase_rescore
+
+    modules = [module.name for module in pkgutil.walk_packages(phrase_rescore.__path__, "phrase_rescore.")]
+    heavy = ["torch._dynamo", "torch.distributed.run", "sacrebleu", "sacremoses", "altair", "vl_convert", "openTSNE"]
+    for name in [*(name for name in modules if not name.endswith("__main__")), *heavy]:
+        importlib.import_module(name)
+    with suppress(ImportError):  # not installed
+        for name in ("dask.__main__", "distributed.cli.dask_worker", "distributed.cli.dask_scheduler"):
+            importlib.import_module(name)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "call":
         sys.exit(call(sys.argv[2], sys.argv[3:]))
     import atexit
     import gc
-    import importlib
     import threading
     import traceback
 
-    from warm_process import load_everything
-
-    load_everything()
-    importlib.import_module("torch.distributed.run")
-    with suppress(ImportError):  # not installed
-        importlib.import_module("dask.__main__")
-        importlib.import_module("distributed.cli.dask_worker")
-        importlib.import_module("distributed.cli.dask_scheduler")
+    _load_everything()
     gc.freeze()  # a collection would copy the memory that the processes share
     serve(sys.argv[2])
     _end(_run())
