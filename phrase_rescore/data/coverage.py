@@ -23,10 +23,6 @@ def _folded(word: bytes) -> bytes:
     return word.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
 
 
-def _first_factor(word: bytes) -> bytes:
-    return word.partition(b"|")[0]
-
-
 def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, annotating: bool) -> str:
     """Name the commonest unknown words, and what would make most of them known, as tested on the words themselves."""
     ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
@@ -38,12 +34,12 @@ def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes],
         return sum(n for word, n in unknown.items() if known(word)) / total
 
     folded = {_folded(word) for word in vocab.words}
-    factored = {_first_factor(word) for word in vocab.words if b"|" in word}
+    factored = {word.partition(b"|")[0] for word in vocab.words if b"|" in word}
     causes = {
         "they differ from known words in letter case only": share(lambda word: _folded(word) in folded),
         f"{here} escapes special characters (&apos;) and {there} did not": share(lambda word: unescape(word) in vocab.ids),
         f"{there} escaped special characters (&apos;) and {here} does not": share(lambda word: escape(word) in vocab.ids),
-        f"{here} has factors and {there} had none": share(lambda word: b"|" in word and _first_factor(word) in vocab.ids),
+        f"{here} has factors and {there} had none": share(lambda word: b"|" in word and word.partition(b"|")[0] in vocab.ids),
         f"{there} had factors and {here} has none": share(lambda word: word in factored),
     }
     likeliest = max(causes, key=lambda cause: causes[cause])
@@ -51,11 +47,10 @@ def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes],
         return f"{commonest}; likely cause: {likeliest} ({causes[likeliest]:.0%} of them)"
     if sum(n for word, n in seen.items() if word not in other.ids) >= total / 2:
         return commonest
+    whose, question = "", "are the two exchanged?"
     if annotating:
-        exchanged = "the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?"
-    else:
-        exchanged = "the vocabulary of the other side fits better: are the two exchanged?"
-    return f"{commonest}; likely cause: {exchanged}"
+        whose, question = "model's ", "is the table, or the model, the inverse one?"
+    return f"{commonest}; likely cause: the {whose}vocabulary of the other side fits better: {question}"
 
 
 def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:

@@ -110,15 +110,13 @@ def _feed(stream: IO[bytes], blocks: Iterable[PairBlock], counted: bool) -> bool
     try:
         for src, tgt, counts in blocks:
             pairs = map(b"\t".join, zip(src, tgt, strict=True))
-            lines: Iterable[bytes]
             if counted:
                 assert counts is not None, "read_pair_blocks(counts=True)"
                 totals: dict[bytes, float] = {}
                 _add(totals, pairs, counts)
-                lines = (b"%b\t%a" % item for item in totals.items())
+                stream.writelines(b"%b\t%a\n" % item for item in totals.items())
             else:
-                lines = dict.fromkeys(pairs)
-            stream.writelines(line + b"\n" for line in lines)
+                stream.writelines(pair + b"\n" for pair in dict.fromkeys(pairs))
         stream.close()
     except BrokenPipeError:
         return False
@@ -191,21 +189,6 @@ def remove_scratch(scratch: str, owner: str) -> None:
 
 
 @contextlib.contextmanager
-def _directory_in(scratch: str, owner: str | None) -> Iterator[str]:
-    """Make a directory that goes with the ``with`` block."""
-    if owner is None:
-        directory = tempfile.mkdtemp(prefix="phrase-rescore-", dir=scratch)
-    else:
-        remove_scratch(scratch, owner)
-        directory = _scratch_name(scratch, owner)
-        os.mkdir(directory, 0o700)
-    try:
-        yield directory
-    finally:
-        remove_directory(directory)
-
-
-@contextlib.contextmanager
 def sorted_pairs(
     blocks: Iterable[PairBlock], scratch: str, memory: int, threads: int, min_count: int = 1, max_length: int | None = None,
     owner: str | None = None,
@@ -223,9 +206,15 @@ def sorted_pairs(
     program = _gnu_sort()
     with contextlib.ExitStack() as made:
         try:
-            directory = made.enter_context(_directory_in(scratch, owner))
+            if owner is None:
+                directory = tempfile.mkdtemp(prefix="phrase-rescore-", dir=scratch)
+            else:
+                remove_scratch(scratch, owner)
+                directory = _scratch_name(scratch, owner)
+                os.mkdir(directory, 0o700)
         except OSError as error:
             raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
+        made.callback(remove_directory, directory)
         result = SortedPairs(os.path.join(directory, "pairs"))
         with _running(_command(program, directory, memory, threads, min_count > 1)) as (sort, (given, taken, messages)):
             complete = _feed(given, blocks, min_count > 1)

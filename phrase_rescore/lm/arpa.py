@@ -86,19 +86,13 @@ class ArpaReader:
 
     def _parse(self, row: bytes, order: int) -> Ngram:
         columns = row.split(b"\t")
-        try:
-            if len(columns) not in (2, 3):
-                raise ValueError
+        if len(columns) in (2, 3) and all(map(is_number, columns[::2])):
             words = tuple(columns[1].split(b" "))
-            if not all(map(is_number, columns[::2])):
-                raise ValueError
             found = Ngram(words, float(columns[0]), float(columns[2]) if len(columns) == 3 else 0.0)
-            if len(words) != order or not all(words) or not -_MOST <= found.log10_p <= 0.0 or abs(found.log10_backoff) > _MOST:
-                raise ValueError
-        except ValueError:
-            what = f"{shown(row)} is no {order}-gram"
-            raise self._error(what, "a line has log10 p, tab, the words, tab and the back-off weight") from None
-        return found
+            if len(words) == order and all(words) and -_MOST <= found.log10_p <= 0.0 and abs(found.log10_backoff) <= _MOST:
+                return found
+        what = f"{shown(row)} is no {order}-gram"
+        raise self._error(what, "a line has log10 p, tab, the words, tab and the back-off weight")
 
 
 def write_arpa(stream: Writable, counts: Sequence[int], ngrams: Iterable[Ngram]) -> None:

@@ -132,9 +132,8 @@ class NetworkArpa:
                 found = f"the {n}-gram {self._spelt(words[order[twice[0]]])} stands twice"
                 raise InputError(self._name, found, "make the file again")
             p, bo = 10.0 ** np.array(log_p), 10.0 ** np.array(log_bo)
-            self._orders.append(
-                _Order(words[order], keys, p[order], bo[order], order, np.empty(len(words)), np.ones(len(words)))
-            )
+            new_p, new_bo = np.empty(len(words)), np.ones(len(words))
+            self._orders.append(_Order(words[order], keys, p[order], bo[order], order, new_p, new_bo))
         next(ngrams, None)  # the end of the file is looked at
 
     def _spelt(self, words: NDArray[np.int32]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,12 +69,9 @@ def _network_log_probs(
     shares = unknown_shares(backoff.unigrams, scorer.lm.vocab.ids)
     for start in range(0, len(sentences), _AT_ONCE):
         some = sentences[start : start + _AT_ONCE]
-        found = scorer.sentences(some)
-        words = [word for sentence in some for word in (*sentence, b"")]
-        of_unknown = [
-            np.log(shares.get(word, shares[UNKNOWN])) if unknown else 0.0
-            for word, unknown in zip(words, found.unknown.tolist(), strict=True)
-        ]
+        found, words = scorer.sentences(some), [word for sentence in some for word in (*sentence, b"")]
+        of_word = zip(words, found.unknown.tolist(), strict=True)
+        of_unknown = [np.log(shares.get(word, shares[UNKNOWN])) if unknown else 0.0 for word, unknown in of_word]
         yield found.log_probs + np.maximum(np.array(of_unknown), NEVER * _LOG_10)
 
 
@@ -97,16 +95,12 @@ class BackoffModel:
         self.order = len(reader.counts)
         self.unigrams: dict[bytes, float] = {}
         self._ngrams: dict[tuple[bytes, ...], Ngram] = {}
-        wanted: set[tuple[bytes, ...]] | None = None
-        for ngram in reader.ngrams():
-            if len(ngram.words) == 1:
-                self.unigrams[ngram.words[0]] = ngram.log10_p
-                self._ngrams[ngram.words] = ngram
-                continue
-            if wanted is None:  # all unigrams are read: which words are unknown is known
-                wanted = set(self._of(sentences))
-            if ngram.words in wanted:
-                self._ngrams[ngram.words] = ngram
+        ngrams = reader.ngrams()
+        for ngram in islice(ngrams, reader.counts[0]):
+            self.unigrams[ngram.words[0]] = ngram.log10_p
+            self._ngrams[ngram.words] = ngram
+        wanted = set(self._of(sentences))  # all unigrams are read: which words are unknown is known
+        self._ngrams.update((ngram.words, ngram) for ngram in ngrams if ngram.words in wanted)
 
     def known(self, sentence: Sequence[bytes]) -> list[bytes]:
         """Return the words of a sentence, its start and its end, those that the file does not have as ``<unk>``."""

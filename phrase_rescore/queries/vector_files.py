@@ -75,7 +75,7 @@ class VectorWriter:
 
     def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None, index: BinaryIO | None) -> None:
         self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
-        self._seen: set[bytes] | None = set() if count is None and form == "txt" else None
+        self._seen: set[bytes] | None = set() if count is None and form == "txt" else None  # digests of phrases
         self.rows = self.repeated = 0
         stream.write(self._header(count or 0))
 
@@ -94,7 +94,12 @@ class VectorWriter:
         if vectors.shape != (len(phrases), self._width):
             raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
         if self._seen is not None:
-            new = [i for i, phrase in enumerate(phrases) if self._is_new(phrase, self._seen)]
+            new = list[int]()
+            for i, phrase in enumerate(phrases):
+                digest = hashlib.blake2b(phrase, digest_size=16).digest()
+                if digest not in self._seen:
+                    self._seen.add(digest)
+                    new.append(i)
             self.repeated += len(phrases) - len(new)
             phrases, vectors = [phrases[i] for i in new], vectors[new]
         self.rows += len(phrases)
@@ -114,12 +119,6 @@ class VectorWriter:
         """Return what was written, in words: ``3 vectors of 500 numbers``."""
         repeated = f"; {self.repeated:,} repeated phrases left out" if self.repeated else ""
         return f"{self.rows:,} vectors of {self._width} numbers{repeated}"
-
-    @staticmethod
-    def _is_new(phrase: bytes, seen: set[bytes]) -> bool:
-        before = len(seen)
-        seen.add(hashlib.blake2b(phrase, digest_size=16).digest())
-        return len(seen) > before
 
     def finish(self) -> None:
         """Put the number of vectors in its place, if it was not known before."""

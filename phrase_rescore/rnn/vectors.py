@@ -64,10 +64,8 @@ class PhraseEncoder:
 
     def vectors_as_read(self, phrases: Sequence[bytes]) -> Vectors:
         """Return c of phrases as ``Checkpoint.as_read`` gives them: (n, H)."""
-        result = np.empty((len(phrases), self.width), np.float32)
-        for start in range(0, len(phrases), BATCH):
-            result[start : start + BATCH] = self._of_batch(phrases[start : start + BATCH])
-        return result
+        batches = (phrases[start : start + BATCH] for start in range(0, len(phrases), BATCH))
+        return np.concatenate((np.empty((0, self.width), np.float32), *map(self._of_batch, batches)))
 
     @torch.inference_mode()
     def _of_batch(self, phrases: Sequence[bytes]) -> Vectors:

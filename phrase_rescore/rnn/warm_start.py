@@ -107,11 +107,8 @@ def initialise_from(
     Raises OptionError for an unknown part, and if its structure or sizes differ; then nothing has been changed.
     """
     check_part(model.config, donor.model.config, part)
-    rows = {
-        "source": _shared_rows(src_vocab, donor.vocabs[0]),
-        "target": _shared_rows(tgt_vocab, donor.vocabs[1]),
-    }
-    sides = PARTS[part][1]
+    vocabs, sides = {"source": src_vocab, "target": tgt_vocab}, PARTS[part][1]
+    rows = {side: _shared_rows(ours, known) for (side, ours), known in zip(vocabs.items(), donor.vocabs, strict=True)}
     theirs = dict(donor.model.named_weights())
     for name, weight in model.named_weights():
         side = "source" if name.startswith("encoder.") else "target"
@@ -122,8 +119,7 @@ def initialise_from(
             weight[here] = theirs[name][there].to(weight)
         else:
             weight.copy_(theirs[name])
-    totals = {"source": len(src_vocab.words), "target": len(tgt_vocab.words)}
-    return WarmStart({side: (len(rows[side][0]) - FIRST_WORD, totals[side]) for side in sides}, donor.inverse)
+    return WarmStart({side: (len(rows[side][0]) - FIRST_WORD, len(vocabs[side].words)) for side in sides}, donor.inverse)
 
 
 def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
