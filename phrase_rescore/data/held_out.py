@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -12,22 +13,18 @@ class Smallest:
     ``forget`` when ``weight`` is above twice ``most``, and no more is ever remembered.
     """
 
-    def __init__(self, most: int, share: float) -> None:
-        self.most, self.share = most, share
+    def __init__(self, most: int, share: float, weigh: Callable[[tuple[Any, ...]], int] = lambda item: 1) -> None:
+        self.most, self.share, self._weigh = most, share, weigh
         self.limit = 1 << 64  # hashes from here on cannot be chosen
         self.seen = self.weight = 0  # items that went by, weight of those that are kept
         self.kept: list[tuple[Any, ...]] = []
-
-    def weigh(self, item: tuple[Any, ...]) -> int:
-        """Return the weight of an item."""
-        return 1
 
     def forget(self) -> None:
         """Forget the items that cannot be chosen: those from which on all together would weigh more than ``most``."""
         self.kept.sort()
         self.weight = 0
         for i, item in enumerate(self.kept):
-            weight = self.weigh(item)
+            weight = self._weigh(item)
             if self.weight + weight > self.most:
                 self.limit = item[0]
                 del self.kept[i:]

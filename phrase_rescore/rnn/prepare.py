@@ -39,6 +39,7 @@ class PairSource(Source[PairStore]):
         self.data, self._threads = data, threads
         self.scratch: str = data.scratch or tempfile.gettempdir()
         self._dropped = beside(model_dir, "dropped")
+        self._given = data.source_vocab, data.target_vocab
         files = (data.source_vocab, data.target_vocab, *(data.vocab_corpus or ()))
         options = {name: getattr(data, name) for name in _SHAPE_PAIRS} | {"version": __version__}
         of_some, of_all = (fingerprint_of(inputs, files, **options | more) for more in ({}, {"drop_bad_rows": False}))
@@ -55,7 +56,7 @@ class PairSource(Source[PairStore]):
         for path in files:
             with contextlib.closing(self._read(path)) as pairs:
                 next(pairs, None)  # and closed here, not by a destructor, from which no signal comes out
-        for given in (self.data.source_vocab, self.data.target_vocab):
+        for given in self._given:
             if given and not is_stream(given):
                 read_shortlist(given)
         room = check_room(self.scratch)
@@ -123,7 +124,7 @@ class PairSource(Source[PairStore]):
 
     def _vocabulary(self, side: int, counts: Counter[bytes], say: Callable[[str], None]) -> Vocabulary:
         """Return the shortlist of a side (0: source, 1: target), from a file or of words counted over a corpus or the pairs."""
-        if path := self._given(side):
+        if path := self._given[side]:
             return read_shortlist(path)
         if self.data.vocab_corpus:
             corpus = self.data.vocab_corpus[side]
@@ -136,16 +137,12 @@ class PairSource(Source[PairStore]):
         say(found + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
         return vocabulary
 
-    def _given(self, side: int) -> str | None:
-        """Return the file of a side's shortlist, if one was given."""
-        return (self.data.source_vocab, self.data.target_vocab)[side]
-
     def _check_coverage(self, side: int, share: float, say: Callable[[str], None], lacking: str = "") -> None:
         """Warn of a given vocabulary that lacks many of a side's running words to learn from, or refuse it with OptionError.
 
         ``share`` of the words is in it; ``lacking`` names some of the others.
         """
-        given = self._given(side)
+        given = self._given[side]
         if (not given and not self.data.vocab_corpus) or share >= FEW_KNOWN:
             return
         option = f"--{_SIDES[side]}-vocab {given}" if given else f"--vocab-corpus: the {_SIDES[side]} shortlist"

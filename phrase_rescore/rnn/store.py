@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -65,13 +64,9 @@ class HeldOut(Smallest):
     """
 
     def __init__(self, most: int) -> None:
-        super().__init__(most, HELD_OUT_SOURCES)
+        super().__init__(most, HELD_OUT_SOURCES, lambda item: len(item[2]))  # the pairs of a source
         self._last, self._hash = b"", self.limit  # the last source, which the next block may continue; none is empty
         self._targets: list[bytes] = []  # its targets if it is kept
-
-    def weigh(self, item: tuple[Any, ...]) -> int:
-        """Return the number of pairs of a source."""
-        return len(item[2])
 
     def add(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> None:
         """Take the sources and targets of the next pairs, one of each a pair."""
@@ -113,13 +108,8 @@ class _GrowingRagged:
         self.words += len(part.ids)
         self.unknown += int(np.count_nonzero(part.ids == UNK))
 
-    @property
     def digest(self) -> bytes:
         return b"".join(hashed.digest() for hashed in self._hashes)
-
-    @property
-    def unknown_share(self) -> float:
-        return self.unknown / self.words if self.words else 0.0
 
 
 def _encode(
@@ -142,8 +132,8 @@ def _encode(
             for part in _PARTS:
                 sizes[part] += len(rows[part])
             progress(len(block.src))
-    source_unk, target_unk = (arrays["train", side].unknown_share for side in _SIDES)
-    content = hashlib.blake2b(b"".join(array.digest for array in arrays.values()), digest_size=16)
+    source_unk, target_unk = (arrays["train", side].unknown / max(1, arrays["train", side].words) for side in _SIDES)
+    content = hashlib.blake2b(b"".join(array.digest() for array in arrays.values()), digest_size=16)
     for vocabulary in vocabularies:
         content.update(format_vocabulary(vocabulary))
     return PairNumbers(

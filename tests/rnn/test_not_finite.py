@@ -88,9 +88,8 @@ def test_weights_that_are_not_finite_never_replace_a_good_state(
     monkeypatch.setattr(torch.optim.Adam, "step", overflowing)
     with pytest.raises(RescoreError, match="at step 10, its minibatch is in .*has the last good state; delete it and"):
         training.but(held_out=held_out).run()
-    saved, tensors, _ = TrainingState(
-        str(training.state_dir), json.loads((training.state_dir / "state.json").read_text())["run"]
-    ).load()
+    run = json.loads((training.state_dir / "state.json").read_text())["run"]
+    saved, tensors, _ = TrainingState(str(training.state_dir), run).load()
     assert saved == 5
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
 

@@ -298,9 +298,6 @@ def test_precision_is_recorded(tmp_path):
     assert found.model.loss_dtype is None
     has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     assert any("no bf16 arithmetic" in line for line in told) != has_bf16
-    exact = training.but(model_dir=str(tmp_path / "exact")).run()
-    a, b = (torch.cat([w.flatten() for _, w in c.model.named_weights()]) for c in (found, exact))
-    assert 0 < (a - b).abs().max() < 0.1
     for wrong in ("tf32", "int8", "float16"):
         with pytest.raises(OptionError, match="tf32 is for GPUs" if wrong == "tf32" else "training knows float32, tf32, bf16"):
             training.but(model_dir=str(tmp_path / "other"), precision=wrong).run()

@@ -30,20 +30,12 @@ def ours_on_the_path(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def of_one_and_two(warm_path: str, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Folders with the gradients of one process and of two."""
-    script, folders = (
-        str(ROOT / "tests" / "support" / "distributed_script.py"),
-        [tmp_path_factory.mktemp(name) for name in ("one", "two")],
-    )
-    environment = {
-        **os.environ,
-        "PATH": warm_path,
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}",
-        "OMP_NUM_THREADS": "1",
-    }
+    support, folders = ROOT / "tests" / "support", [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    script, path = str(support / "distributed_script.py"), f"{ROOT}{os.pathsep}{support}"
+    environment = {**os.environ, "PATH": warm_path, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     for launcher, folder in zip([(), TORCHRUN], folders, strict=True):
-        done = subprocess.run(
-            [*launcher, "python", script, str(folder), *SIZES], env=environment, capture_output=True, check=False, timeout=100
-        )
+        line = [*launcher, "python", script, str(folder), *SIZES]
+        done = subprocess.run(line, env=environment, capture_output=True, check=False, timeout=100)
         assert done.returncode == 0, done.stderr.decode()
     return folders
 
