@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from itertools import chain
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from phrase_rescore.errors import OptionError, shown
-from phrase_rescore.evaluation.corpora import Segments, SetFiles, check_sets
-from phrase_rescore.evaluation.counts import Basis, EvaluationSettings, OutputStatistics, count, write_statistics
-from phrase_rescore.evaluation.outputs import SetOutputs, by_message, read_set
+from phrase_rescore.errors import InputError, OptionError, printable, shown
+from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_sets, read_lines, segments_of
+from phrase_rescore.evaluation.counts import (
+    BEGINNING,
+    METRICS,
+    Basis,
+    EvaluationSettings,
+    OutputStatistics,
+    count,
+    parse_statistics,
+    write_statistics,
+)
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
-from phrase_rescore.moses.text import check_language
+from phrase_rescore.files.inputs import display_name
+from phrase_rescore.moses.text import Look, check_language, look, mismatch
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,115 @@ class Evaluation:
     warnings: tuple[str, ...]
 
 
+Output = Segments | OutputStatistics
+
+
+@dataclass(frozen=True)
+class _SetOutputs:
+    """The outputs of a set, text as it is scored; a warning is (file, what about it)."""
+
+    files: SetFiles
+    basis: Basis
+    references: tuple[Segments, ...]  # none where all outputs are statistics
+    outputs: dict[str, tuple[Output, ...]]
+    warnings: list[tuple[str, str]]
+
+
+def _read_output(path: str) -> Output:
+    rows, name = read_lines(path), display_name(path)
+    return parse_statistics(name, rows) if rows[0].startswith(BEGINNING) else segments_of(name, rows)
+
+
+def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
+    """Read and check the files of a set.
+
+    Raises OptionError for statistics in place of a reference, and for text without one; InputError as the readers do, and
+    for outputs that cannot be compared.
+    """
+    read = {path: _read_output(path) for path in dict.fromkeys(files.paths())}
+    texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
+    counts = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
+    _check_references(files, texts)
+    first = next(iter(read))  # a reference, if there is one
+    for path, output in read.items():
+        if len(output) != len(read[first]):
+            found = f"{len(output):,} lines where {display_name(first)} has {len(read[first]):,}"
+            hint = "outputs and references have a line for every segment, in the same order"
+            raise InputError(display_name(path), found, hint)
+    warnings = list[tuple[str, str]]()
+    if settings.detokenize:
+        from sacremoses import MosesDetokenizer  # Moses' detokenizer.perl, escapes undone
+
+        detokenize = MosesDetokenizer(settings.detokenize).detokenize
+        texts = {path: tuple(detokenize(line.split()) for line in segments) for path, segments in texts.items()}
+    elif texts:
+        warnings += _warnings(first, {path: look(segments) for path, segments in texts.items()}, settings)
+    references = tuple(texts[path] for path in files.references)
+    basis = Basis.of(references, settings) if references else counts[first].basis
+    against = ", ".join(map(display_name, files.references)) or f"those of {display_name(first)}"
+    for path, output in counts.items():
+        _check_scoring(output.basis, display_name(path), settings)
+        if output.basis.references_sha256 != basis.references_sha256:
+            hint = "figures against different references cannot be compared"
+            raise InputError(display_name(path), f"counted against other references than {against}", hint)
+        warnings += [(path, warning) for warning in _other_versions(output.basis, settings)]
+    every: dict[str, Output] = {**texts, **counts}
+    outputs = {system: tuple(every[path] for path in paths) for system, paths in files.systems.items()}
+    return _SetOutputs(files, basis, references, outputs, warnings)
+
+
+def _check_references(files: SetFiles, texts: Mapping[str, Segments]) -> None:
+    """Raise OptionError if a reference is not text, and if there is text without a reference."""
+    for path in files.references:
+        if path not in texts:
+            found = f"{display_name(path)} has statistics and stands where the reference of set '{files.name}' should"
+            raise OptionError(f"{found}; leave it out, or name a reference")
+    if texts and not files.references:
+        found = f"set '{files.name}' has no reference, and {display_name(next(iter(texts)))} is text, not statistics"
+        raise OptionError(f"{found}; {USAGE}")
+
+
+def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> None:
+    """Raise InputError for statistics of text that was scored in another way than this evaluation scores it."""
+    if basis.detokenize != settings.detokenize:
+        if basis.detokenize is None:
+            raise InputError(name, "counted on text that was not detokenized", "evaluate without --detokenize")
+        language = printable(basis.detokenize)
+        raise InputError(name, f"counted on text detokenized for {language}", f"evaluate with --detokenize {language}")
+    for metric, signature in settings.signatures(basis.references).items():
+        if metric not in basis.signatures:
+            known = ",".join(option for option, known in METRICS.items() if known in basis.signatures)
+            raise InputError(name, f"has no counts for {metric}", f"evaluate with --metrics {known}, or write it again")
+        if basis.signatures[metric].rpartition("|version:")[0] != signature.rpartition("|version:")[0]:
+            found = f"{metric} is {printable(basis.signatures[metric], 200)} there and {signature} here"
+            raise InputError(name, found, "give the same --tokenize and --lowercase")
+
+
+def _other_versions(basis: Basis, settings: EvaluationSettings) -> Iterator[str]:
+    """Yield which programs counted in other versions than those that are installed: allowed, and said."""
+    installed = {"sacrebleu": version("sacrebleu"), "sacremoses": settings.sacremoses}
+    for program, ours in installed.items():
+        theirs = getattr(basis, program)
+        if theirs != ours:
+            yield f"made with {program} {printable(str(theirs))}, and {ours} is installed; figures may differ"
+
+
+def _warnings(reference: str, looks: Mapping[str, Look], settings: EvaluationSettings) -> Iterator[tuple[str, str]]:
+    """Yield what makes scores of texts as they are other than they seem: (file, what about it)."""
+    its, tokenization = looks[reference], settings.tokenization
+    for path, of_path in looks.items():
+        if why := mismatch(its, of_path):
+            yield path, f"{why} ({display_name(reference)}); --detokenize LANG makes both plain text"
+    if its.escaped and "chrf" in settings.metrics:
+        found = "Moses' escapes stand in the text and chrF counts six characters for &apos;"
+        yield reference, f"{found}; --detokenize LANG undoes them"
+    if "bleu" in settings.metrics and its.tokenized and tokenization in ("13a", "intl"):
+        found = f"tokenized text, which BLEU tokenizes again ({tokenization})"
+        yield reference, f"{found}; write --tokenize none or --detokenize LANG"
+    if "bleu" in settings.metrics and its.tokenized is False and tokenization == "none":
+        yield reference, "not tokenized, and BLEU takes what stands between blanks for words; write --tokenize 13a"
+
+
 def _scorer(metric: Metric) -> Scorer:
     return lambda sums: float(metric._compute_score_from_stats(sums).score)
 
@@ -103,13 +222,13 @@ def _compared(
 
 
 def _measure(
-    of_set: SetOutputs, baseline: str, settings: EvaluationSettings, on_output: Callable[[], object], statistics: str | None
+    of_set: _SetOutputs, baseline: str, settings: EvaluationSettings, on_output: Callable[[], object], path: str | None
 ) -> SetScores:
     """Score every output of a set, and compare the systems with the baseline; write the statistics of the only output."""
     metrics = settings.make_metrics(of_set.basis.references, of_set.references)
     count_once = functools.cache(lambda text: count(text, metrics, of_set.basis))  # TER takes seconds
 
-    def counted(run: Segments | OutputStatistics) -> OutputStatistics:
+    def counted(run: Output) -> OutputStatistics:
         on_output()
         return run if isinstance(run, OutputStatistics) else count_once(run)
 
@@ -117,8 +236,8 @@ def _measure(
         return float(metrics[name]._aggregate_and_compute(run.counts[name].tolist()).score)
 
     outputs = {system: [counted(run) for run in runs] for system, runs in of_set.outputs.items()}
-    if statistics is not None:
-        write_statistics(statistics, next(iter(outputs.values()))[0])
+    if path is not None:
+        write_statistics(path, next(iter(outputs.values()))[0])
     systems = {
         system: {name: SystemScore(tuple(score(name, run) for run in runs)) for name in metrics}
         for system, runs in outputs.items()
@@ -131,11 +250,9 @@ def _measure(
 
 
 def evaluate(
-    sets: Sequence[SetFiles],
-    settings: EvaluationSettings,
-    on_output: Callable[[], object] = lambda: None,
+    sets: Sequence[SetFiles], settings: EvaluationSettings, on_output: Callable[[], object] = lambda: None,
     statistics_path: str | None = None,
-) -> Evaluation:
+) -> Evaluation:  # fmt: skip
     """Score every system on every set. ``on_output`` is called for each output that has been scored.
 
     ``statistics_path`` names a file to write the statistics of the only output to.
@@ -154,7 +271,10 @@ def evaluate(
     baseline = settings.baseline or systems[0]
     if baseline not in systems:
         raise OptionError(f"no system is called {shown(baseline)}; --baseline is one of: {', '.join(systems)}")
-    outputs = [read_set(files, settings) for files in sets]
+    outputs = [_read_set(files, settings) for files in sets]
     scores = tuple(_measure(of_set, baseline, settings, on_output, statistics_path) for of_set in outputs)
-    warnings = by_message(chain.from_iterable(of_set.warnings for of_set in outputs))
+    files: dict[str, dict[str, None]] = {}  # by what is to be said of them
+    for path, message in chain.from_iterable(of_set.warnings for of_set in outputs):
+        files.setdefault(message, {})[display_name(path)] = None
+    warnings = tuple(f"{', '.join(names)}: {message}" for message, names in files.items())
     return Evaluation(settings, baseline, systems, tuple(scores[0].signatures), scores, warnings)

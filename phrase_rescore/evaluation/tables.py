@@ -114,16 +114,6 @@ def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
         yield f"detectable, {of_set.files.name}", f"{what}: {found} (two-sided {LEVEL:g}, power {POWER:g})"
 
 
-def _markdown_notes(result: Evaluation) -> str:
-    signed = {signature for of_set in result.sets for signature in of_set.signatures.values()}
-    notes = []
-    for name, note in _notes(result):
-        signature, semicolon, rest = note.partition(";")
-        text = f"`{signature}`{semicolon}{rest}" if signature in signed else note
-        notes.append(f"- {_escaped(name)}: {text}")
-    return "\n".join(notes)
-
-
 def _as_json(result: Evaluation) -> str:
     """Give everything in full precision, null where there is nothing."""
 
@@ -162,6 +152,13 @@ def layout(result: Evaluation, form: str) -> str:
     """Lay out an evaluation as ``text``, ``markdown`` or ``json``."""
     if form == "json":
         return _as_json(result)
-    plain = tabulate(list(_notes(result)), tablefmt="plain", disable_numparse=True)
-    notes = _markdown_notes(result) if form == "markdown" else plain
-    return "\n\n".join([*_tables(result, form), notes]) + "\n"
+    notes = list(_notes(result))
+    text = str(tabulate(notes, tablefmt="plain", disable_numparse=True))
+    if form == "markdown":
+        signed = {signature for of_set in result.sets for signature in of_set.signatures.values()}
+        parts = [(name, *note.partition(";")) for name, note in notes]
+        text = "\n".join(
+            f"- {_escaped(name)}: " + (f"`{first}`{semicolon}{rest}" if first in signed else f"{first}{semicolon}{rest}")
+            for name, first, semicolon, rest in parts
+        )
+    return "\n\n".join([*_tables(result, form), text]) + "\n"
