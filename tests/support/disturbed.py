@@ -33,7 +33,6 @@ from system_calls import Decide, hand_over, supervise
 from tqdm import tqdm
 
 import phrase_rescore
-from phrase_rescore import runtime
 from phrase_rescore.cli.main import main as command_line
 from phrase_rescore.data.vocabulary import count_words, most_frequent
 from phrase_rescore.files import resumable
@@ -66,9 +65,9 @@ class Ended(NamedTuple):
         return self.told.splitlines()[-1] if self.told else "said nothing"
 
 
-def _one_core() -> int:
-    """Stand for ``runtime.usable_cores``: no command starts threads of torch before this process is forked."""
-    return 1
+def _one_core(pid: int) -> set[int]:
+    """Stand for ``os.sched_getaffinity``: no command starts threads of torch before this process is forked."""
+    return {0}
 
 
 def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
@@ -82,7 +81,7 @@ def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
         faulthandler.dump_traceback_later(_SECONDS - 5, file=2)  # of a process that hangs
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
         resumable.SECONDS_BETWEEN = 0.0  # an entry of the journal after every block
-        runtime.usable_cores = _one_core
+        os.sched_getaffinity = _one_core
         prepare()
         command_line(args)
     except SystemExit as done:
@@ -102,7 +101,7 @@ def run_here(args: list[str]) -> None:
     with (
         contextlib.suppress(SystemExit),
         contextlib.redirect_stderr(io.StringIO()),
-        mock.patch.object(runtime, "usable_cores", _one_core),
+        mock.patch.object(os, "sched_getaffinity", _one_core),
     ):
         command_line([*args, "-q"])
     for number, handler in handlers.items():
