@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from phrase_rescore.data.permutation import drawn_rows
-from phrase_rescore.errors import OptionError
 from phrase_rescore.lm.network import FeedforwardLM
 from phrase_rescore.lm.ngrams import Ngrams, ngrams_at
 from phrase_rescore.nn.softmax import LogNormaliser
@@ -41,16 +40,12 @@ class NgramTask:
     A share ``shorten`` of the contexts loses its oldest words, so that the model knows lower orders, too. ``dropout`` is the
     share of the embeddings' and hidden layers' numbers that a step does without, ``alpha`` the weight of log² Z
     (Devlin et al. 2014) in what is learnt; it is not in what is measured.
-
-    Raises OptionError if there are no words.
     """
 
     def __init__(
         self, model: FeedforwardLM, ids: NDArray[np.int32], held_out: NDArray[np.int32], batch_size: int, seed: int,
         device: str = "cpu", *, dropout: float = 0.0, shorten: float = 0.0, alpha: float = 0.0,
     ) -> None:  # fmt: skip
-        if not len(ids):
-            raise OptionError("there are no words to train on")
         self.module, self.ids, self.held_out = model, ids, held_out
         self.batch_size, self.seed, self.device = min(batch_size, len(ids)), seed, device
         self.dropout, self.shorten, self.alpha = dropout, shorten, alpha

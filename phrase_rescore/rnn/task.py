@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from phrase_rescore.data.permutation import drawn_rows
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
-from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
 
 _EVALUATED = 512  # pairs at a time
@@ -58,16 +57,12 @@ class PhrasePairTask:
     """Gives the loop every pair once a pass, in an order drawn from ``seed``.
 
     ``sampled``: until the share SAMPLED of the run the softmax is taken over drawn words.
-
-    Raises OptionError if there are no pairs.
     """
 
     def __init__(
         self, model: RNNEncoderDecoder, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
         device: str = "cpu", sampled: bool = False,
     ) -> None:  # fmt: skip
-        if not len(pairs):
-            raise OptionError("there are no pairs to train on")
         self.module, self.pairs, self.held_out = model, pairs, held_out
         self.batch_size, self.seed, self.device, self.sampled = min(batch_size, len(pairs)), seed, device, sampled
 

@@ -143,7 +143,7 @@ class Trainer:
         With ``resume`` it continues from the state, and ends with the very weights that it would have had, if ``max_steps``
         ends it. ``evaluate_first`` is for weights that may be hard to better. A trainer fits once.
 
-        Raises OptionError for a state of another run, NotFiniteError when a loss, gradient or weight is not finite. The
+        Raises ModelError for a damaged state, NotFiniteError when a loss, gradient or weight is not finite. The
         state is then that of the last evaluation, when they still were.
         """
         recipe = self.recipe

@@ -73,11 +73,10 @@ class TrainingState:
         """
         if numbers is not None:
             self._numbers = asdict(numbers)
-        if self.exists():
-            self._check(self._read())
-
-    def _check(self, state: dict[str, Any]) -> None:
-        run = dict(state["run"])
+        if not self.exists():
+            return
+        state = self._read()
+        run = state["run"]
         if (group := run.pop("group", 1)) != 1:  # a setting of earlier versions; 1 was its default
             made = f"the interrupted training was made with --group {group}, which is gone"
             raise OptionError(f"--resume: {made}; delete {self.directory} to start over")
@@ -130,18 +129,15 @@ class TrainingState:
         if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
             remedy = f"take the version that made it, or delete {self.directory} to begin anew"
             raise ModelError(f"{path}: not a training state of this version; {remedy}")
-        whole = state.pop("crc", None) == _crc(state) and state.keys() >= _ENTRIES and isinstance(state["step"], int)
-        if not whole or state["step"] < 0 or state["tensors"] != _tensors_of(state["step"]):
+        whole = state.pop("crc", None) == _crc(state) and state.keys() >= _ENTRIES
+        typed = whole and isinstance(state["run"], dict) and isinstance(state["step"], int)
+        if not typed or state["step"] < 0 or state["tensors"] != _tensors_of(state["step"]):
             raise self.damaged("not as it was written", STATE)
         return state
 
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
-        """Return the step, tensors and figures of the last state.
-
-        Raises OptionError when it is another run's, ModelError when it is damaged or missing.
-        """
+        """Return the step, tensors and figures of the last state. Raises ModelError when it is damaged or missing."""
         state = self._read()
-        self._check(state)
         try:
             with utf8_name(os.path.join(self.directory, state["tensors"])) as name:
                 tensors = load_file(name)
