@@ -310,12 +310,11 @@ def load_network(directory: str, config: Config, make: Callable[[S], N], sizes: 
             _check_regular(path)
             try:
                 shard = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
-            except (OSError, safetensors.SafetensorError) as error:
-                raise ModelError(f"{path}: {printable(str(error), limit=200)}; {_DAMAGED_FILE}") from None
-            except RuntimeError as error:  # torch's, of a system call that failed
+            except (OSError, safetensors.SafetensorError, RuntimeError) as error:
                 if lacks_memory(error):
                     raise
-                raise ModelError(f"{path}: {printable(str(error), limit=200)}; try again") from None
+                what = "try again" if isinstance(error, RuntimeError) else _DAMAGED_FILE  # torch's: a system call failed
+                raise ModelError(f"{path}: {printable(str(error), limit=200)}; {what}") from None
             shards.update(dict.fromkeys(shard.keys(), shard))
         for name in sorted(expected.keys() ^ shards.keys()):
             verb = "missing from" if name in expected else "unknown in"

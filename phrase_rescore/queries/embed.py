@@ -9,7 +9,7 @@ from phrase_rescore.errors import silent
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.lines import line_batches, ready_model
-from phrase_rescore.queries.vector_files import check_output, format_of, vector_output
+from phrase_rescore.queries.vector_files import format_of, vector_output
 from phrase_rescore.rnn.vectors import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
 from phrase_rescore.runtime import resolve_device
 
@@ -27,7 +27,6 @@ def embed(
     """
     out = os.fspath(out)
     form = format_of(out, form)
-    check_output(out, form)
     if side is not None:
         checkpoint = ready_model(model_dir)
         of_words = word_embeddings(checkpoint, side)

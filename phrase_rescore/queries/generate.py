@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -38,11 +38,10 @@ class Search(Checked):
     max_length: int = ranged(MAX_LENGTH, LENGTHS)
 
     def __call__(self, translator: Translator, sources: Sequence[bytes]) -> list[list[Hypothesis]]:
+        n, unk, longest = self.number, self.unk, self.max_length
         if self.random:
-            return translator.samples(
-                sources, self.number, self.seed, self.temperature, self.top_k, self.unk, self.max_length
-            )  # fmt: skip
-        return translator.n_best(sources, self.number, self.beam, self.unk, self.max_length)
+            return translator.samples(sources, n, self.seed, self.temperature, self.top_k, unk, longest)
+        return translator.n_best(sources, n, self.beam, unk, longest)
 
 
 def generate(
@@ -77,10 +76,10 @@ def generate(
         batches = _sources_of_table(*from_table, wanted.seed, reader, on_sample, tell)
     else:
         batches = line_batches(standard_input(), reader, _SOURCES, flush)
-    partners = None
+    pairs = None
     if table is not None:
         batches = list(batches)
-        partners = _partners(table, checkpoint, list(chain.from_iterable(batches)), on_read)
+        pairs = _pairs_of(table, checkpoint, checkpoint.as_read(list(chain.from_iterable(batches))), on_read)
     write = _json_line if form == "jsonl" else _tsv_lines
     totals = _Totals()
     for sources in batches:
@@ -90,9 +89,9 @@ def generate(
         lines: list[bytes] = []
         for name, hypotheses in zip(sources, found, strict=True):
             known = None
-            if partners is not None:
-                has = partners[checkpoint.as_read([name])[0]]
-                known = [hypothesis.target in has for hypothesis in hypotheses]
+            if pairs is not None:
+                (source,) = checkpoint.as_read([name])
+                known = [(source, hypothesis.target) in pairs for hypothesis in hypotheses]
                 totals.known += sum(known)
                 totals.best_known += known[:1] == [True]
                 if only_new:
@@ -149,17 +148,15 @@ def _sources_of_table(
         yield some
 
 
-def _partners(
-    table: str, checkpoint: Checkpoint, names: Sequence[bytes], on_read: Callable[[int], object]
-) -> dict[bytes, Collection[bytes]]:
-    """Find the phrases that a table has beside every source. Raises InputError for a bad row."""
-    found: dict[bytes, set[bytes]] = {phrase: set() for phrase in checkpoint.as_read(names)}
+def _pairs_of(
+    table: str, checkpoint: Checkpoint, sources: Iterable[bytes], on_read: Callable[[int], object]
+) -> set[tuple[bytes, bytes]]:
+    """Find the pairs that a table has of sources, the side that the model reads first. Raises InputError for a bad row."""
+    wanted, found = set(sources), set[tuple[bytes, bytes]]()
     for block in read_pair_blocks(table, "table", on_read, factors=checkpoint.factors):
         sides = (block.tgt, block.src) if checkpoint.inverse else (block.src, block.tgt)
-        for phrase, partner in zip(*sides, strict=True):
-            if phrase in found:
-                found[phrase].add(partner)
-    return dict(found)
+        found.update(pair for pair in zip(*sides, strict=True) if pair[0] in wanted)
+    return found
 
 
 def _tsv_lines(

@@ -49,18 +49,17 @@ def index_of(path: str) -> str:
 def format_of(out: str, asked: str | None) -> str:
     """Return the format asked for, or the one that the name stands for; TSV on a stream such as standard output (``-``).
 
-    Raises OptionError for any other name.
+    Raises OptionError for any other name, and for a stream where there must be a file for the index beside it.
     """
     if out.endswith(_COMPRESSED):
         raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
-    if asked:
-        return asked
     ending = os.path.splitext(out)[1]
-    if ending not in ENDINGS and is_stream(out):
-        return "tsv"
-    if ending not in ENDINGS:
+    form = asked or ENDINGS.get(ending) or ("tsv" if is_stream(out) else None)
+    if form is None:
         raise OptionError(f"-o {out} ends in none of {', '.join(ENDINGS)}; choose a --format")
-    return ENDINGS[ending]
+    if form == "npy" and is_stream(out):
+        raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
+    return form
 
 
 def _npy_header(count: int, width: int) -> bytes:
@@ -127,20 +126,13 @@ class VectorWriter:
             self._stream.write(self._header(self.rows))
 
 
-def check_output(out: str, form: str) -> None:
-    """Raise OptionError if no such file can be written, as ``npy`` without a file for its index."""
-    if form == "npy" and is_stream(out):
-        raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
-
-
 @contextlib.contextmanager
 def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
     """Open a file (and for ``npy`` its index) that takes its name when the ``with`` block ends well; ``-``: standard output.
 
-    ``count`` is the number of vectors, None where nobody knows it before the end. Raises OptionError for a format that cannot
-    be written there.
+    ``form`` is of ``format_of``. ``count`` is the number of vectors, None where nobody knows it before the end. Raises
+    OptionError for a stream where that number must come first.
     """
-    check_output(out, form)
     with contextlib.ExitStack() as stack:
         if out == "-":
             stream: BinaryIO = sys.stdout.buffer

@@ -293,9 +293,6 @@ def for_scoring(model: RNNEncoderDecoder, device: str = "cpu", precision: str = 
     return scoring
 
 
-PAPER_PARAMETERS = 18_274_602  # 18,250,600 weights and 24,002 biases, with 15,000 words + UNK + EOS a side
-
-
 @torch.no_grad()
 def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Sequence[float] | None = None) -> None:
     """Set every weight from ``seed``.

@@ -21,6 +21,7 @@ from phrase_rescore.rnn.sampling import sample, streams
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10
+_OfRows = Callable[[slice], list[list[Decoded]]]
 PREFIXES = 2048  # the most that are worked on at once, unless those of one source are more
 
 

@@ -133,4 +133,4 @@ def test_a_pipe_takes_what_needs_no_going_back(tmp_path: Path) -> None:
         write(pipe, PHRASES, VECTORS, False, "txt")
     reader.join()
     with pytest.raises(OptionError, match="--format npy has an index beside it"):
-        write(pipe, PHRASES, VECTORS, True, "npy")
+        format_of(str(pipe), "npy")

@@ -10,7 +10,6 @@ from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
 from phrase_rescore.rnn.cells import tanh
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.rnn.network import (
-    PAPER_PARAMETERS,
     ModelConfig,
     RNNEncoderDecoder,
     packed,
@@ -24,7 +23,7 @@ def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
     assert (paper.data.shortlist, paper.recipe.batch_size) == (15_000, 64)
     assert (paper.recipe.optimizer, paper.recipe.objective) == ("adadelta", "sum")
     config = ModelConfig(15_002, 15_002, **asdict(paper.network))
-    assert config.parameters() == PAPER_PARAMETERS == 18_250_600 + 24_002
+    assert config.parameters() == 18_250_600 + 24_002, "weights and biases, with 15,000 words + UNK + EOS a side"
 
 
 def test_by_hand_with_all_weights_zero_every_word_is_equally_likely():
