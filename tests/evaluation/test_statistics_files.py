@@ -20,16 +20,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import InputError
+from phrase_rescore.evaluation import counts
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.evaluation.counts import (
-    METRICS,
-    Basis,
-    EvaluationSettings,
-    OutputStatistics,
-    count,
-    parse_statistics,
-    write_statistics,
-)
+from phrase_rescore.evaluation.counts import Basis, EvaluationSettings, OutputStatistics, parse_statistics, write_statistics
 from phrase_rescore.evaluation.run import SetScores
 
 WORDS = ["le", "la", "chat", "Chien", "été", "l&apos;", "dort", "a", ",", "ici", "東京"]
@@ -77,8 +70,8 @@ def write(run: Run, reference: str, output: str, *options: str, to: str = "") ->
 
 
 def same(one: OutputStatistics, other: OutputStatistics) -> bool:
-    counts = zip(one.counts.items(), other.counts.items(), strict=True)
-    return one.basis == other.basis and all(a == b and np.array_equal(x, y) for (a, x), (b, y) in counts)
+    pairs = zip(one.counts.items(), other.counts.items(), strict=True)
+    return one.basis == other.basis and all(a == b and np.array_equal(x, y) for (a, x), (b, y) in pairs)
 
 
 def lines_of(path: str) -> list[str]:
@@ -193,10 +186,10 @@ def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, data: st.DataO
     """For any text and number of references."""
     segments, number = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
     texts = [tuple(data.draw(st.lists(segment, min_size=segments, max_size=segments))) for _ in range(number + 1)]
-    names = data.draw(st.lists(st.sampled_from(list(METRICS)), min_size=1, unique=True))
+    names = data.draw(st.lists(st.sampled_from(list(counts.METRICS)), min_size=1, unique=True))
     settings = EvaluationSettings(tuple(names), tokenize=data.draw(st.sampled_from(["none", "13a", "char"])))
     output, *references = texts
-    counted = count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
+    counted = counts.count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
     path = tmp_path_factory.mktemp("counts") / "x.gz"
     write_statistics(str(path), counted)
     found = parse_statistics("x", gzip.decompress(path.read_bytes()).splitlines(keepends=True))
@@ -381,7 +374,7 @@ def good() -> bytes:
     references = [("a b c d", "le chat dort", "")]
     settings = EvaluationSettings()
     output = ("a b d", "le chat", "x")
-    counted = count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
+    counted = counts.count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
     return as_bytes(counted)
 
 
@@ -413,11 +406,11 @@ def test_whatever_is_damaged(good: bytes, data: st.DataObject) -> None:
         assert (found.path, bool(found.hint)) == ("x", True)
         return
     assert same(parse_statistics("x", as_bytes(found).splitlines(keepends=True)), found)
-    assert all(len(counts) == len(found) for counts in found.counts.values())
-    assert all((counts >= 0).all() for counts in found.counts.values())
     metrics = EvaluationSettings().make_metrics(1)
-    for name, counts in found.counts.items():
-        assert 0 <= metrics[name]._aggregate_and_compute(counts.tolist()).score < math.inf
+    for name, of_metric in found.counts.items():
+        assert of_metric.shape[0] == len(found)
+        assert (of_metric >= 0).all()
+        assert 0 <= metrics[name]._aggregate_and_compute(of_metric.tolist()).score < math.inf
 
 
 def test_a_damaged_gzip_file(run: Run, here: Path) -> None:

@@ -82,10 +82,6 @@ def test_a_page_that_asks_nobody_for_anything(made, annotated):
     assert len(re.findall(r"<script>", page)) == 1  # one bundle
     assert "connect-src" not in page  # nothing is let through beyond default-src 'none'
     assert "default-src 'none'" in page
-
-
-def test_every_part_is_there(made):
-    page = (made[0] / "report.html").read_text("utf-8")
     for title in ("Model against table", "By frequency", "What each likes best", "Where they disagree most",
                   "Maps of words and phrases", "Unknown words", "How this page was made"):  # fmt: skip
         assert f">{title}</h2>" in page
@@ -147,24 +143,13 @@ def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
     assert "p(source | target) of the model" in page
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--phi-column", 9], "error: --phi-column 9: {table} has 6 score columns"),
-        (["-o", "/nowhere/r.html"], "error: -o /nowhere/r.html: No such file or directory; make its directory first, "
-         "or name another"),
-    ],
-)  # fmt: skip
-def test_wrong_usage(annotated, model, run, options, message):
-    result = run("report", annotated, "-m", model, *options)
-    assert (result.status, result.last_line) == (2, "phrase-rescore: " + message.format(table=annotated))
-
-
-def test_bad_rows_and_standard_input(model, run, tmp_path):
+def test_what_cannot_be_read(annotated, model, run, tmp_path):
     (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\ndas ||| the ||| 1 1\n")
     result = run("report", tmp_path / "bad", "-m", model, "-o", tmp_path / "r.html")
     said = "2 scores where the first row has 4; Moses needs the same number on every row"
     assert result.last_line == f"phrase-rescore: error: {tmp_path / 'bad'}:2: {said}"
+    result = run("report", annotated, "-m", model, "--phi-column", 9)
+    assert (result.status, result.err) == (2, f"phrase-rescore: error: --phi-column 9: {annotated} has 6 score columns\n")
     assert run("report", "-", "-m", model).last_line.endswith("ANNOTATED_TABLE is read more than once; name a file")
 
 
