@@ -72,29 +72,25 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
-def unreadable(path: str, error: OSError) -> InputError:
-    """Make an error of what the system says of a file that was to be read, with a remedy."""
-    return InputError(path, error.strerror or str(error), remedy(error))
-
-
-def cannot_write(path: str, error: OSError) -> str:
-    """Make the line for a file that cannot be written, or not to its end."""
-    hint = remedy(error, writing=True)
-    return f"cannot write {path}: {error.strerror or error}" + (f"; {hint}" if hint else "")
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn an OSError in the ``with`` block into an InputError with a hint."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error), remedy(error)) from None
 
 
 @contextlib.contextmanager
 def writing(path: str, kind: type[RescoreError] = RescoreError) -> Iterator[None]:
-    """Turn what the system says in the ``with`` block into an error of this kind that says ``path`` cannot be written.
-
-    That the reader of a pipe has gone is no such error.
-    """
+    """Turn an OSError in the ``with`` block, except of a pipe whose reader has gone, into an error with a hint."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise kind(cannot_write(path, error)) from None
+        hint = remedy(error, writing=True)
+        raise kind(f"cannot write {path}: {error.strerror or error}" + (f"; {hint}" if hint else "")) from None
 
 
 class RowError(RescoreError):

@@ -35,9 +35,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"phrase_rescore.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
-        return command
+        return cast(click.Command, importlib.import_module(f"phrase_rescore.cli.{cmd_name.replace('-', '_')}").command)
 
 
 @click.group(
@@ -89,8 +87,7 @@ def _one_line(error: BaseException) -> str:
         return str(error)
     where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
     hint = remedy(error, writing=not error.filename)
-    said = f"{error.strerror}; {hint}" if hint else error.strerror
-    return f"{where}: {said}" if where else said
+    return (f"{where}: " if where else "") + error.strerror + (f"; {hint}" if hint else "")
 
 
 class Terminated(KeyboardInterrupt):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import zstandard
 from isal import igzip, isal_zlib
 
-from phrase_rescore.errors import InputError, printable, unreadable
+from phrase_rescore.errors import InputError, printable, reading
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,10 +40,8 @@ class _Raw(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        try:
+        with reading(self.name):
             n: int = self._read_once(buffer)
-        except OSError as error:
-            raise unreadable(self.name, error) from None
         if self._on_read and n:
             self._on_read(n)
         return n
@@ -153,10 +151,8 @@ def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.
 
 
 def _open(path: str) -> io.FileIO:
-    try:
+    with reading(path):
         return io.FileIO(path)
-    except OSError as error:
-        raise unreadable(path, error) from None
 
 
 def open_plain(path: str) -> io.BufferedReader:

@@ -71,6 +71,14 @@ def write_durably(path: str, data: bytes) -> None:
     sync(os.path.dirname(path))
 
 
+def measured(handle: int, most: int) -> tuple[int, int]:
+    """Read an open file up to ``most`` bytes. Return how many there are, and their CRC-32."""
+    length = crc = 0
+    while length < most and (data := os.read(handle, min(CHUNK, most - length))):
+        length, crc = length + len(data), zlib.crc32(data, crc)
+    return length, crc
+
+
 class Writable(Protocol):
     """What takes bytes."""
 
@@ -116,8 +124,7 @@ class PartialFile:
                 raise PermissionError(errno.EPERM, "it is another user's")
             if not self._lock(self.handle):
                 return False
-            while self.length < length and (data := os.read(self.handle, min(CHUNK, length - self.length))):
-                self._count(data)
+            self.length, self.crc = measured(self.handle, length)
             if (self.length, self.crc) == (length, crc):
                 os.ftruncate(self.handle, length)
                 return True
@@ -149,16 +156,13 @@ class PartialFile:
             raise OptionError(f"{self.path} is being written by another process; let it end") from None
         return has_name(handle, self.path)
 
-    def _count(self, data: bytes) -> None:
-        self.length, self.crc = self.length + len(data), zlib.crc32(data, self.crc)
-
     def write(self, data: bytes) -> None:
         """Append all of it. Raises RescoreError when it cannot."""
         rest = memoryview(data)
         with writing(self.name):
             while rest:
                 rest = rest[os.write(self.handle, rest) :]
-        self._count(data)
+        self.length, self.crc = self.length + len(data), zlib.crc32(data, self.crc)
 
     def sync(self) -> None:
         """Put the bytes on disk. Raises RescoreError when they cannot be."""

@@ -20,9 +20,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from phrase_rescore.errors import InputError, OptionError, RescoreError, writing
-from phrase_rescore.files.inputs import CHUNK, open_plain
-from phrase_rescore.files.outputs import PartialFile, write_durably
+from phrase_rescore.errors import OptionError, RescoreError, writing
+from phrase_rescore.files.outputs import PartialFile, measured, write_durably
 
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3
@@ -30,14 +29,9 @@ _FORMAT_VERSION = 3
 
 def _has_bytes(path: str, length: int, crc: int) -> bool:
     """Tell whether a file has this length and its bytes this CRC-32."""
-    found = total = 0
-    try:
-        with open_plain(path) as stream:
-            while data := stream.read(CHUNK):
-                total, found = total + len(data), zlib.crc32(data, found)
-    except InputError:
-        return False
-    return (total, found) == (length, crc)
+    with contextlib.suppress(OSError), open(path, "rb") as stream:
+        return measured(stream.fileno(), length + 1) == (length, crc)
+    return False
 
 
 class ResumableOutput:

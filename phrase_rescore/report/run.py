@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from phrase_rescore._version import __version__
-from phrase_rescore.errors import OptionError, cannot_write
+from phrase_rescore.errors import OptionError, writing
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.report import sections
@@ -85,10 +85,8 @@ def report(
         stream.write(text)
     if figures is not None:
         on_step("writing pictures")
-        try:
+        with writing(figures, OptionError):
             os.makedirs(os.path.realpath(figures), exist_ok=True)  # a link may lead to what is not there yet
-        except OSError as error:
-            raise OptionError(cannot_write(figures, error)) from None
         for path, (spec, form) in pictures.items():
             with atomic_output(path) as stream:
                 stream.write(picture(spec, form))

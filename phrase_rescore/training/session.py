@@ -15,7 +15,7 @@ import torch
 from phrase_rescore import runtime
 from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import Store
-from phrase_rescore.errors import OptionError, RescoreError, cannot_write, writing
+from phrase_rescore.errors import OptionError, RescoreError, writing
 from phrase_rescore.files.directories import check_replaceable, recover_directory
 from phrase_rescore.files.locks import locked
 from phrase_rescore.files.outputs import atomic_output
@@ -179,13 +179,12 @@ class Session:
         """Write a minibatch beside the state; say where it is, or why not."""
         path = os.path.join(self.state.directory, f"minibatch-{step:09d}.tsv")
         try:
-            os.makedirs(self.state.directory, exist_ok=True)
-            with atomic_output(path) as stream:
-                stream.write(in_words(batch))
+            with writing(path):
+                os.makedirs(self.state.directory, exist_ok=True)
+                with atomic_output(path) as stream:
+                    stream.write(in_words(batch))
         except RescoreError as failure:
             return str(failure)
-        except OSError as failure:
-            return cannot_write(path, failure)
         return f"its minibatch is in {path}"
 
     def publish(self, save: Callable[[str], None]) -> None:
