@@ -57,7 +57,6 @@ _ELSEWHERE = {  # names that are used as they are, by the modules that have them
     "score_lm": "phrase_rescore.queries.score",
 }
 
-Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
 Path = str | os.PathLike[str]
 
 

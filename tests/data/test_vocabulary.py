@@ -85,18 +85,6 @@ def test_format_and_read_are_inverse_for_all_bytes(tmp_path_factory: pytest.Temp
     assert read_vocabulary(str(path)) == vocabulary
 
 
-@pytest.mark.parametrize(
-    "word",
-    [b"UNK", b"</s>", b"\xff\xfe", b"\xc2\xa0", b"\xe2\x80\xa8", b"\x85", b"\r", b"a\r", b"|||", b"\0", b"BZh9", b"\x1f\x8b"],
-)
-def test_odd_words_survive_the_file(tmp_path: Path, word: bytes) -> None:
-    vocabulary = Vocabulary((word, b"x"), (7, 5))
-    path = tmp_path / "side.vocab"
-    path.write_bytes(format_vocabulary(vocabulary))
-    assert path.read_bytes() == word + b"\t7\nx\t5\n"
-    assert read_vocabulary(str(path)) == vocabulary
-
-
 def test_a_last_line_without_newline(tmp_path: Path) -> None:
     path = tmp_path / "side.vocab"
     path.write_bytes(b"a\t0\nb\t3")

@@ -22,11 +22,13 @@ def model_dir(tmp_path):
     return path
 
 
-def test_what_is_saved_is_what_is_loaded(model_dir):
+def test_what_is_saved_is_what_is_loaded(tmp_path, model_dir):
     original, loaded = small_checkpoint(), load(str(model_dir))
     assert loaded.src_vocab == original.src_vocab
     assert loaded.tgt_vocab == original.tgt_vocab
     assert loaded.unk_shares == original.unk_shares
+    save(loaded, str(tmp_path))
+    assert all((tmp_path / name).read_bytes() == (model_dir / name).read_bytes() for name in os.listdir(model_dir))
     for (name, a), (other, b) in zip(original.model.named_weights(), loaded.model.named_weights(), strict=True):
         assert name == other
         assert torch.equal(a, b), name
@@ -48,12 +50,6 @@ def test_bfloat16_rounds_every_weight_to_eight_bits(model_dir):
     pairs = encoded(random_pairs(50))
     difference = abs(Scorer(loaded).log_probs(pairs) - Scorer(original).log_probs(pairs)).max()
     assert 0 < difference < 0.5
-
-
-def test_the_same_model_gives_the_same_bytes(tmp_path, model_dir):
-    save(small_checkpoint(), str(tmp_path))
-    for name in os.listdir(model_dir):
-        assert (tmp_path / name).read_bytes() == (model_dir / name).read_bytes(), name
 
 
 def test_the_signature_follows_weights_and_vocabulary(tmp_path, model_dir):
@@ -95,23 +91,16 @@ HUGE = 10**12
         ({"encoder__direction": "bidirectional", "encoder__source_order": "reversed"}, '"source_order": "reversed"'),
         ({"encoder__layers": True}, '"layers": true'),
         ({"decoder__layers": 2}, '"layers": 2'),
-        ({"decoder__layers": True}, '"layers": true'),
-        ({"encoder__cell": ["lstm"]}, '"cell": ["lstm"]'),
         ({"inverse": "yes"}, 'inverse "yes" is neither true nor false'),
         ({"factors__source": -1}, "factor -1 is not a whole number from 0"),
-        ({"factors__source": True}, "factor true is not a whole number from 0"),
         ({"factors": {"source": None}}, "have no source and target"),
         ({"sizes__hidden": 8}, "shape"),
-        ({"sizes__hidden": -1}, "sizes.hidden is -1"),
         ({"sizes__depth": 1}, "'sizes' is incomplete or has unknown entries"),
         ({"sizes__src_vocabulary": 99}, "source.vocab: 12 ids where config.json says 99"),
         ({"weights__dtype": "int8"}, 'weights.dtype "int8" is none of float32, bfloat16; the model is damaged'),
-        ({"unk_share": {}}, "unk_share"),
         ({"format_version": True}, "format_version true, and"),
-        ({"format_version": 1.0}, "format_version 1.0, and"),
         ({"format_version": {"a": ["x" * 1000]}}, "…, and this version of phrase-rescore reads 1; take the version"),
         ({"kind": float("nan")}, "kind NaN, and"),
-        ({"sizes": None}, "'sizes' is incomplete"),
         ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
         ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
         ({"sizes__hidden": HUGE}, "'sizes' are those of more numbers than any file can hold"),
@@ -120,9 +109,7 @@ HUGE = 10**12
         ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
         ({"factors": ["source", "target"]}, 'factors ["source", "target"] have no source and target'),
         ({"factors__target": 10**10}, "factor 10000000000 is not a whole number from 0 to 999"),
-        ({"unk_share": [0.1, 0.1]}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
         ({"unk_share__source": "0.1"}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
-        ({"unk_share__source": float("inf")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
         ({"unk_share__target": float("nan")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
         ({"unk_share__target": 10**400}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
         ({"weights": 3}, "'weights' is missing or not an object"),
