@@ -118,7 +118,7 @@ class Basis:
 
     segments: int
     references: int  # how many there are
-    references_sha256: str  # of ``digest``
+    references_sha256: str  # of their lines as they are scored, each with a newline, one reference after the other
     tokenize: str
     detokenize: str | None
     lowercase: bool
@@ -130,9 +130,10 @@ class Basis:
     def of(cls, references: Sequence[Segments], settings: EvaluationSettings) -> Basis:
         """Say what counts against these references rest on, under these settings."""
         signatures = settings.signatures(len(references))
+        text = "".join(f"{segment}\n" for segments in references for segment in segments)
         return cls(
-            len(references[0]), len(references), digest(references), settings.tokenization, settings.detokenize,
-            settings.lowercase, {name: signatures[name] for name in METRICS.values() if name in signatures},
+            len(references[0]), len(references), hashlib.sha256(text.encode()).hexdigest(), settings.tokenization,
+            settings.detokenize, settings.lowercase, {name: signatures[name] for name in METRICS.values() if name in signatures},
             version("sacrebleu"), settings.sacremoses,
         )  # fmt: skip
 
@@ -150,15 +151,6 @@ class OutputStatistics:
 
     def __len__(self) -> int:
         return self.basis.segments
-
-
-def digest(references: Sequence[Segments]) -> str:
-    """Return the SHA-256 of references as they are scored: of their lines, each with a newline, one reference after the other.
-
-    >>> digest([("a b", "c")]) == hashlib.sha256(b"a b\\nc\\n").hexdigest()
-    True
-    """
-    return hashlib.sha256("".join(f"{segment}\n" for segments in references for segment in segments).encode()).hexdigest()
 
 
 def count(output: Segments, metrics: Mapping[str, Metric], basis: Basis) -> OutputStatistics:

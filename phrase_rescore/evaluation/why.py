@@ -123,18 +123,6 @@ class Usage:
     target_words: int = 0  # of all phrases
     in_table: int = 0  # of those of pairs that the table has
 
-    def count(self, phrase: UsedPhrase, choice: Choice, table: UsedTable) -> None:
-        """Add a phrase."""
-        self.phrases += 1
-        self.target_words += choice.words
-        if choice.pair is not None:
-            self.in_table += choice.words
-            self.logs = list(map(add, self.logs, choice.pair.logs))
-        elif phrase.first == phrase.last and choice.src not in table.sources:
-            self.copied += 1
-        else:
-            self.missing[choice.src, choice.tgt] += 1
-
 
 @dataclass
 class Comparison:
@@ -158,9 +146,16 @@ class Comparison:
 
 def _usage(segments: Sequence[ComparedSegment], system: int, table: UsedTable) -> Usage:
     usage = Usage([0.0] * len(table.columns))
-    for segment in segments:
-        for phrase, choice in segment.choices[system].items():
-            usage.count(phrase, choice, table)
+    for phrase, choice in chain.from_iterable(segment.choices[system].items() for segment in segments):
+        usage.phrases += 1
+        usage.target_words += choice.words
+        if choice.pair is not None:
+            usage.in_table += choice.words
+            usage.logs = list(map(add, usage.logs, choice.pair.logs))
+        elif phrase.first == phrase.last and choice.src not in table.sources:
+            usage.copied += 1
+        else:
+            usage.missing[choice.src, choice.tgt] += 1
     return usage
 
 

@@ -18,17 +18,6 @@ def _tooltip(*entries: tuple[str, str, str]) -> list[Any]:
     return [alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined) for field, title, form in entries]
 
 
-def _ordered(domain: Sequence[Any], end: float) -> Any:
-    """Colours of ordered classes; ``end``: where viridis, too pale at its end, is cut off."""
-    alt = altair()
-    return alt.Scale(domain=list(domain), scheme=alt.SchemeParams("viridis", extent=[0.0, end]))
-
-
-def _diagonal() -> Any:
-    alt = altair()
-    return alt.Chart(alt.NamedData("equal")).mark_line(color=INK, strokeDash=[6, 4], strokeWidth=1.4).encode(x="x:Q", y="x:Q")
-
-
 def scatter(points: Records, medians: Records, classes: Sequence[str], longest: int, given: str, predicted: str) -> Spec:
     """Draw model against table, a point a row, with marginal histograms and filters.
 
@@ -49,7 +38,8 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     scale_x, scale_y = (alt.Scale(domain=[1.02 * least - 0.1, -0.015 * least], nice=False) for least in (least_phi, least_p))
     axis = alt.Axis(format="~f", tickCount=12)
     colour = alt.Color(
-        "seen:O", sort=list(classes), title="joint count", scale=_ordered(classes, 0.92),
+        "seen:O", sort=list(classes), title="joint count",
+        scale=alt.Scale(domain=list(classes), scheme=alt.SchemeParams("viridis", extent=[0.0, 0.92])),  # its end is too pale
         legend=alt.Legend(orient="left", offset=10, symbolOpacity=1),
     )  # fmt: skip
     tooltip = _tooltip(
@@ -65,7 +55,8 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     line = alt.Chart(alt.NamedData("medians")).encode(x="log_phi:Q", y="log_p:Q")
     median = line.mark_line(color="#FFFFFF", strokeWidth=5) + line.mark_line(color=VERMILION, strokeWidth=2.2)
     width, height, side = FULL - 270, 440, 90
-    main = alt.layer(dots.add_params(zoom), _diagonal(), median).properties(width=width, height=height)
+    equal = alt.Chart(alt.NamedData("equal")).encode(x="x:Q", y="x:Q").mark_line(color=INK, strokeDash=[6, 4], strokeWidth=1.4)
+    main = alt.layer(dots.add_params(zoom), equal, median).properties(width=width, height=height)
     rows = dict(shorthand="sum(weight):Q", title="rows", axis=alt.Axis(format="~s", tickCount=3, grid=False))
     binned = dict(bin=alt.Bin(maxbins=45), title=None, axis=alt.Axis(labels=False, ticks=False))
     bars = base.mark_bar(color=SKY)

@@ -11,12 +11,10 @@ Spec = dict[str, Any]
 Records = list[dict[str, Any]]
 
 # Okabe and Ito's colours, which colour-blind readers tell apart, less the yellow, too pale for a line
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
-)  # fmt: skip
+BLUE, VERMILION, SKY = "#0072B2", "#D55E00", "#56B4E9"
+COLOURS = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", SKY, "#000000")
 INK, GREY, PALE = "#222222", "#6B6B6B", "#E4E4E4"
 FULL = 1040  # pixels across a page
-CHARACTER = 6.67  # pixels of a digit of 12, and of a letter on average
 _PNG_SCALE = 2  # pixels of a PNG for one of the page
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"  # vl-convert brings Liberation Sans along
 
