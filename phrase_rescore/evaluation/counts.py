@@ -129,12 +129,12 @@ class Basis:
     @classmethod
     def of(cls, references: Sequence[Segments], settings: EvaluationSettings) -> Basis:
         """Say what counts against these references rest on, under these settings."""
-        signatures = settings.signatures(len(references))
+        every = settings.signatures(len(references))
+        signatures = {name: every[name] for name in METRICS.values() if name in every}
         text = "".join(f"{segment}\n" for segments in references for segment in segments)
         return cls(
             len(references[0]), len(references), hashlib.sha256(text.encode()).hexdigest(), settings.tokenization,
-            settings.detokenize, settings.lowercase, {name: signatures[name] for name in METRICS.values() if name in signatures},
-            version("sacrebleu"), settings.sacremoses,
+            settings.detokenize, settings.lowercase, signatures, version("sacrebleu"), settings.sacremoses,
         )  # fmt: skip
 
     def names(self, columns: Mapping[str, Sequence[str]] = COLUMNS) -> list[str]:
