@@ -85,12 +85,10 @@ def test_every_option_has_a_type_that_says_what_it_takes() -> None:
     """A path with its role, a number with its range, a text; of click's types only choices and flags."""
     for parameter in parameters():
         for kind in parameter.types():
-            assert isinstance(kind, PathName | NumberType | Subset | AnyText | click.Choice) or parameter.param.is_flag, (
-                parameter
-            )
-        assert not parameter.path() or parameter.role() or (parameter.command, parameter.param.name) in ONLY_WRITTEN_DOWN, (
-            parameter
-        )
+            known = isinstance(kind, PathName | NumberType | Subset | AnyText | click.Choice)
+            assert known or parameter.param.is_flag, parameter
+        only_written_down = (parameter.command, parameter.param.name) in ONLY_WRITTEN_DOWN
+        assert not parameter.path() or parameter.role() or only_written_down, parameter
 
 
 @pytest.fixture
@@ -138,21 +136,7 @@ def test_no_output_is_an_input(run: Run, here: Path, parameter: Parameter) -> No
 ])  # fmt: skip
 def test_what_is_a_number(kind: click.ParamType, numbers: dict[str, object]) -> None:
     assert {text: kind.convert(text, None, None) for text in numbers} == numbers
-    wrong = [
-        "",
-        " ",
-        "-1",
-        "nan",
-        "inf",
-        "1e400",
-        str(2**80),
-        "9" * 10_000,
-        "0x10",
-        "1_0",
-        "٣",
-        "1\n",
-        "0." + "0" * 10_000 + "1",
-    ]
+    wrong = ["", " ", "-1", "nan", "inf", "1e400", str(2**80), "9" * 10_000, "0x10", "1_0", "٣", "1\n", f"0.{'0' * 10_000}1"]
     for text in ["", "9" * 10_000] if isinstance(kind, RowsOrFile) else wrong:
         with pytest.raises(click.BadParameter) as caught:
             kind.convert(text, None, None)
@@ -203,13 +187,8 @@ def test_no_number_reaches_a_training(tmp_path: Path) -> None:
     for name, value in (("learning_rate", float("nan")), ("epochs", float("inf")), ("seed", 2**63), ("factors", (101, None))):
         with pytest.raises(OptionError, match=f"^{name}: "):
             phrase_rescore.train(tmp_path / "none", tmp_path / "model", **{name: value})
-    for name, value in (
-        ("jobs", 0),
-        ("threads", 1.5),
-        ("block_rows", 10**30),
-        ("expect_rows", "9" * 5000),
-        ("expect_rows", -1),
-    ):
+    wrong = ("jobs", 0), ("threads", 1.5), ("block_rows", 10**30), ("expect_rows", "9" * 5000), ("expect_rows", -1)
+    for name, value in wrong:
         with pytest.raises(OptionError):
             phrase_rescore.annotate(tmp_path / "none", tmp_path / "model", tmp_path / "out", **{name: value})
     assert os.listdir(tmp_path) == []

@@ -194,14 +194,3 @@ def test_temporary_files_are_ours_alone(tmp_path: Path) -> None:
             assert stat.S_IMODE(os.lstat(folder).st_mode) == 0o700
     finally:
         os.umask(before)
-
-
-def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path: Path) -> None:
-    """Its name can be known before: the file is made with O_EXCL, after what stands there has been taken away."""
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"mine")
-    (tmp_path / ".out.partial").symlink_to(victim)
-    with atomic_output(str(tmp_path / "out")) as stream:
-        stream.write(b"theirs")
-    assert victim.read_bytes() == b"mine"
-    assert (tmp_path / "out").read_bytes() == b"theirs"
