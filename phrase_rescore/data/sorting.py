@@ -65,20 +65,18 @@ def _gnu_sort() -> str:
     raise OptionError(f"no GNU sort in PATH (looked for {', '.join(_NAMES)}); install GNU coreutils")
 
 
-def _command(program: str, directory: str, memory: int, threads: int, counted: bool) -> list[str]:
-    # With counts, equal pairs are different lines: they meet when the count takes no part in the comparison
-    order = ["--stable", "--field-separator=\t", "--key=1,2"] if counted else ["--unique"]
-    bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", f"--batch-size={_MERGED}"]
-    return [program, *order, *bounds, f"--temporary-directory={directory}"]
-
-
 @contextlib.contextmanager
-def _running(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], list[IO[bytes]]]]:
+def _running(
+    program: str, directory: str, memory: int, threads: int, counted: bool
+) -> Iterator[tuple[subprocess.Popen[bytes], list[IO[bytes]]]]:
     """Run sort for as long as the ``with`` block lasts; give its standard input, output and error, too.
 
     It reads everything before it writes anything, so it can be fed first and read after that.
     """
-    pipe = subprocess.PIPE
+    # With counts, equal pairs are different lines: they meet when the count takes no part in the comparison
+    order = ["--stable", "--field-separator=\t", "--key=1,2"] if counted else ["--unique"]
+    bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", f"--batch-size={_MERGED}"]
+    command, pipe = [program, *order, *bounds, f"--temporary-directory={directory}"], subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "LC_ALL": "C"})
     streams = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream]
     try:
@@ -216,7 +214,7 @@ def sorted_pairs(
             raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
         made.callback(remove_directory, directory)
         result = SortedPairs(os.path.join(directory, "pairs"))
-        with _running(_command(program, directory, memory, threads, min_count > 1)) as (sort, (given, taken, messages)):
+        with _running(program, directory, memory, threads, min_count > 1) as (sort, (given, taken, messages)):
             complete = _feed(given, blocks, min_count > 1)
             try:
                 _keep(result, _chunks(taken), min_count, max_length)

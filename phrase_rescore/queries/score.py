@@ -63,13 +63,10 @@ def _score_lines(
     predicted: Sequence[Sequence[bytes]] | None, digits: int,
 ) -> list[bytes]:  # fmt: skip
     """Write a line for each item, whose words and end have the ``log_probs`` from its start on."""
-    lines = [
-        b"%.*g\t%d" % (digits, log_p, n)
-        for log_p, n in zip(np.add.reduceat(log_probs, starts).tolist(), unknown.tolist(), strict=True)
-    ]
+    sums = zip(np.add.reduceat(log_probs, starts).tolist(), unknown.tolist(), strict=True)
+    lines = [b"%.*g\t%d" % (digits, log_p, n) for log_p, n in sums]
     if predicted is not None:
-        by_word = np.split(log_probs, starts[1:])
-        for i, (item, of_item) in enumerate(zip(predicted, by_word, strict=True)):
+        for i, (item, of_item) in enumerate(zip(predicted, np.split(log_probs, starts[1:]), strict=True)):
             steps = zip((*item, _END), of_item.tolist(), strict=True)
             lines[i] += b"\t" + b" ".join(b"%b %.*g" % (word, digits, step) for word, step in steps)
     return [line + b"\n" for line in lines]
