@@ -146,38 +146,32 @@ class Runner:
         given = self.script.with_name("stdin")
         given.write_bytes(stdin)
         ours, theirs = socket.socketpair()
-        env = {
-            **os.environ,
-            **self.environment,
-            "PYTHONWARNINGS": "ignore",
-            "PYTHONPATH": f"{ROOT}:{ROOT}/tests/support",
-            "SCRIPT": str(self.script),
-        }
-        env["CHANNEL"] = str(theirs.fileno() if swap else -1)
-        reader, writer = os.pipe()
+        python_path = f"{ROOT}:{ROOT}/tests/support"
+        env = {**os.environ, **self.environment, "PYTHONWARNINGS": "ignore", "PYTHONPATH": python_path}
+        env |= {"SCRIPT": str(self.script), "CHANNEL": str(theirs.fileno() if swap else -1)}
+        target = subprocess.PIPE
         if stdout == "|":
+            reader, target = os.pipe()
             os.close(reader)
         elif stdout and stdout != "| head":
-            os.close(writer)
-            writer = os.open(stdout, os.O_WRONLY)
+            target = os.open(stdout, os.O_WRONLY)
 
         def limit() -> None:
             if most is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
-        closed = "2>&-" if err_closed else ""
+        shell = ["sh", "-c", 'exec "$@" 2>&-' if err_closed else 'exec "$@"', "sh"]
         with given.open("rb") as stream, ours, theirs:
             process = subprocess.Popen(
-                ["sh", "-c", f'exec "$@" {closed}', "sh", self.python, "-c", COMMAND, *args], stdin=stream,
-                stdout=writer if stdout else subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=env,
-                pass_fds=[theirs.fileno()], preexec_fn=limit,
+                [*shell, self.python, "-c", COMMAND, *args], stdin=stream, stdout=target, stderr=subprocess.PIPE, cwd=cwd,
+                env=env, pass_fds=[theirs.fileno()], preexec_fn=limit,
             )  # fmt: skip
-            os.close(writer)
             theirs.close()
-            if stdout == "| head":
-                os.read(reader, 1)
-            if stdout != "|":
-                os.close(reader)
+            if target != subprocess.PIPE:
+                os.close(target)
+            if stdout == "| head" and process.stdout:
+                process.stdout.read(1)
+                process.stdout.close()
             if swap:
                 swap.supervise(process.pid, ours)
             out, err = process.communicate(timeout=120)
@@ -299,7 +293,7 @@ def test_no_last_newline(place: Place, name: str) -> None:
 
 
 EMPTY = {  # commands that have nothing to complain of: no question, no answer
-    "score", "generate", "embed", "info MODEL_DIR", "score-lm", "export-lm",
+    "score", "generate", "embed", "embed -o", "info MODEL_DIR", "score-lm", "export-lm",
 }  # fmt: skip
 BLANK_LINE = {  # where it is a line like others, or none
     "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "train-lm", "score-lm",
