@@ -79,12 +79,10 @@ def resolve_device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
+    device = None
+    with contextlib.suppress(RuntimeError):
         device = torch.device(name)
-        known = device.type in ("cpu", "cuda")
-    except RuntimeError:
-        known = False
-    if not known:
+    if device is None or device.type not in ("cpu", "cuda"):
         raise OptionError(f"--device {printable(name)}: write auto, cpu, cuda or cuda:0")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise OptionError(f"--device {printable(name)}: torch sees no such device here; write auto or cpu")
@@ -118,13 +116,11 @@ def check_precision(precision: str, device: str, here: bool = True) -> str:
     cpu = torch.device(device).type == "cpu"
     if precision == "tf32" and cpu:
         raise OptionError("--precision tf32 is for GPUs; on a CPU use float32")
-    if not here:
+    if not here or precision != "bf16":
         return ""
-    if precision == "bf16" and cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return "this CPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
-    if precision == "bf16" and not cpu and not torch.cuda.is_bf16_supported(including_emulation=False):
-        return "this GPU has no bf16 arithmetic: --precision bf16 is slower than float32 here"
-    return ""
+    has_it = torch.ops.mkldnn._is_mkldnn_bf16_supported() if cpu else torch.cuda.is_bf16_supported(including_emulation=False)
+    slow = f"this {'CPU' if cpu else 'GPU'} has no bf16 arithmetic: --precision bf16 is slower than float32 here"
+    return "" if has_it else slow
 
 
 def set_tf32(precision: str, device: str) -> None:
