@@ -17,6 +17,7 @@ from operator import add, ne
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.annotation.pipeline import FIT_ROWS
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.inputs import Block
@@ -29,7 +30,6 @@ from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
 
 Numbers = NDArray[np.int64]
-FIT_ROWS = 100_000  # rows whose words are counted to see whether model and table go together
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,8 @@ class Statistics:
             self.sources -= 1
         self.models = list(map(add, self.models, other.models)) if self.models else other.models
         self.add_words(other)
-        if self.first_source is None:
-            self.first_source = other.first_source
-        if other.last_source is not None:
-            self.last_source = other.last_source
+        self.first_source = other.first_source if self.first_source is None else self.first_source
+        self.last_source = self.last_source if other.last_source is None else other.last_source
         return self
 
     def add_words(self, other: Statistics) -> None:
@@ -198,8 +196,7 @@ class Annotator:
         if table.src:
             s.sources = 1 + sum(map(ne, table.src, islice(table.src, 1, None)))
             s.first_source, s.last_source = table.src[0], table.src[-1]
-            counted = max(0, FIT_ROWS + 1 - table.lines[0])
-            if counted:
+            if counted := max(0, FIT_ROWS + 1 - table.lines[0]):
                 for words, phrases in zip(s.words, (table.src, table.tgt), strict=True):
                     words.update(b" ".join(phrases[:counted]).split(b" "))
         return s
@@ -225,9 +222,6 @@ class Annotator:
         for side, phrases, share, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
             if share == 0 and not self.policy.allow_untrained_unk and counts.any():
                 place = int((counts > 0).argmax())
-                raise InputError(
-                    self.table,
-                    f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained",
-                    "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk",
-                    table.lines[place],
-                )
+                found = f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained"
+                hint = "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk"
+                raise InputError(self.table, found, hint, table.lines[place])

@@ -1,40 +1,17 @@
-"""What is checked of a table while it is annotated: its first rows, the rows of an interrupted run, the fit of its words."""
+"""What is checked of a table while it is annotated: the rows of an interrupted run, the fit of its words."""
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 
-from phrase_rescore.annotation.annotator import FIT_ROWS
 from phrase_rescore.data.coverage import factor_counts, fit_warnings
-from phrase_rescore.errors import InputError, RescoreError, RowError
+from phrase_rescore.errors import InputError, RescoreError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows
-from phrase_rescore.moses.columns import JUDGED_ROWS
-from phrase_rescore.moses.table import TableRow, parse_row, valid_rows
 from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint
-
-
-def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool) -> tuple[list[TableRow], Iterator[Block]]:
-    """Return the first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
-
-    Raises InputError when the first row (if bad rows are dropped: the first 100,000 rows) is bad, or there is none.
-    """
-    taken: list[Block] = []
-    for block in blocks:
-        if not drops and block.number == 0:
-            try:
-                parse_row(block.rows()[0])
-            except RowError as error:
-                raise error.at(table, 1) from None
-        taken.append(block)
-        if rows := list(islice(valid_rows(block.rows()), JUDGED_ROWS)):
-            return rows, chain(taken, blocks)
-        if block.first_row > FIT_ROWS:
-            break
-    raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
 
 
 def expected_rows(value: int | str | None) -> int | None:
@@ -55,8 +32,7 @@ class InputCheck:
     """How much of the input is done, and the CRC-32 of those rows, by which a later run knows them."""
 
     def __init__(self, table: str) -> None:
-        self._table = table
-        self.blocks, self.crc = 0, 0
+        self._table, self.blocks, self.crc = table, 0, 0
 
     def skip_done(self, blocks: Iterator[Block], rows: int, hint: str) -> Iterator[Block]:
         """Yield the blocks, of ``rows`` rows together, that an interrupted run has done.

@@ -175,7 +175,8 @@ class Cluster:
         self.in_work.append(Scoring(self, Block(*block), annotator.table, future))
         return self.in_work[-1]
 
-    def describe(self) -> str:
+    @property
+    def description(self) -> str:
         return f"{counted(self._most, 'worker')} of {self._name}"
 
     def watch(self) -> None:

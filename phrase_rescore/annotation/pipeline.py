@@ -6,16 +6,20 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import Block
+from phrase_rescore.moses.columns import JUDGED_ROWS
+from phrase_rescore.moses.table import TableRow, parse_row, valid_rows
 from phrase_rescore.runtime import no_cycle_collection
 
 if TYPE_CHECKING:
     from phrase_rescore.annotation.cluster import Cluster
 
 GZIP_LEVEL = "6"
+FIT_ROWS = 100_000  # rows whose words are counted to see whether model and table go together
 BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score
 
 Result = TypeVar("Result")
@@ -27,11 +31,7 @@ class Threads(ThreadPoolExecutor):
     def __init__(self, jobs: int, threads: int = 1) -> None:
         super().__init__(jobs)
         self.in_flight = jobs + 2  # the most blocks in memory: in work, or done and waiting for their turn to be written
-        self._description = f"{jobs} x {threads} threads"
-
-    def describe(self) -> str:
-        """Say, for the closing report, what scored."""
-        return self._description
+        self.description = f"{jobs} x {threads} threads"  # for the closing report
 
 
 @contextlib.contextmanager
@@ -55,17 +55,32 @@ def in_order(
 ) -> Iterator[tuple[Block, Result]]:
     """Yield every block with ``function(number, first_row, data)`` of it, in order; few blocks are in memory at a time."""
     waiting: deque[tuple[Block, Any]] = deque()
+    for block in chain(blocks, [None]):
+        if block is not None:
+            waiting.append((block, executor.submit(function, *block)))  # type: ignore[arg-type]
+        while waiting and (block is None or len(waiting) >= executor.in_flight):
+            done, future = waiting.popleft()
+            yield done, future.result()
 
-    def first() -> tuple[Block, Result]:
-        block, future = waiting.popleft()
-        return block, future.result()
 
+def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
+    """Return the first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
+
+    Raises InputError when the first row (if bad rows are dropped: the first 100,000 rows) is bad, or there is none.
+    """
+    taken = list[Block]()
     for block in blocks:
-        waiting.append((block, executor.submit(function, *block)))  # type: ignore[arg-type]
-        while len(waiting) >= executor.in_flight:
-            yield first()
-    while waiting:
-        yield first()
+        if not drops and block.number == 0:
+            try:
+                parse_row(block.rows()[0])
+            except RowError as error:
+                raise error.at(table, 1) from None
+        taken.append(block)
+        if rows := list(islice(valid_rows(block.rows()), JUDGED_ROWS)):
+            return rows, chain(taken, blocks)
+        if block.first_row > FIT_ROWS:
+            break
+    raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
 
 
 def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import (
-    FIT_ROWS,
     Annotator,
     Compute,
     ModelStatistics,
@@ -20,12 +19,14 @@ from phrase_rescore.annotation.annotator import (
     Statistics,
     checkpoint_of,
 )
-from phrase_rescore.annotation.checks import FitCheck, InputCheck, expected_rows, first_valid_rows, is_whole
+from phrase_rescore.annotation.checks import FitCheck, InputCheck, expected_rows, is_whole
 from phrase_rescore.annotation.pipeline import (
     BLOCK_ROWS,
+    FIT_ROWS,
     GPU_BLOCK_ROWS,
     GZIP_LEVEL,
     Threads,
+    first_valid_rows,
     gzip_level_of,
     in_order,
     local_threads,
@@ -35,13 +36,7 @@ from phrase_rescore.files.inputs import Block, display_name, open_input, read_bl
 from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
-from phrase_rescore.moses.columns import (
-    ColumnFormat,
-    check_replaced,
-    format_sidecar,
-    looks_annotated,
-    sidecar_path,
-)
+from phrase_rescore.moses.columns import ColumnFormat, check_replaced, format_sidecar, looks_annotated, sidecar_path
 from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
 from phrase_rescore.ranges import JOBS, THREADS, Checked, ranged
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
@@ -100,26 +95,20 @@ class Summary:
         """Return the closing report, line by line."""
         s = self.statistics
         rate = s.rows / self.seconds if self.seconds else 0.0
-
-        def of_all(part: int, whole: int) -> str:
-            return percent(share(part, whole), 2)
-
         lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
         for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
             prefix = self.prefix(model)
-            lines.append(
-                f"{prefix}unknown words: {of_model.tgt_unknown:,} of the target ({of_all(of_model.tgt_unknown, s.tgt_words)}), "
-                f"{of_model.src_unknown:,} of the source ({of_all(of_model.src_unknown, s.src_words)})"
-            )
+            of_tgt, of_src = share(of_model.tgt_unknown, s.tgt_words), share(of_model.src_unknown, s.src_words)
+            unknown = f"{of_model.tgt_unknown:,} of the target ({percent(of_tgt, 2)})"
+            unknown += f", {of_model.src_unknown:,} of the source ({percent(of_src, 2)})"
+            lines.append(f"{prefix}unknown words: {unknown}")
             if of_model.clamped_scores:
                 lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
             if of_model.clamped_counts:
                 lines.append(f"{prefix}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
         if s.irregular_blanks:
-            lines.append(
-                f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows (CreateProbingPT misreads them; "
-                "--fix-blanks writes single blanks)"
-            )
+            hint = "CreateProbingPT misreads them; --fix-blanks writes single blanks"
+            lines.append(f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows ({hint})")
         if self.dropped:
             lines.append(self.dropped)
         lines += [*self.changes, f"scored {self.how}", *(f"warning: {warning}" for warning in self.warnings)]
@@ -273,12 +262,13 @@ def _executor(
             try:
                 from phrase_rescore.annotation.cluster import open_cluster
 
-                opened = open_cluster(options.cluster, models, options.device, options.strict, observer.say)
-                executor, devices = stack.enter_context(opened)
+                opened = stack.enter_context(
+                    open_cluster(options.cluster, models, options.device, options.strict, observer.say)
+                )
             except ImportError as error:
                 needs = f"--cluster {printable(options.cluster)} needs {error.name}"
                 raise OptionError(f"{needs}: pip install 'phrase-rescore[cluster]'") from None
-            yield executor, devices
+            yield opened
         return
     cores, threads = usable_cores(), options.threads
     jobs = options.jobs or max(1, cores // threads)
@@ -334,7 +324,7 @@ def annotate(
                     output.commit(run.state)
                 observer.on_block(run.summary.statistics)
             run.finish()
-        run.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.describe()}"
+        run.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.description}"
     run.summary.dropped = run.dropped.summary()
     run.summary.seconds = time.monotonic() - start
     return run.summary

@@ -15,13 +15,12 @@ from unittest import mock
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore.annotation.strip import Stripper
     from phrase_rescore.errors import InputError, RowError
     from phrase_rescore.files.inputs import Block
     from phrase_rescore.moses import table as moses_table
     from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks
-    from phrase_rescore.moses.table import cut_after_scores, has_irregular_blanks, parse_row, with_single_blanks
+    from phrase_rescore.moses.table import cut_after_scores, has_irregular_blanks, parse_block, parse_row, with_single_blanks
 
 from harness import fuzz, told
 
@@ -78,7 +77,7 @@ def check_row(row: bytes, n_scores: int) -> None:
     assert not any(math.isnan(float(score)) for score in scores)
     longer = with_scores(parsed.fields, 0, COLUMNS)
     assert with_scores(parse_row(longer, parsed.n_scores + 2).fields, 2, b"") == row
-    assert Stripper("t", 2, parsed.n_scores + 2, None)(0, 1, longer + b"\n") == (row + b"\n", 1)
+    assert parse_block(Block(0, 1, longer + b"\n"), parsed.n_scores + 2).write(2, [b""]) == row + b"\n"
     replaced = with_scores(parse_row(longer).fields, 2, COLUMNS)
     assert replaced == longer
     single = with_single_blanks(parsed.fields[2])
