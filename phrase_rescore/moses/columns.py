@@ -135,18 +135,21 @@ def read_sidecar(table: str) -> list[AddedColumn] | None:
             for column in sidecar["columns"]
         ]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise InputError(
-            path, "is not a list of columns that annotate wrote", "remove it, or annotate the table again"
-        ) from None
+        hint = "remove it, or annotate the table again"
+        raise InputError(path, "is not a list of columns that annotate wrote", hint) from None
 
 
-def _read_first_rows(table: str, limit: int) -> list[TableRow]:
+def _read_first_rows(table: str, limit: int, loadable: bool) -> list[TableRow]:
     """Read the first rows of a table, which must be valid and have as many scores as the first one."""
     name, rows = display_name(table), list[TableRow]()
     with open_input(table) as stream:
         for line, data in enumerate(islice(read_rows(stream), limit), 1):
             try:
-                rows.append(parse_row(data.removesuffix(b"\n"), rows[0].n_scores if rows else None))
+                row = parse_row(data.removesuffix(b"\n"), rows[0].n_scores if rows else None)
+                if loadable and float(least := min(row.scores, key=float)) < 0:
+                    hint = "Moses takes the logarithm of every column and would lose the pair without a message"
+                    raise RowError(f"score {shown(least)} is negative", f"{hint}; annotate without --scale log")
+                rows.append(row)
             except RowError as error:
                 raise error.at(name, line) from None
     if not rows:
@@ -254,7 +257,7 @@ class TableColumns:
         ``read_sidecar``, and for a sidecar that names columns beyond the last. If the table must be ``loadable``, also for a
         negative score: Moses takes its logarithm, and the phrase pair vanishes without a message.
         """
-        rows, added = _read_first_rows(table, limit), read_sidecar(table)
+        rows, added = _read_first_rows(table, limit, loadable), read_sidecar(table)
         n = rows[0].n_scores
         ranges = [(min(values), max(values)) for values in zip(*(map(float, row.scores) for row in rows), strict=True)]
         guessed = added is None and looks_annotated(rows[:JUDGED_ROWS])
@@ -265,16 +268,9 @@ class TableColumns:
         if beyond := [number for number in by_number if not 1 <= number <= n]:
             found = f"column {beyond[0]} of a table that has {n}"
             raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
-        if loadable:
-            hint = "Moses takes the logarithm of every column and would lose the pair without a message; "
-            for line, row in enumerate(rows, 1):
-                if float(least := min(row.scores, key=float)) < 0:
-                    found = f"score {shown(least)} is negative"
-                    raise InputError(display_name(table), found, hint + "annotate without --scale log", line)
-        columns = list[ScoreColumn]()
-        for i, (name, (low, high)) in enumerate(zip(_names(n, by_number), ranges, strict=True), 1):
-            column = by_number.get(i, AddedColumn(i, "", "", ""))
-            columns.append(ScoreColumn(i, name, low, high, column.feature, column.model, column.unit))
+        all_columns = [by_number.get(i, AddedColumn(i, "", "", "")) for i in range(1, n + 1)]
+        described = zip(all_columns, _names(n, by_number), ranges, strict=True)
+        columns = (ScoreColumn(c.column, name, *of, c.feature, c.model, c.unit) for c, name, of in described)
         return cls(table, tuple(columns), guessed)
 
     def __len__(self) -> int:

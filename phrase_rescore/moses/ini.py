@@ -99,8 +99,7 @@ def read_features(lines: Sequence[IniLine], where: str) -> list[Feature]:
             if key in values:
                 raise InputError(where, f"{printable(key)}= stands twice in a line", "Moses wants every key once", line.number)
             values[key] = value
-        name = values.get(b"name", b"")
-        if not name:  # numbered among those of its kind that have none
+        if not (name := values.get(b"name", b"")):  # numbered among those of its kind that have none
             name = implementation + b"%d" % unnamed.count(implementation)
             unnamed.append(implementation)
         features.append(Feature(name, implementation, line, values))
@@ -135,8 +134,8 @@ def _chosen(name: bytes | None, where: str, lines: Sequence[IniLine]) -> Feature
     return named[0]
 
 
-def _weight_line(feature: Feature, where: str, lines: Sequence[IniLine]) -> IniLine:
-    """Find the feature's line in ``[weight]``; of several, Moses takes the last one."""
+def _weight_line(feature: Feature, where: str, lines: Sequence[IniLine]) -> int:
+    """Find the number of the feature's line in ``[weight]``; of several, Moses takes the last one."""
     n = feature.n_columns
     example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
     weights = [line for line in lines if line.section == b"weight"]
@@ -148,13 +147,12 @@ def _weight_line(feature: Feature, where: str, lines: Sequence[IniLine]) -> IniL
                 raise InputError(where, found, f"glue '=' to the name, with a blank after it: {example}", line.number)
         found = f"no weight of {feature} in [weight]"
         raise InputError(where, found, f"Moses would take 1 for every column: write {example} with {n} weights below [weight]")
-    line = own[-1]
-    if len(line.words) - 1 != n:
-        weights_found = counted(len(line.words) - 1, "weight")
-        found = f"{weights_found} of {feature}, of which num-features={n} (line {feature.line.number})"
+    line, n_weights = own[-1], len(own[-1].words) - 1
+    if n_weights != n:
+        found = f"{counted(n_weights, 'weight')} of {feature}, of which num-features={n} (line {feature.line.number})"
         hint = "Moses stops there: make them as many as the columns of the table it had so far"
         raise InputError(where, found, hint, line.number)
-    return line
+    return line.number
 
 
 def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
@@ -169,7 +167,7 @@ def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") 
     if number is not None and not re.fullmatch(rb"0*[1-9]\d{0,8}", number):
         found = f"num-features={printable(number)}"
         raise InputError(where, found, "write the number of the table's score columns", feature.line.number)
-    return replace(feature, weights_line=_weight_line(feature, where, lines).number)
+    return replace(feature, weights_line=_weight_line(feature, where, lines))
 
 
 def read_ini(path: str) -> bytes:

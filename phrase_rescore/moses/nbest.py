@@ -18,7 +18,6 @@ from phrase_rescore.moses.segmentation import Derivation, has_spans, parse_entry
 from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
 
 T = TypeVar("T")
-LABEL = re.compile(rb"[A-Za-z][0-9A-Za-z]*")
 _ID = re.compile(rb"\d{1,9}")
 _HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
 
@@ -71,16 +70,15 @@ class Entry(NamedTuple):
         """
         if (first := words(self.fields[2])[:1]) and not first[0].endswith(b"="):
             raise _unlabelled(first[0])
-        text = b" ".join((label + b"=", *map(as_value, values)))
-        features = self.fields[2]
+        features, text = self.fields[2], b" ".join((label + b"=", *map(as_value, values)))
         form = rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*"
         there, *more = [*re.finditer(form, features), None]
         if there and more[0]:
             raise _repeated_label(label + b"=")
-        if there and not replace:
-            hint = "renew it with --replace, or choose another with --label"
-            raise RowError(f"the list has a feature {printable(label)} already", hint)
         if there:
+            if not replace:
+                hint = "renew it with --replace, or choose another with --label"
+                raise RowError(f"the list has a feature {printable(label)} already", hint)
             features = features[: there.start()] + text + features[there.end() :]
         else:
             bare = features.rstrip(BLANKS)
@@ -158,8 +156,7 @@ def weighted_total(features: Mapping[bytes, Sequence[float]], weights: Mapping[b
     """Return Σ weight · value. Raises RowError for a feature without its weights, or with another number of them."""
     total = 0.0
     for label, values in features.items():
-        given = weights.get(label)
-        if given is None:
+        if (given := weights.get(label)) is None:
             if b"_" in label:
                 continue
             raise RowError(f"no weight of the feature {printable(label)}", "name it in the file of --weights")
@@ -174,5 +171,5 @@ def weighted_total(features: Mapping[bytes, Sequence[float]], weights: Mapping[b
 
 def check_label(label: bytes) -> None:
     """Raise OptionError for a label that Moses' tuners do not take."""
-    if not LABEL.fullmatch(label):
+    if not re.fullmatch(rb"[A-Za-z][0-9A-Za-z]*", label):
         raise OptionError(f"--label {shown(label)}: letters and digits only, a letter first, as in CSLM0")

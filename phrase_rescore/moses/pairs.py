@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Generator, Sequence
@@ -11,17 +12,7 @@ from typing import NamedTuple
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
-from phrase_rescore.moses.table import (
-    NUMBER,
-    SEPARATOR,
-    BadRow,
-    is_number,
-    parse_block,
-    phrase_pair,
-    split_fields,
-    valid_rows,
-    words,
-)
+from phrase_rescore.moses.table import SEPARATOR, BadRow, is_number, parse_block, phrase_pair, split_fields, valid_rows, words
 
 RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
 
@@ -35,7 +26,6 @@ class PairBlock(NamedTuple):
 
 
 _POINT = re.compile(rb"\d+-\d+")
-_COUNTS = re.compile(rb"[ \t]*+(?:" + NUMBER + rb"[ \t]++){2}(" + NUMBER + rb")(?=[ \t\r]|\Z)")
 _SNIFFED_ROWS = 100
 _BLOCK_ROWS = 4096
 
@@ -108,15 +98,15 @@ def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> 
     table = parse_block(block, n_scores, factors=(factors,))
     if not counts:
         return PairBlock(table.src, table.tgt), table.bad
-    kept, found, bad = list[int](), list[float](), table.bad
-    for i, field in enumerate(table.counts()):
-        if count := _COUNTS.match(field):
-            found.append(float(count[1]))
+    kept, bad, found = list[int](), table.bad, table.occurrences()[:, 1].tolist()
+    for i, count in enumerate(found):
+        if not math.isnan(count):
             kept.append(i)
-        else:
-            hint = "--min-count needs the counts, '||| n_target n_source n_joint'"
-            bad.append((table.lines[i], table.row(i), RowError(f"no joint count in {shown(table.row(i))}", hint)))
-    return PairBlock([table.src[i] for i in kept], [table.tgt[i] for i in kept], found), sorted(bad, key=lambda b: b[0])
+            continue
+        hint = "--min-count needs the counts, '||| n_target n_source n_joint'"
+        bad.append((table.lines[i], table.row(i), RowError(f"no joint count in {shown(table.row(i))}", hint)))
+    src, tgt = ([phrases[i] for i in kept] for phrases in (table.src, table.tgt))
+    return PairBlock(src, tgt, [found[i] for i in kept]), sorted(bad, key=lambda b: b[0])
 
 
 def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:

@@ -50,11 +50,6 @@ def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
     return [number.encode() for number in numbers]
 
 
-def _check_path(option: str, path: bytes) -> None:
-    if not path or re.search(rb"[\s#]", path):
-        raise OptionError(f"{option} {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
-
-
 def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
     """Write the ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
 
@@ -75,6 +70,11 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
     return b"\n".join(rows)
 
 
+def _check_path(option: str, path: bytes) -> None:
+    if not path or re.search(rb"[\s#]", path):
+        raise OptionError(f"{option} {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
+
+
 def _cut(row: bytes) -> tuple[bytes, bytes]:
     """Cut a line of an ini after its last word, before blanks and a comment."""
     end = len(row.partition(b"#")[0].rstrip(BLANKS_AND_CR))
@@ -89,14 +89,8 @@ def _with_value(row: bytes, key: bytes, value: bytes) -> bytes:
     return (changed if there else values + b" " + new) + rest
 
 
-def rewritten_for_table(
-    ini: bytes, table: str, name: str | None, path: str | None, weights: str, where: str
-) -> tuple[bytes, list[str]]:
-    """Return the ini with ``table`` in place of the phrase table of that name, or the only one, and what is to be said of it.
-
-    ``path`` is written instead of the table's. Raises InputError as ``find_table`` and ``TableColumns.read``, and for a table
-    with fewer columns than the old one; OptionError for a binarized one without ``path``, and as ``new_weights``.
-    """
+def _for_table(ini: bytes, table: str, name: str | None, path: str | None, how: str, where: str) -> tuple[bytes, list[str]]:
+    """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and what is to be said of it."""
     old = find_table(ini, None if name is None else os.fsencode(name), where)
     if path is None:
         if old.implementation in BINARIZED_TABLES:
@@ -108,8 +102,7 @@ def rewritten_for_table(
     if n < n_old:
         found = f"{counted(n, 'score column')}, where {old} has num-features={n_old}"
         raise InputError(display_name(table), found, "pass the table that annotate wrote")
-    values = new_weights(weights, there.columns[n_old:])
-    new_path = os.fsencode(table if path is None else path)
+    values, new_path = new_weights(how, there.columns[n_old:]), os.fsencode(table if path is None else path)
     after = with_table(ini, old, new_path, n, values)
     said = [f"warning: {where}: {warning}" for warning in warnings(ini, old, new_path)]
     if after == ini:
@@ -124,9 +117,12 @@ def rewrite_ini(
     ini: str, out: str, table: str | None, lm: str | None, name: str | None, path: str | None, weights: str,
     read_order: Callable[[str], int],
 ) -> list[str]:  # fmt: skip
-    """Write the ini for a table, as ``rewritten_for_table``, and a language model; return what is to be said of it.
+    """Write the ini for a table and a language model; return what is to be said of it.
 
+    ``table`` takes the place of the phrase table ``name``, or of the only one, and ``path`` is written instead of its own.
     ``read_order`` reads the order of a model in NPLM's format. ``-`` is standard input or output; ``out`` may be ``ini``.
+    Raises InputError as ``find_table`` and ``TableColumns.read``, and for a table with fewer columns than the old one;
+    OptionError for a binarized one without ``path``, and as ``new_weights``.
     """
     if table is None and lm is None:
         raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
@@ -138,7 +134,7 @@ def rewrite_ini(
         raise OptionError("ini and table cannot both be standard input; name one of them")
     text, where, said = read_ini(ini), display_name(ini), list[str]()
     if table is not None:
-        text, said = rewritten_for_table(text, table, name, path, weights, where)
+        text, said = _for_table(text, table, name, path, weights, where)
     if lm is not None:
         if table is None and weights not in ("small", "zero") and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
@@ -169,11 +165,11 @@ def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: st
         b"weight": b"%b= %b" % (name, weight),
     }
     for section, text in added.items():
-        *_, last = [None, *(line for line in read_lines(ini) if line.section == section)]
-        if last is None:
-            found, hint = f"no [{printable(section)}] in it", "pass the moses.ini of train-model.perl or mert-moses.pl"
-            raise InputError(where, found, hint)
-        rows, after = ini.split(b"\n"), last.number
+        after = max((line.number for line in read_lines(ini) if line.section == section), default=0)
+        if not after:
+            hint = "pass the moses.ini of train-model.perl or mert-moses.pl"
+            raise InputError(where, f"no [{printable(section)}] in it", hint)
+        rows = ini.split(b"\n")
         end = b"\r" if after < len(rows) and rows[after - 1].endswith(b"\r") else b""
         rows[after:after] = [text + end] if after < len(rows) else [text, b""]
         ini = b"\n".join(rows)
@@ -184,10 +180,8 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
     """Name what Moses loads, but its scripts misread."""
     found = []
     if not re.fullmatch(rb"[A-Za-z][A-Za-z0-9]*", feature.name):
-        found.append(
-            f"the name {feature} is not a letter, then letters and digits: mert-moses.pl fails at it in n-best lists; "
-            "rename it in [feature] and [weight]"
-        )
+        fails = "mert-moses.pl fails at it in n-best lists; rename it in [feature] and [weight]"
+        found.append(f"the name {feature} is not a letter, then letters and digits: {fails}")
     if feature.implementation not in _UNFILTERED:
         line, script = f"line {feature.line.number}", "filter-model-given-input.pl"
         row, _ = _cut(ini.split(b"\n")[feature.line.number - 1])

@@ -58,7 +58,7 @@ def parse_surface(text: bytes) -> Derivation:
 
 def parse_entry(fields: Sequence[bytes]) -> Derivation:
     """Read the entry of an n-best list that has these fields. Raises RowError if it has no segmentation."""
-    if _SPAN.search(fields[1]):
+    if has_spans(fields[1]):
         return parse_surface(fields[1])
     target, phrases = words(fields[1]), list[UsedPhrase]()
     spans = [_SPANS.fullmatch(word) for word in words(fields[4])] if len(fields) > 4 else []

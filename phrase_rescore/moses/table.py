@@ -12,8 +12,8 @@ wrong with one.
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +37,7 @@ BLANKS_AND_CR = b" \t\r"
 NUMBER = rb"[+-]?+(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?+\d++)?+"
 WORD = rb"[^ \t\r\n\0|\]]++"  # of a plain row
 is_number = re.compile(NUMBER).fullmatch  # a plain decimal number, as programs of Moses all read it
+_COUNTS = re.compile(rb"[ \t]*+%b[ \t]++(%b)[ \t]++(%b)(?=[ \t\r]|\Z)" % (NUMBER, NUMBER, NUMBER))  # of target, source, pair
 _SCORES = re.compile(rb"[ \t]*+%b(?:[ \t]++%b)*+[ \t\r]*+" % (NUMBER, NUMBER))
 
 
@@ -234,21 +235,14 @@ class TableBlock:
         """Join a row, without its newline."""
         return (self.heads[i] + self.tails[i]).removesuffix(b"\n")
 
-    def counts(self) -> list[bytes]:
-        """Cut the counts, ``n_target n_source n_joint``, out of every row; empty where a row has none."""
-        fields = [split_fields(tail.removesuffix(b"\n"), 3) for tail in self.tails]
-        return [found[2] if len(found) > 2 else b"" for found in fields]
-
     def occurrences(self) -> NDArray[np.float64]:
         """Read how often the source and the pair of every row were seen, nan where a row does not say it: (rows, 2)."""
         import numpy as np
 
-        seen = np.full((len(self.tails), 2), np.nan)
-        for i, counts in enumerate(self.counts()):
-            with contextlib.suppress(ValueError):
-                _, source, joint = map(float, counts.split())
-                seen[i] = source, joint
-        return seen
+        fields = [split_fields(tail.removesuffix(b"\n"), 3) for tail in self.tails]
+        counts = [_COUNTS.match(found[2]) if len(found) > 2 else None for found in fields]
+        seen = [(float(found[1]), float(found[2])) if found else (math.nan, math.nan) for found in counts]
+        return np.array(seen, np.float64).reshape(-1, 2)
 
     def values(self, n_scores: int) -> NDArray[np.float64]:
         """Read the scores as numbers (rows, n_scores)."""
