@@ -22,6 +22,9 @@ WRITERS = {  # command: what it is called with, OUT where a file is named
 }
 
 
+pytestmark = pytest.mark.slow  # a warm process starts first
+
+
 @pytest.fixture
 def here(tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", warm_path)
@@ -53,7 +56,6 @@ def wanted(name: str, folder: Path, model_dir: str) -> bytes:
     return data
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_standard_output_by_its_names(here: Path, model_dir: str, name: str) -> None:
     """What a file held before ``>>`` stays; so does what is written to a pipe, a link to it and a FIFO."""
@@ -73,7 +75,6 @@ def test_standard_output_by_its_names(here: Path, model_dir: str, name: str) -> 
     assert {path for path in left if not path.startswith("other")} == set()
 
 
-@pytest.mark.slow
 def test_a_stream_has_a_sidecar_only_if_it_is_named(here: Path, model_dir: str) -> None:
     os.mkfifo(here / "fifo")
     words = command("annotate", "fifo", model_dir)

@@ -159,6 +159,7 @@ def test_a_model_of_the_other_kind_is_named(lm: Path, model_dir: str) -> None:
         pr.load(lm)
 
 
+@pytest.mark.slow
 def test_importing_is_quick_and_complete() -> None:
     code = "import sys, phrase_rescore as pr; assert 'torch' not in sys.modules; [getattr(pr, name) for name in pr.__all__]"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -60,7 +60,7 @@ OTHER_OPTIONS = """
     --nodes --ntasks-per-node --gpus-per-node --cpus-per-task --array
     --host --interface --scheduler-file --nworkers --nthreads --name --filter --pipe --extract --file
     --batch-mira --decoder-flags --input-pt --log-prob --mertdir --no-filter-phrase-table --num-scores --output-dir --range
-    --return-best-dev --working-dir --NoLex
+    --return-best-dev --working-dir --NoLex --kill-on-bad-exit
 """
 
 

@@ -93,6 +93,7 @@ def test_a_file_that_its_holder_takes_away_is_not_a_lock(tmp_path: Path, monkeyp
         assert files[-1] == name.stat().st_ino
 
 
+@pytest.mark.slow
 def test_one_lock_at_a_time(tmp_path: Path) -> None:
     """Eight processes add 1 to a number 40 times each, with the lock or not at all."""
     script = """

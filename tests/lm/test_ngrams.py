@@ -75,6 +75,7 @@ def test_what_is_measured_has_neither_dropout_nor_penalty(monkeypatch):
     assert task(held_out=TEXT[:0]).evaluate() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_loop_learns_a_text_and_the_same_weights_again(threads):
     def trained(alpha: float = 0.1) -> tuple[FeedforwardLM, float]:

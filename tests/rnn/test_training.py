@@ -271,6 +271,7 @@ def test_factors_that_a_vocabulary_lacks(tmp_path: Path) -> None:
     trained(tmp_path, max_steps=1, factors=(0, 0), **given)
 
 
+@pytest.mark.slow
 def test_a_training_that_was_too_short_says_so(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"s{i}\tt{i}\n" for i in range(3200)))
     said: list[str] = []
