@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from phrase_rescore._version import __version__
+from phrase_rescore.annotation import pipeline
 from phrase_rescore.annotation.annotator import (
     Annotator,
     Compute,
@@ -20,25 +21,13 @@ from phrase_rescore.annotation.annotator import (
     checkpoint_of,
 )
 from phrase_rescore.annotation.checks import FitCheck, InputCheck, expected_rows, is_whole
-from phrase_rescore.annotation.pipeline import (
-    BLOCK_ROWS,
-    FIT_ROWS,
-    GPU_BLOCK_ROWS,
-    GZIP_LEVEL,
-    Threads,
-    first_valid_rows,
-    gzip_level_of,
-    in_order,
-    local_threads,
-)
 from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.moses.columns import ColumnFormat, check_replaced, format_sidecar, looks_annotated, sidecar_path
-from phrase_rescore.ranges import BLOCK_ROWS as BLOCK
-from phrase_rescore.ranges import JOBS, THREADS, Checked, ranged
+from phrase_rescore.ranges import BLOCK_ROWS, JOBS, THREADS, Checked, ranged
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
 
 if TYPE_CHECKING:
@@ -57,8 +46,8 @@ class AnnotateOptions(Checked):
     expect_rows: int | str | None = None  # or a file that has as many
     strict: bool = False
     resume: bool = False
-    block_rows: int | None = ranged(None, BLOCK)
-    gzip_level: str = GZIP_LEVEL
+    block_rows: int | None = ranged(None, BLOCK_ROWS)
+    gzip_level: str = pipeline.GZIP_LEVEL
     jobs: int | None = ranged(None, JOBS)  # blocks in work at a time
     threads: int = ranged(1, THREADS)  # cores on each
     device: str = "auto"
@@ -187,7 +176,7 @@ class _Run:
         for line, row in statistics.dropped_rows:
             self.dropped.add(f"line {line}", row)
         self.summary.statistics += statistics
-        if self.rows_read >= FIT_ROWS:
+        if self.rows_read >= pipeline.FIT_ROWS:
             self.fit.check(self.summary.statistics.words)
         self.input.add(block)
 
@@ -253,7 +242,7 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _executor(
     options: AnnotateOptions, models: tuple[SignedModel, ...], observer: AnnotateObserver
-) -> Iterator[tuple[Threads | Cluster, tuple[str, ...]]]:
+) -> Iterator[tuple[pipeline.Threads | Cluster, tuple[str, ...]]]:
     """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
     if options.cluster is not None:
         if options.jobs is not None:
@@ -262,9 +251,8 @@ def _executor(
             try:
                 from phrase_rescore.annotation.cluster import open_cluster
 
-                opened = stack.enter_context(
-                    open_cluster(options.cluster, models, options.device, options.strict, observer.say)
-                )
+                there = open_cluster(options.cluster, models, options.device, options.strict, observer.say)
+                opened = stack.enter_context(there)
             except ImportError as error:
                 needs = f"--cluster {printable(options.cluster)} needs {error.name}"
                 raise OptionError(f"{needs}: pip install 'phrase-rescore[cluster]'") from None
@@ -276,7 +264,7 @@ def _executor(
         raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
     devices = resolve_devices(options.device)
     prepare(threads)
-    with local_threads(jobs, threads) as local:
+    with pipeline.local_threads(jobs, threads) as local:
         yield local, devices
 
 
@@ -292,7 +280,7 @@ def annotate(
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.
     """
     observer, start = observer or AnnotateObserver(), time.monotonic()
-    name, gzip_level = display_name(table), gzip_level_of(out, options.gzip_level)
+    name, gzip_level = display_name(table), pipeline.gzip_level_of(out, options.gzip_level)
     base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
     dropped = options.dropped or f"{base}.dropped"
     check_outputs([table], out, dropped, options.columns_json or sidecar_path(base))
@@ -304,8 +292,8 @@ def annotate(
         for device in dict.fromkeys(devices):
             if slow := check_precision(options.precision, device, here=options.cluster is None):
                 observer.say(f"warning: {slow}")
-        block_rows = options.block_rows or (BLOCK_ROWS if devices[0] == "cpu" else GPU_BLOCK_ROWS)
-        first, blocks = first_valid_rows(read_blocks(stream, block_rows), name, options.policy.drops)
+        block_rows = options.block_rows or (pipeline.BLOCK_ROWS if devices[0] == "cpu" else pipeline.GPU_BLOCK_ROWS)
+        first, blocks = pipeline.first_valid_rows(read_blocks(stream, block_rows), name, options.policy.drops)
         if options.columns.replace >= (n_scores := first[0].n_scores):
             has = f"{name} has only {n_scores} scores"
             raise OptionError(f"--replace {options.columns.replace}: {has}, and at least one must stay")
@@ -317,7 +305,7 @@ def annotate(
         if not options.columns.replace and looks_annotated(first):
             run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         with _output(run, out, options, block_rows) as output:
-            for block, (data, statistics) in in_order(executor, annotator, run.remaining(blocks, output)):
+            for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):
                 output.write(data, statistics.rows)
                 run.add(block, statistics)
                 if is_whole(block, block_rows):  # the last block may be longer when a cut-off table comes again

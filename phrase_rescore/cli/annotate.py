@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from cloup import option_group
 
-from phrase_rescore.cli.options import (
-    DEFAULT_MODEL,
-    TEXT,
-    RowsOrFile,
-    Subset,
-    digits_option,
-    grouped_command,
-    number_option,
-    on_bad_row_option,
-    out_option,
-    path_argument,
-    path_option,
-    quiet_option,
-)
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import TEXT, number_option, path_option
 from phrase_rescore.files.outputs import GZIP_LEVELS
 from phrase_rescore.files.paths import Role, Use, is_stream, partial_of
 from phrase_rescore.moses.columns import FEATURES, sidecar_path
@@ -55,16 +43,16 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     yield Use("the journal of -o", f"{partial_of(out, hidden=False)}.json", Role.WRITE)
 
 
-@grouped_command(short_help="Append the two columns to a phrase table.")
-@path_argument("table")
+@options.grouped_command(short_help="Append the two columns to a phrase table.")
+@options.path_argument("table")
 @option_group(
     "Most used",
     path_option(
         "-m", "--model", "models", role=Role.READ_DIRECTORY, derived=_files_of, metavar="MODEL_DIR", multiple=True,
-        default=[DEFAULT_MODEL], show_default=True,
+        default=[options.DEFAULT_MODEL], show_default=True,
         help="The model directory. May be repeated: each model appends its columns, in the order given.",
     ),
-    out_option(derived=_beside),
+    options.out_option(derived=_beside),
     click.option(
         "--resume", is_flag=True, help="Continue what an interrupted run left of OUT. Start anew if it left nothing."
     ),
@@ -72,7 +60,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
 @option_group(
     "New columns",
     click.option(
-        "--features", type=Subset(FEATURES), default=",".join(FEATURES), show_default=True, metavar=",".join(FEATURES),
+        "--features", type=options.Subset(FEATURES), default=",".join(FEATURES), show_default=True, metavar=",".join(FEATURES),
         help="The columns that every model appends.",
     ),
     click.option(
@@ -83,7 +71,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         "--scale", type=click.Choice(["exp", "log"]), default="exp", show_default=True,
         help="exp writes p and exp(count), which Moses loads. log writes log p and the count, for people.",
     ),
-    digits_option,
+    options.digits_option,
     number_option(
         "--replace", range=REPLACED, default=0, metavar="K",
         help="Remove the last K score columns first, which must be columns that annotate wrote.",
@@ -96,14 +84,14 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
 )  # fmt: skip
 @option_group(
     "Checks",
-    on_bad_row_option,
+    options.on_bad_row_option,
     path_option(
         "--dropped", role=Role.WRITE, metavar="FILE",
         help="Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
     ),
     click.option("--fix-blanks", is_flag=True, help="Write single blanks where tabs or doubled blanks stand between scores."),
     click.option(
-        "--expect-rows", type=RowsOrFile(Role.READ), metavar="N|FILE",
+        "--expect-rows", type=options.RowsOrFile(Role.READ), metavar="N|FILE",
         help="Fail unless N rows, or as many as FILE has, are written.",
     ),
     click.option(
@@ -146,8 +134,8 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="How hard to compress. fast takes a third of the time of 6, and files are a quarter larger.",
     ),
 )  # fmt: skip
-@quiet_option
-def command(table: str, models: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
+@options.quiet_option
+def command(table: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:
     """Append p(target | source) and exp(number of unknown words), in this order, to the scores of every row of TABLE
     ('-': standard input). Rows keep their order and every other byte. An inverse model ('train --inverse') appends
     p(source | target) and counts unknown words of the source.
@@ -168,7 +156,7 @@ def command(table: str, models: tuple[str, ...], out: str, quiet: bool, **option
     from phrase_rescore.cli.terminal import say
 
     with _shown(table, quiet) as observer:
-        summary = annotate(table, models, out, observer=observer, **options)
+        summary = annotate(table, models, out, observer=observer, **chosen)
     if not quiet:
         for line in summary.lines():
             say(line)

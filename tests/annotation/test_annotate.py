@@ -726,7 +726,7 @@ def test_strict_makes_it_an_error(run: Run, model_dir: str, tmp_path: Path) -> N
 def four_rows_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of 100,000."""
     monkeypatch.setattr("phrase_rescore.annotation.annotator.FIT_ROWS", 4)
-    monkeypatch.setattr("phrase_rescore.annotation.run.FIT_ROWS", 4)
+    monkeypatch.setattr("phrase_rescore.annotation.pipeline.FIT_ROWS", 4)
 
 
 @pytest.mark.usefixtures("four_rows_judged")

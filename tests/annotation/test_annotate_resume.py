@@ -376,7 +376,7 @@ def test_unknown_words_are_accepted_when_the_run_goes_on(
 def test_strictness_may_change(run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words that do not fit, found by an earlier run, are an error for one that is strict; and a warning again for others."""
     keeps_blocks(monkeypatch)
-    monkeypatch.setattr("phrase_rescore.annotation.run.FIT_ROWS", 30)
+    monkeypatch.setattr("phrase_rescore.annotation.pipeline.FIT_ROWS", 30)
     rows = b"".join(b"wholly %d ||| unbekannt ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100))
     table.write_bytes(rows + b"bad\n")
     out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")
