@@ -3,8 +3,6 @@
 The library raises; the command line turns an exception into one line and an exit status.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import math

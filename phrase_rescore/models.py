@@ -1,7 +1,5 @@
 """Models in memory: what scores and proposes without a command and without files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 

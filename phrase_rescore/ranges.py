@@ -4,8 +4,6 @@ An option and the setting of the library behind it have the same range, which is
 with the setting (``ranged``).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real

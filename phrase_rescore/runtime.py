@@ -1,7 +1,5 @@
 """The machine that computes: cores, memory, devices and precisions (``--threads``, ``--device``, ``--precision``)."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

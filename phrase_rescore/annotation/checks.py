@@ -1,7 +1,5 @@
 """What is checked of a table while it is annotated: the rows of an interrupted run, the fit of its words."""
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

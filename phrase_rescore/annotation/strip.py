@@ -1,7 +1,5 @@
 """The inverse of annotation: the last score columns are taken off again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from phrase_rescore.annotation.pipeline import BLOCK_ROWS, first_valid_rows, gzip_level_of, in_order, local_threads

@@ -1,7 +1,5 @@
 """Turn the options of ``phrase-rescore embed`` into a call of the library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

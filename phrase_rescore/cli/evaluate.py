@@ -1,7 +1,5 @@
 """Declare the options of ``phrase-rescore evaluate``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Turn the options of ``phrase-rescore export-lm`` into a call of the library."""
 
-from __future__ import annotations
-
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import device_option, lm_option, path_argument, path_option, quiet_option
 from phrase_rescore.files.paths import Role

@@ -3,8 +3,6 @@
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated. Nothing heavy is imported before a command runs.
 """
 
-from __future__ import annotations
-
 import errno
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Turn the options of ``phrase-rescore moses-ini`` into library calls."""
 
-from __future__ import annotations
-
 import click
 
 from phrase_rescore.cli import options

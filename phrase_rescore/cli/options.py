@@ -4,8 +4,6 @@ An option takes the name of a file with its role (``path_option``), a number wit
 after ``NumberType``), one of some words (click.Choice, Subset), or any TEXT.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Declare the options of ``phrase-rescore report``."""
 
-from __future__ import annotations
-
 import functools
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Turn the options of ``phrase-rescore rescore`` into library calls."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Turn the options of ``phrase-rescore score-lm`` into a call of the library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

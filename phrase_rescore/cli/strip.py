@@ -1,7 +1,5 @@
 """Turn the options of ``phrase-rescore strip`` into library calls."""
 
-from __future__ import annotations
-
 import os
 
 from phrase_rescore.cli import options

@@ -1,7 +1,5 @@
 """The options of trainings: those that ``train`` and ``train-lm`` share, those made of the settings of presets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

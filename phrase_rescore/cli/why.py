@@ -1,7 +1,5 @@
 """Declare the options of ``phrase-rescore why``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Any

@@ -3,8 +3,6 @@
 The text is a table that a model annotates, or the pairs that a given vocabulary is to encode for a training.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

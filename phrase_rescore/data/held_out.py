@@ -1,7 +1,5 @@
 """Which data are held out: those of the smallest hashes, a choice that depends on the data alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

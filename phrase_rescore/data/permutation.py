@@ -1,7 +1,5 @@
 """A random order of many things that takes no memory: the element at a place is computed, not stored."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import count

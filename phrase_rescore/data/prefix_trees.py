@@ -4,8 +4,6 @@ A tree is built over the rows of one batch. Level t holds the distinct prefixes 
 level above and a word. Every row has its node on every level that it reaches, so that results are indexed back to rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 A later training finds them there and uses them again, if the files and options that they were made of are the same.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -4,8 +4,6 @@ Of all hashes seen the smallest are kept (Bar-Yossef et al., "Counting distinct 
 As long as there is room for all of them the answers are exact.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ A pair is a line ``source TAB target``: words hold neither tab nor newline, and 
 NUL included. The order is that of the lines' bytes (``LC_ALL=C``), so equal sources are neighbours.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

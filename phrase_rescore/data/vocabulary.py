@@ -1,7 +1,5 @@
 """Shortlists: which words of a side the network knows, and under which ids."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where the phrases of two outputs differ: regions of a source, kinds of change, and the table's pairs that were used."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple

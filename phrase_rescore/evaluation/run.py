@@ -6,8 +6,6 @@ says how far they lie apart. All figures are computed from counts of segments, w
 a file of statistics.
 """
 
-from __future__ import annotations
-
 import functools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence

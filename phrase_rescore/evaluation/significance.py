@@ -16,8 +16,6 @@ difference between the means of K1 and K2 runs has the standard error s sqrt(1/K
 four times in five: the minimum detectable effect of H. Bloom: Minimum Detectable Effects (Evaluation Review 19, 1995).
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence

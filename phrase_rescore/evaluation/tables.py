@@ -1,7 +1,5 @@
 """An evaluation laid out as papers do, systems down and sets across: text, Markdown, JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A comparison of two systems laid out for the terminal."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Directories that are replaced as a whole: at every moment the older one or the new one is there, complete."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The paths of a command: that each can be read or written, and that no two are the same file, before anything is touched."""
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import errno

@@ -7,8 +7,6 @@ other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` 
 (``TM/PhraseDictionaryTree.cpp``). ``TM/`` is ``moses/TranslationModel/``.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence

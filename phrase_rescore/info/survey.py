@@ -1,7 +1,5 @@
 """Survey a phrase table in one pass: what is in it, its order, and the rows that some Moses program mishandles."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, islice, repeat

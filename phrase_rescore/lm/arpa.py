@@ -5,8 +5,6 @@ and the log10 of the back-off weight. With h' the context h without its oldest w
 the file; for any other it is bo(h) p(w | h'), with bo(h) = 1 for a context that the file does not have.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

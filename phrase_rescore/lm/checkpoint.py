@@ -7,8 +7,6 @@ LM/
     train.log.jsonl                      what was measured in training (not part of the model)
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict, dataclass
 from typing import Any

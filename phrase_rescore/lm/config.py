@@ -1,7 +1,5 @@
 """Settings of the training of a language model, and their presets. No torch here: ``--help`` shows the presets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from phrase_rescore.ranges import Checked, Range, Whole, ranged

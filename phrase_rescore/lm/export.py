@@ -11,8 +11,6 @@ so that every context sums to one. A context of fewer words than the network's i
 begins with ``<s>`` is whole. All sums are float64.
 """
 
-from __future__ import annotations
-
 import os
 from array import array
 from collections.abc import Callable, Iterator

@@ -14,8 +14,6 @@ embeddings (Press and Wolf 2017; Inan et al. 2017): what is learnt of a word bef
 Sizes: n the order, E embedding, H hidden units, R output embedding, K words. Log-probabilities are natural logs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

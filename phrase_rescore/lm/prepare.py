@@ -1,7 +1,5 @@
 """From the files that ``train-lm`` was given to an encoded text: read, counted, encoded, or found as it was left."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 from collections import Counter

@@ -4,8 +4,6 @@ Of n-grams with m distinct contexts: the first layer's part for a word at a plac
 both layers and the softmax's sum are computed once a context, and a word once after each context.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain

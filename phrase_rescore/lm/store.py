@@ -7,8 +7,6 @@ DIR/
     held_out.ids.npy        the sentences to measure on, the same way
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """The task of learning a language model: random n-grams of a text, their loss, the held-out perplexity."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Learning a language model, the whole of ``phrase-rescore train-lm``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

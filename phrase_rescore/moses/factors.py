@@ -1,7 +1,5 @@
 """A model reads one factor of every word of a factored table, such as ``houses|house|NNS`` (``moses/Word.cpp``)."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence

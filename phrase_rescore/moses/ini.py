@@ -5,8 +5,6 @@ blanks, tabs and CR around a line are ignored, and a line ``[section]`` names th
 implementation and ``key=value`` words. A line of ``[weight]`` is ``NAME= w w …``, with ``=`` glued to the name.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

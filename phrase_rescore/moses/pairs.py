@@ -1,7 +1,5 @@
 """Phrase pairs are read from phrase tables, extract files and two-column TSV, which are recognized by their content."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Rewrite a ``moses.ini`` for a table with added columns, or for a neural language model; every other byte stays."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -6,8 +6,6 @@
 in its fifth.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Text of Moses: its escapes, the detection of escaped or tokenized text, and lines of phrases or phrase pairs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ compiles a program for every shape that it has not met lately. A minibatch has o
 compile took longer than to multiply: so rows are filled up with zeros to a multiple of ``MULTIPLE``, and shapes come back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ hundred times larger than anything else in the model. So rows are taken a few at
 is formed while they are at hand.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

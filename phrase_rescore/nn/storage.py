@@ -4,8 +4,6 @@ Nothing in a directory is executed, and nothing is believed before it is checked
 pairs) adds its own entries of config.json and its own files of words.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """All of ``embed``: words, or lines with phrases, in; vectors out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """All of ``generate``: sources from lines or a table; hypotheses as TSV or JSON lines."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Lines that a person or another program writes, of which each gets its answer, in order."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Lines with phrase pairs or sentences in, lines with their scores out, one for one."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

@@ -4,8 +4,6 @@ Each begins with the number of vectors, but for TSV. Where that is known only at
 written then, so no more than a batch of vectors is ever in memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The pictures of ``report`` as Vega-Lite specifications: plain objects, the same for the page and for files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training curves: the logs of runs as a picture."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Maps of words and phrases: their vectors, places on a map, and which labels stand there without touching each other."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The text is a Jinja template, ``page.html``. It escapes all that it is given; da
 JSON. Scripts run by their hashes alone (Content-Security-Policy), and the page may ask nobody for anything.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

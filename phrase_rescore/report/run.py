@@ -1,7 +1,5 @@
 """The whole of ``report``: a table and a model in, one page out, and its pictures."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

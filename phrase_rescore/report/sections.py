@@ -1,7 +1,5 @@
 """What each section of the page says of the sample of rows: the facts that ``page.html`` puts into words."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

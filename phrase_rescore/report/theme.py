@@ -1,7 +1,5 @@
 """What all pictures share: colours, fonts, how a chart becomes a Vega-Lite specification, and that a PNG or an SVG."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From an n-best list to the same list with more features, the whole of ``phrase-rescore rescore``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

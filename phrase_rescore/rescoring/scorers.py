@@ -1,7 +1,5 @@
 """What a model adds to the entries of an n-best list: the values of its feature, natural logs and counts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

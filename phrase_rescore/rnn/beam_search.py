@@ -9,8 +9,6 @@ Of equal log p, the shorter target comes first, then the one whose prefix came f
 lower id, which is the more frequent word.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

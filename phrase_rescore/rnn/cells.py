@@ -4,8 +4,6 @@ A state is a tuple of tensors (a GRU has one, an LSTM two), the output h first. 
 M has the shape (out, in), as in the paper's M x. Sizes: H hidden units, G gates (of any kind), E inputs.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple

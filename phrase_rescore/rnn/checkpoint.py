@@ -7,8 +7,6 @@ phrase-rescore-model/
     train.log.jsonl                      what was measured in training (not part of the model)
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """Settings of a training on phrase pairs, in parts, and the presets, which are values of them. No torch here: ``--help`` shows
 the presets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Self
 

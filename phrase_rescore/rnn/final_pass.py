@@ -4,8 +4,6 @@ A table is annotated as a whole. At equal φ, held-out pairs score lower in it t
 and higher if they are learnt more. So the pass ends where held-out pairs cost as much as training pairs.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """From the files that ``train`` was given to prepared pairs: read, sorted, shortlisted, encoded, or found as they were left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

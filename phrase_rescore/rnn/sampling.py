@@ -9,8 +9,6 @@ Every sample has its own random numbers, by seed, source and number of the sampl
 on other sources, nor on how many more samples are asked for.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

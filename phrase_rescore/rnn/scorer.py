@@ -5,8 +5,6 @@ its continuations' steps and its softmax normaliser are computed once. Scores ar
 one by one, up to rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np

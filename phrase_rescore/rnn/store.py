@@ -6,8 +6,6 @@ DIR/
     {train,held_out}.{src,tgt}.{ids,offsets}.npy      the two sides of both parts as ``Ragged`` arrays: int32, int64
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import Counter

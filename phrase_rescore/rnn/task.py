@@ -1,7 +1,5 @@
 """The task of learning phrase pairs: random minibatches, the loss of the paper, the held-out measure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Learning a model of phrase pairs, the whole of ``phrase-rescore train``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Phrases that a model proposes: it reads sources and gives the most probable targets, or targets drawn at random."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain

@@ -3,8 +3,6 @@
 Sizes: K ids of a side's vocabulary, E embedding, H hidden units.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -5,8 +5,6 @@ sides. Vocabularies may differ: the rows of a word go to the word of the same sp
 network reads and predicts; ``table_side`` exchanges them for an inverse model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The settings that every training has, in parts, and those who watch it. No torch here: ``--help`` shows the presets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace

@@ -5,8 +5,6 @@ are faster than one whose every product is shared out. The parts' sums are added
 depends on how many parts there are, and not on which was ready first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

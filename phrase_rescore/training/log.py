@@ -5,8 +5,6 @@ A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``,
 of a language model per word. Each of the last two may be missing.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The training loop. It knows steps, rates and the best weights so far, and nothing of phrases or networks."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The processes that train one model together, as torchrun starts them; one process is a group of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

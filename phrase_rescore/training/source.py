@@ -1,7 +1,5 @@
 """Where the data of a training come from: files that are prepared in a directory once, and found there by later trainings."""
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@ DIRECTORY/
     published                   device and inode of the finished model's directory, just before it takes its name
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
