@@ -8,9 +8,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +51,12 @@ class Numbers:
     """What prepared data hold, as their summary says: counts, shares, hashes. Raises ValueError for what none can hold."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value: Any = getattr(self, item.name)
-            if item.type == "int" and not (isinstance(value, int) and value >= 0):
-                raise ValueError(f"{item.name} {value}")
-            if item.type == "float" and not 0 <= value <= 1:
-                raise ValueError(f"{item.name} {value}")
+        for name, kind in get_type_hints(type(self)).items():
+            value: Any = getattr(self, name)
+            if kind is int and not (isinstance(value, int) and value >= 0):
+                raise ValueError(f"{name} {value}")
+            if kind is float and not 0 <= value <= 1:
+                raise ValueError(f"{name} {value}")
 
 
 class _Store(Protocol):

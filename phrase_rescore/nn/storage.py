@@ -10,10 +10,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 import safetensors
 import torch
@@ -220,12 +219,12 @@ class Config:
             sizes = make(**self.entries["sizes"], **structure)
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
-        for item in fields(sizes):
-            value = getattr(sizes, item.name)
-            if item.type == "bool":
-                require(isinstance(value, bool), f"{self.path}: sizes.{item.name} is {as_json(value)}, not true or false")
-            elif item.name not in structure:
-                require(is_whole(value, 1), f"{self.path}: sizes.{item.name} is {as_json(value)}, not a whole number from 1")
+        for name, kind in get_type_hints(make).items():
+            value = getattr(sizes, name)
+            if kind is bool:
+                require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
+            elif name not in structure:
+                require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
         possible = sizes.parameters() <= _MOST_PARAMETERS
         require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
         return sizes
