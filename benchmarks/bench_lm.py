@@ -28,12 +28,10 @@ from torch.nn import functional
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.lm.config import PRESETS, LanguageModelConfig
-from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
-from phrase_rescore.lm.ngrams import ngrams_at
-from phrase_rescore.lm.prepare import TextSource
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise, ngrams_at
+from phrase_rescore.lm.prepare import TextSource, TextStore
 from phrase_rescore.lm.scorer import NgramScorer
-from phrase_rescore.lm.store import TextStore
-from phrase_rescore.lm.task import NgramTask
+from phrase_rescore.lm.train import NgramTask
 from phrase_rescore.lm.train import sizes as sizes_of
 from phrase_rescore.moses.nbest import read_entries
 from phrase_rescore.runtime import prepare, usable_cores

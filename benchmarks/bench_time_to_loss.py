@@ -25,7 +25,7 @@ from inputs import fresh_task, stored_pairs
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.config import PRESETS, TrainingConfig
-from phrase_rescore.rnn.store import PairStore
+from phrase_rescore.rnn.prepare import PairStore
 from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 from phrase_rescore.training.config import Observer

@@ -21,7 +21,7 @@ from inputs import fresh_task, stored_pairs
 from torch import nn
 
 from phrase_rescore.rnn.config import PRESETS, TrainingConfig
-from phrase_rescore.rnn.store import PairStore
+from phrase_rescore.rnn.prepare import PairStore
 from phrase_rescore.runtime import prepare, usable_cores
 from phrase_rescore.training.config import Recipe
 from phrase_rescore.training.loop import Trainer, make_optimizer

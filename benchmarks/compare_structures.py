@@ -24,9 +24,8 @@ from phrase_rescore.files.inputs import open_input
 from phrase_rescore.report.curves import draw
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.config import TrainingConfig
-from phrase_rescore.rnn.prepare import PairSource
+from phrase_rescore.rnn.prepare import PairSource, PairStore
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.store import PairStore
 from phrase_rescore.rnn.train import train_pairs
 from phrase_rescore.runtime import usable_cores
 from phrase_rescore.training.config import Observer

@@ -17,8 +17,7 @@ from phrase_rescore.moses.table import parse_row
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.config import PRESETS, Data, TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.prepare import PairSource
-from phrase_rescore.rnn.store import LAYOUT, PairStore
+from phrase_rescore.rnn.prepare import LAYOUT, PairSource, PairStore
 from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.rnn.train import make_task
 from phrase_rescore.runtime import usable_cores

@@ -32,8 +32,8 @@ from phrase_rescore.moses.factors import WHOLE
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.moses.table import parse_row
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
+from phrase_rescore.rnn.prepare import HeldOut
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.store import HeldOut
 from phrase_rescore.rnn.task import with_other_sources
 from phrase_rescore.runtime import prepare, usable_cores
 

@@ -161,7 +161,7 @@ def moses_ini(
     Returns what else must know the number of columns, line by line; warnings begin with ``warning:``. Raises InputError for a
     bad ini, table or model, OptionError for options that do not fit.
     """
-    from phrase_rescore.lm.nplm import read_order
+    from phrase_rescore.lm.formats import read_order
     from phrase_rescore.moses.rewrite_ini import rewrite_ini
 
     paths = os.fspath(ini), os.fspath(out), _path(table), _path(lm)

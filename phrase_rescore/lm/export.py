@@ -24,10 +24,9 @@ from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError, OptionError, shown, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.lm.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram, write_arpa
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
-from phrase_rescore.lm.ngrams import Ngrams
-from phrase_rescore.lm.nplm import write_nplm
+from phrase_rescore.lm.formats import END, NEVER, START, UNKNOWN, ArpaReader, Ngram, write_arpa, write_nplm
+from phrase_rescore.lm.network import Ngrams
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 

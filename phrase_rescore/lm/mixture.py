@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.lm.arpa import END, NEVER, START, UNKNOWN, ArpaReader, Ngram
+from phrase_rescore.lm.formats import END, NEVER, START, UNKNOWN, ArpaReader, Ngram
 from phrase_rescore.lm.scorer import NgramScorer
 
 _AT_ONCE = 1024  # sentences

@@ -6,7 +6,7 @@ An n-gram model p(w_t | w_{t-n+1} … w_{t-1}) of two rectified layers. With r(x
     h_2 = r(W h_1 + b_2)                                    W (R, H)
     p(w) = softmax_w(G h_2 + b_G)                           G (K, R)
 
-It is the structure of an NPLM model, so that Moses' feature NeuralLM can read it (``lm.nplm``). Ids are those of
+It is the structure of an NPLM model, so that Moses' feature NeuralLM can read it (``lm.formats``). Ids are those of
 ``data.vocabulary``: EOS is also the word before the first one of a sentence, and fills a context from there backwards. One more
 id, K, stands for a word that a context lacks: the model is then one of lower order. In a tied model the rows of G are the
 embeddings (Press and Wolf 2017; Inan et al. 2017): what is learnt of a word before others is known of it after others.
@@ -14,15 +14,47 @@ embeddings (Press and Wolf 2017; Inan et al. 2017): what is learnt of a word bef
 Sizes: n the order, E embedding, H hidden units, R output embedding, K words. Log-probabilities are natural logs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.nn.linear import gathered_gradients, times
 from phrase_rescore.nn.softmax import cross_entropy
+
+
+@dataclass(frozen=True)
+class Ngrams:
+    """N-grams of word ids, and the number that dropout of them is drawn from."""
+
+    contexts: NDArray[np.int64]  # (m, order - 1), the oldest word first
+    words: NDArray[np.int64]  # (m,)
+    draw: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def take(self, rows: slice, draw: int) -> Ngrams:
+        return Ngrams(self.contexts[rows], self.words[rows], (*self.draw, draw))
+
+
+def ngrams_at(ids: NDArray[np.int32], places: NDArray[np.int64], order: int) -> Ngrams:
+    """Cut the n-grams that end at these places of a text, whose sentences each end in EOS.
+
+    From the end of the sentence before backwards a context is all EOS, as before the first sentence.
+    """
+    around = places[:, None] + np.arange(1 - order, 0)
+    contexts = np.where(around >= 0, ids[np.maximum(around, 0)], EOS)
+    outside = np.logical_or.accumulate((contexts == EOS)[:, ::-1], axis=1)[:, ::-1]
+    contexts[outside] = EOS
+    return Ngrams(contexts.astype(np.int64), ids[places].astype(np.int64))
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,113 @@
 """Learning a language model, the whole of ``phrase-rescore train-lm``."""
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from phrase_rescore.data.permutation import drawn_rows
 from phrase_rescore.data.prepared import unigram_log_probs
-from phrase_rescore.lm.arpa import END, UNKNOWN
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig
-from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
-from phrase_rescore.lm.ngrams import Ngrams
-from phrase_rescore.lm.nplm import NULL
+from phrase_rescore.lm.formats import END, NULL, UNKNOWN
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
 from phrase_rescore.lm.prepare import TextSource
-from phrase_rescore.lm.task import NgramTask, centre
+from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import make_optimizer
 from phrase_rescore.training.session import Session, on_this_machine
+
+_EVALUATED = 1024  # n-grams at a time
+_MEASURED = 8192  # contexts whose log Z is measured
+
+
+@torch.no_grad()
+def held_out_figures(model: FeedforwardLM, ids: NDArray[np.int32], device: torch.device | str = "cpu") -> dict[str, float]:
+    """Return ``loss``, the negative log-likelihood per word in nats, EOS counted, and ``perplexity``, its exponential."""
+    total = 0.0
+    for start in range(0, len(ids), _EVALUATED):
+        ngrams = ngrams_at(ids, np.arange(start, min(start + _EVALUATED, len(ids))), model.config.order)
+        total += model(*_tensors(ngrams, device)).item()
+    return {"loss": total / len(ids), "perplexity": math.exp(min(total / len(ids), 700.0))}
+
+
+def _tensors(ngrams: Ngrams, device: torch.device | str) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(ngrams.contexts).to(device), torch.from_numpy(ngrams.words).to(device)
+
+
+class NgramTask:
+    """Gives the loop every n-gram of a text once a pass, in an order drawn from ``seed``.
+
+    A share ``shorten`` of the contexts loses its oldest words, so that the model knows lower orders, too. ``dropout`` is the
+    share of the embeddings' and hidden layers' numbers that a step does without, ``alpha`` the weight of log² Z
+    (Devlin et al. 2014) in what is learnt; it is not in what is measured.
+    """
+
+    def __init__(
+        self, model: FeedforwardLM, ids: NDArray[np.int32], held_out: NDArray[np.int32], batch_size: int, seed: int,
+        device: str = "cpu", *, dropout: float = 0.0, shorten: float = 0.0, alpha: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.module, self.ids, self.held_out = model, ids, held_out
+        self.batch_size, self.seed, self.device = min(batch_size, len(ids)), seed, device
+        self.dropout, self.shorten, self.alpha = dropout, shorten, alpha
+
+    def batches(self, first: int = 0) -> Iterator[Ngrams]:
+        """Yield minibatches of ``batch_size`` n-grams, drawn at random without replacement, pass after pass."""
+        size, order = self.batch_size, self.module.config.order
+        for number, places in enumerate(drawn_rows(len(self.ids), size, self.seed, first), first):
+            ngrams = ngrams_at(self.ids, places, order)
+            rng = np.random.default_rng((self.seed, number))
+            lost = np.where(rng.random(size) < self.shorten, rng.integers(1, order, size), 0)  # words, 1 to all
+            ngrams.contexts[np.arange(order - 1) < lost[:, None]] = self.module.config.missing
+            yield Ngrams(ngrams.contexts, ngrams.words, (self.seed, number))
+
+    def parts(self, batch: Ngrams, parts: int, step: int = 0, done: float = 1.0) -> list[Ngrams]:
+        """Cut a minibatch into ``parts`` of like size."""
+        ends = np.linspace(0, len(batch), parts + 1).astype(int)
+        return [batch.take(slice(a, b), i) for i, (a, b) in enumerate(pairwise(ends.tolist()))]
+
+    def loss(self, module: nn.Module, part: Ngrams) -> Tensor:
+        """Return the negative log-likelihood of the n-grams in nats, plus α Σ log² Z: a scalar."""
+        return module(*_tensors(part, self.device), self._keep(part), self.alpha)  # type: ignore[no-any-return]
+
+    def _keep(self, part: Ngrams) -> list[Tensor]:
+        """Draw what the layers are multiplied by; nothing without dropout."""
+        if not self.dropout:
+            return []
+        sizes = self.module.config
+        generator = torch.Generator(self.device).manual_seed(int(np.random.SeedSequence(part.draw).generate_state(1)[0]))
+        widths = ((sizes.order - 1) * sizes.embedding, sizes.hidden, sizes.output)
+        kept = 1.0 - self.dropout
+        shapes = ((len(part), width) for width in widths)
+        drawn = (torch.rand(shape, generator=generator, device=self.device) for shape in shapes)
+        return [(numbers < kept).to(torch.float32).div_(kept) for numbers in drawn]
+
+    def evaluate(self) -> dict[str, float] | None:
+        """Return the held-out figures, None if no words are held out."""
+        return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
+
+
+@torch.no_grad()
+def centre(task: NgramTask) -> dict[str, float]:
+    """Shift the biases of a trained model so that the mean log Z is 0, and return log Z's ``mean`` before and ``deviation``.
+
+    It is measured on the held-out text, or without one on the text itself. No probability changes; logits, which Moses takes
+    for log-probabilities, come as near to them as one number brings them.
+    """
+    model, ids = task.module, task.held_out if len(task.held_out) else task.ids
+    places = np.unique(np.linspace(0, len(ids) - 1, min(_MEASURED, len(ids))).astype(np.int64))
+    contexts = ngrams_at(ids, places, model.config.order).contexts
+    h_2 = model.hidden(torch.from_numpy(contexts).to(task.device))
+    log_z = LogNormaliser(model.G.detach(), model.b_G.detach())(h_2).double()
+    mean = float(log_z.mean())
+    model.b_G.sub_(mean)
+    return {"mean": mean, "deviation": float(log_z.std(correction=0))}
+
 
 _SUMMARIZED = (
     "shortlist", "min_count", "preset", "dropout", "shorten", "self_normalize", "optimizer", "learning_rate", "objective",

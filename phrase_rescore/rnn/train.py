@@ -12,11 +12,9 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
-from phrase_rescore.rnn.final_pass import learn_held_out
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.prepare import PairSource
-from phrase_rescore.rnn.store import PairStore
-from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.rnn.prepare import PairSource, PairStore
+from phrase_rescore.rnn.task import PhrasePairTask, learn_held_out
 from phrase_rescore.rnn.warm_start import check_part, freeze, initialise_from, table_side
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall

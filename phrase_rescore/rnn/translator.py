@@ -1,26 +1,47 @@
-"""Phrases that a model proposes: it reads sources and gives the most probable targets, or targets drawn at random."""
+"""Phrases that a model proposes: the n most probable targets of sources, by beam search, or targets drawn at random.
 
+Beam search works on many sources at once. log p only falls as a prefix grows. A prefix that is not better than a source's n-th
+best finished target is therefore given up, and the search for a source ends when none is left. Only the beam makes the search
+inexact, where it drops prefixes: one as wide as there are prefixes finds the exact best. Hypotheses are compared by log p as it
+is, which is the feature; nothing is normalised by length. Of equal log p, the shorter target comes first, then the one whose
+prefix came first, then the one whose last word has the lower id, which is the more frequent word.
+
+Sampling draws word by word, from the model's own distribution or a sharper or flatter one, by a race: word k of weight w_k
+arrives after a time that is exponential with rate w_k, and the first to arrive is taken, so that each is taken with probability
+w_k / Σ w. The weights of another batch, which are rounded otherwise, then change a draw only where two words arrive almost
+together, once in some million draws. (A place in the running sum of weights would depend on the rounding of all words before
+it.) Every sample has its own random numbers, by seed, source and number of the sample. What is drawn for a source does not
+depend on other sources, nor on how many more samples are asked for.
+"""
+
+import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.random import Generator, Philox
+from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.data.prefix_trees import distinct_phrases
+from phrase_rescore.data.prefix_trees import Indices, distinct_phrases
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import RowError
 from phrase_rescore.moses.table import SEPARATOR, phrase_words, words
-from phrase_rescore.rnn.beam_search import Decoded, beam_search
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.decoder import ReadyModel
-from phrase_rescore.rnn.sampling import sample, streams
+from phrase_rescore.rnn.scorer import Prefixes, ReadyModel
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10
-_OfRows = Callable[[slice], list[list[Decoded]]]
 PREFIXES = 2048  # the most that are worked on at once, unless those of one source are more
+ROWS = 512  # prefixes whose logits are in memory at a time: 30 MB at K = 15,002
+DRAWS = 128  # draws whose random numbers are: 15 MB at K = 15,002
+
+LogProbs = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,6 +51,149 @@ class Hypothesis:
     target: bytes  # words between single blanks; an unknown one is UNK
     log_p: float  # natural log p(target | source), EOS included
     unknown: int  # how many of its words are UNK
+
+
+class Decoded(NamedTuple):
+    """A target that was found."""
+
+    words: list[int]  # ids, without EOS
+    log_p: float  # natural log p(target | source), EOS included
+
+
+def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
+    """Return where the n largest of every group stand, or all of fewer: by group, largest first, equal ones in their order.
+
+    >>> best_of_each(np.array([1, 0, 1, 1]), np.array([-3.0, -9.0, -1.0, -3.0]), 2).tolist()
+    [1, 2, 0]
+    """
+    order: Indices = np.lexsort((-log_p, group))
+    ordered = group[order]
+    rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return order[rank < n]
+
+
+def _best_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest logits of every row and their words, the lower ids of equal ones: (n, k) each."""
+    values, words = logits.topk(k, dim=1)
+    tied = ((logits >= values[:, -1:]).sum(1) > k).nonzero().squeeze(1)  # topk takes any of them
+    if len(tied):
+        ordered, order = logits[tied].sort(dim=1, descending=True, stable=True)
+        values[tied], words[tied] = ordered[:, :k], order[:, :k]
+    return values, words
+
+
+def _next_words(model: ReadyModel, prefixes: Prefixes, k: int, barred: Tensor) -> tuple[LogProbs, Indices]:
+    """Return log p of the k best words after every prefix, and their ids: (n, k) each. The ``barred`` are left out."""
+    log_p, words = [], []
+    for g, log_z in zip(prefixes.g.split(ROWS), prefixes.log_z.split(ROWS), strict=True):
+        values, ids = _best_words(model.logits(g).index_fill_(1, barred, -torch.inf), k)
+        log_p.append((values - log_z.unsqueeze(1)).double().cpu().numpy())
+        words.append(ids.cpu().numpy())
+    return np.concatenate(log_p), np.concatenate(words)
+
+
+@torch.inference_mode()
+def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int, barred: Tensor) -> list[list[Decoded]]:
+    """Return the n best targets of 1 to ``max_length`` words under each summary c (sources, H), best first.
+
+    ``beam``: how many prefixes of one length a source may have. ``barred`` (m,): ids that are not proposed, EOS among them;
+    nothing is renormalised for their sake. A source has fewer targets than n where fewer were found.
+    """
+    prefixes, found = model.empty_prefixes(c), [list[Decoded]() for _ in range(len(c))]
+    worst = np.full(len(c), -np.inf)  # what a prefix must be better than to matter: the n-th best log p of every source
+    log_p, ids = np.zeros(len(c)), np.empty((len(c), 0), np.int64)  # of the prefixes
+    k = min(beam, len(model.decoder.b_G) - len(barred))
+    for _ in range(max_length if k else 0):
+        if not len(prefixes):
+            break
+        step, words = _next_words(model, prefixes, k, barred)
+        longer = log_p[:, None] + step
+        hopeful = longer > worst[prefixes.source][:, None]  # never where it is NaN
+        parents, columns = hopeful.nonzero()
+        last_words, log_p = words[parents, columns], longer[parents, columns]
+        by_rank = np.lexsort((last_words, parents))
+        kept = by_rank[best_of_each(prefixes.source[parents][by_rank], log_p[by_rank], beam)]
+        parents, last_words, log_p = parents[kept], last_words[kept], log_p[kept]
+        if not len(parents):
+            break
+        ids = np.column_stack((ids[parents], last_words))
+        prefixes = prefixes.continued(parents, last_words)
+        for source, target, total in zip(prefixes.source, ids.tolist(), (log_p + prefixes.eos_log_p()).tolist(), strict=True):
+            found[source].append(Decoded(target, total))
+        for source in np.unique(prefixes.source):
+            found[source] = sorted(found[source], key=lambda decoded: -decoded.log_p)[:n]
+            worst[source] = found[source][-1].log_p if len(found[source]) == n else -np.inf
+    return found
+
+
+def streams(seed: int, source: bytes, number: int) -> list[Generator]:
+    """Return the random numbers of every sample of a source."""
+    digest = hashlib.blake2b(source, digest_size=8, salt=seed.to_bytes(8, "little")).digest()
+    return [Generator(Philox(key=[int.from_bytes(digest, "little"), i])) for i in range(number)]
+
+
+def _weights(logits: Tensor, barred: Tensor, temperature: float, top_k: int | None) -> Tensor:
+    """Return what words are drawn in proportion to: (n, K). Of equal logits at the end of the ``top_k`` all are taken."""
+    logits = logits.index_fill(1, barred, -torch.inf)
+    largest = logits.amax(1, keepdim=True)
+    if top_k is not None:
+        least = logits.topk(min(top_k, logits.shape[1]), dim=1).values[:, -1:]
+        logits = logits.masked_fill_(logits < least, -torch.inf)
+    return logits.sub_(largest).div_(temperature).exp_()
+
+
+def _draw(weights: Tensor, rows: Indices, random: Sequence[Generator]) -> Indices:
+    """Draw a word for each of ``rows`` (m,) of the weights, with the random numbers of its sample: (m,)."""
+    words = []
+    for start in range(0, len(rows), DRAWS):
+        some = rows[start : start + DRAWS]
+        times = np.empty((len(some), weights.shape[1]))
+        for time, stream in zip(times, random[start : start + DRAWS], strict=True):
+            stream.standard_exponential(out=time)
+        speeds = weights[torch.from_numpy(some).to(weights.device)].double()
+        words.append(speeds.div_(torch.from_numpy(times).to(weights.device)).argmax(1).cpu().numpy())
+    return np.concatenate(words)
+
+
+@torch.inference_mode()
+def sample(
+    model: ReadyModel, c: Tensor, random: Sequence[Sequence[Generator]], temperature: float, top_k: int | None,
+    max_length: int, barred: Tensor,
+) -> list[list[Decoded]]:  # fmt: skip
+    """Draw a target for every one of the ``random`` streams of each summary c (sources, H), in their order.
+
+    Words come with probabilities in proportion to p^(1 / temperature), and of the ``top_k`` most probable words alone, if that
+    is given. The words that are ``barred``, EOS among them for the first word, never come. A target of ``max_length`` words
+    ends there. log p is the model's own, at temperature 1 and among all words.
+    """
+    number = [len(streams) for streams in random]
+    flat = [stream for streams in random for stream in streams]
+    words: list[list[int]] = [[] for _ in flat]
+    log_p = np.zeros(len(flat))
+    prefixes = model.empty_prefixes(c)
+    live, node = np.arange(len(flat)), np.repeat(np.arange(len(c)), number)  # samples that go on, and their prefix
+    may_end = barred[barred != EOS]
+    for length in range(max_length):
+        if not len(live):
+            break
+        weights = _weights(model.logits(prefixes.g), may_end if length else barred, temperature, top_k)
+        drawn = _draw(weights, node, [flat[i] for i in live])
+        log_p[live] += prefixes.word_log_p(node, drawn)
+        going_on = drawn != EOS
+        live, node, drawn = live[going_on], node[going_on], drawn[going_on]
+        for i, word in zip(live.tolist(), drawn.tolist(), strict=True):
+            words[i].append(word)
+        radix = weights.shape[1]
+        distinct, node = np.unique(node * radix + drawn, return_inverse=True)
+        if len(distinct):
+            prefixes = prefixes.continued(distinct // radix, distinct % radix)
+    log_p[live] += prefixes.eos_log_p()[node]
+    found = [Decoded(*one) for one in zip(words, log_p.tolist(), strict=True)]
+    # None where a model's numbers overflow, or where it has no word to propose
+    return [
+        [decoded for decoded in found[a:b] if decoded.words and math.isfinite(decoded.log_p)]
+        for a, b in pairwise(accumulate(number, initial=0))
+    ]
 
 
 def can_stand_in_a_table(word: bytes) -> bool:

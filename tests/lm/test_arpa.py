@@ -17,8 +17,8 @@ from small_models import language_model, small_lm
 
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError
-from phrase_rescore.lm.arpa import END, START, UNKNOWN, ArpaReader, Ngram, write_arpa
 from phrase_rescore.lm.export import NetworkArpa
+from phrase_rescore.lm.formats import END, START, UNKNOWN, ArpaReader, Ngram, write_arpa
 from phrase_rescore.lm.mixture import BackoffModel
 from phrase_rescore.lm.scorer import NgramScorer
 

@@ -8,8 +8,7 @@ from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import ModelError
 from phrase_rescore.lm import scorer as ngram_scorer
 from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
-from phrase_rescore.lm.ngrams import Ngrams, ngrams_at
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
 from phrase_rescore.lm.scorer import NgramScorer
 
 SIZES = LanguageModelSizes(vocabulary=9, order=4, embedding=5, hidden=8, output=6)

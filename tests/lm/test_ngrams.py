@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
-from phrase_rescore.lm.ngrams import ngrams_at
-from phrase_rescore.lm.task import NgramTask, held_out_figures
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise, ngrams_at
+from phrase_rescore.lm.train import NgramTask, held_out_figures
 from phrase_rescore.training.config import Recipe
 from phrase_rescore.training.loop import Trainer
 
@@ -70,7 +69,7 @@ def test_what_is_measured_has_neither_dropout_nor_penalty(monkeypatch):
     expected = torch.nn.functional.cross_entropy(logits, torch.tensor(ngrams.words)).item()
     assert found["loss"] == pytest.approx(expected, abs=1e-6)
     assert found["perplexity"] == pytest.approx(np.exp(expected), rel=1e-5)
-    monkeypatch.setattr("phrase_rescore.lm.task._EVALUATED", 4)
+    monkeypatch.setattr("phrase_rescore.lm.train._EVALUATED", 4)
     assert held_out_figures(the_task.module, TEXT[:11])["loss"] == pytest.approx(expected, abs=1e-6)
     assert task(held_out=TEXT[:0]).evaluate() is None
 

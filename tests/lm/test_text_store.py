@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary
 from phrase_rescore.errors import OptionError
-from phrase_rescore.lm.store import LAYOUT, prepare_text
+from phrase_rescore.lm.prepare import LAYOUT, prepare_text
 
 FINGERPRINT = {"inputs": ["text"], "files": [], "options": {}}
 
@@ -84,7 +84,7 @@ def test_the_sentences_of_the_smallest_hashes_are_held_out(tmp_path):
 def test_parts_of_any_size_give_the_same(tmp_path, monkeypatch):
     lines = [b"%d %d x" % (i % 7, i) for i in range(200)]
     whole = prepared(tmp_path / "whole", [lines], 20, 0.1)
-    monkeypatch.setattr("phrase_rescore.lm.store._AT_ONCE", 7)
+    monkeypatch.setattr("phrase_rescore.lm.prepare._IDS", 7)
     parts = prepared(tmp_path / "parts", [[line] for line in lines], 20, 0.1)
     for name in os.listdir(tmp_path / "whole"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes(), name

@@ -20,8 +20,7 @@ from phrase_rescore.errors import RescoreError
 from phrase_rescore.lm import train as train_lm
 from phrase_rescore.lm.checkpoint import load
 from phrase_rescore.lm.config import PRESETS
-from phrase_rescore.lm.network import FeedforwardLM
-from phrase_rescore.lm.ngrams import ngrams_at
+from phrase_rescore.lm.network import FeedforwardLM, ngrams_at
 from phrase_rescore.lm.train import train_text
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,8 @@ from small_trainings import Stopped, Training, files
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.rnn.final_pass import FinalPassTask, matched_by_length
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.task import Part, PhrasePairTask
+from phrase_rescore.rnn.task import FinalPassTask, Part, PhrasePairTask, matched_by_length
 from phrase_rescore.training.config import Observer
 
 pytestmark = pytest.mark.slow

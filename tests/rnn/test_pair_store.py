@@ -23,7 +23,7 @@ from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.moses.pairs import PairBlock
-from phrase_rescore.rnn.store import LAYOUT, HeldOut, PairStore, prepare_store
+from phrase_rescore.rnn.prepare import LAYOUT, HeldOut, PairStore, prepare_store
 
 PHRASE = st.lists(st.sampled_from([b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"UNK", b"\r"]), min_size=1, max_size=3)
 FILES = sorted(

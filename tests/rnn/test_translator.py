@@ -13,11 +13,9 @@ from small_models import small_checkpoint, vocabulary
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import RowError
-from phrase_rescore.rnn.beam_search import best_of_each
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.decoder import Prefixes, ReadyModel
-from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.translator import Hypothesis, Translator
+from phrase_rescore.rnn.scorer import Prefixes, ReadyModel, Scorer
+from phrase_rescore.rnn.translator import Hypothesis, Translator, best_of_each
 
 SOURCES = [b"s0", b"s1 s2 s0", b"s3 s3", b"s9 s8 s7 s6", b"nobody knows", b"s5"]
 LONGEST = 3
@@ -89,8 +87,8 @@ def test_nothing_depends_on_how_many_fit_at_once(monkeypatch: pytest.MonkeyPatch
     translator, sources = Translator(small_checkpoint()), sources_like(40)
     whole = translator.n_best(sources), translator.samples(sources, 5, seed=1)
     monkeypatch.setattr("phrase_rescore.rnn.translator.PREFIXES", 30)
-    monkeypatch.setattr("phrase_rescore.rnn.beam_search.ROWS", 7)
-    monkeypatch.setattr("phrase_rescore.rnn.sampling.ROWS", 3)
+    monkeypatch.setattr("phrase_rescore.rnn.translator.ROWS", 7)
+    monkeypatch.setattr("phrase_rescore.rnn.translator.DRAWS", 3)
     for found, expected in zip((translator.n_best(sources), translator.samples(sources, 5, seed=1)), whole, strict=True):
         for a, b in zip(found, expected, strict=True):
             assert [p.target for p in a] == [p.target for p in b]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import UNK, Vocabulary
 from phrase_rescore.moses.pairs import read_pair_blocks
-from phrase_rescore.rnn.store import HELD_OUT_SOURCES
+from phrase_rescore.rnn.prepare import HELD_OUT_SOURCES
 
 
 def read_pairs(*args: Any, **options: Any) -> Iterator[tuple[list[bytes], list[bytes]]]:
