@@ -28,7 +28,7 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.processes import Gradients
 
 PLAIN_BATCH = 64
 

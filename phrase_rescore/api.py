@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from phrase_rescore.annotation.strip import strip as strip_table
+from phrase_rescore.annotation.pipeline import strip as strip_table
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat

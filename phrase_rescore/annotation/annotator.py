@@ -10,9 +10,10 @@ import functools
 import os
 import threading
 from collections import Counter
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import islice
 from operator import add, ne
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,18 @@ class Statistics:
         self.first_source = other.first_source if self.first_source is None else self.first_source
         self.last_source = self.last_source if other.last_source is None else other.last_source
         return self
+
+    def state(self) -> dict[str, Any]:
+        """Return what is kept for a later run, as JSON takes it: all but the words."""
+        ends = [end and end.decode("latin-1") for end in (self.first_source, self.last_source)]
+        return {"numbers": self.counts(), "models": [asdict(of_model) for of_model in self.models], "sources": ends}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Statistics:
+        """Return the statistics that an interrupted run kept."""
+        first, last = (end and end.encode("latin-1") for end in state["sources"])
+        models = [ModelStatistics(**of_model) for of_model in state["models"]]
+        return cls(**state["numbers"], models=models, first_source=first, last_source=last)
 
     def add_words(self, other: Statistics) -> None:
         for counted, more in zip(self.words, other.words, strict=True):

@@ -1,4 +1,7 @@
-"""Blocks of rows through an executor and out again in order; the executor that is always there: threads of this process."""
+"""Blocks of rows through an executor and out again in order; the executor that is always there: threads of this process.
+
+``strip``, the inverse of annotation, needs no more than that.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.inputs import Block
+from phrase_rescore.errors import InputError, OptionError, RowError, counted
+from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
+from phrase_rescore.files.outputs import gzip_member, row_output
+from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.moses.columns import JUDGED_ROWS
-from phrase_rescore.moses.table import TableRow, parse_row, valid_rows
+from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
 from phrase_rescore.runtime import no_cycle_collection
 
 if TYPE_CHECKING:
@@ -91,3 +96,33 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
     if out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
         raise OptionError(f"cannot write {out}: Moses loads plain tables and .gz")
     return level if out.endswith(".gz") else None
+
+
+def is_whole(block: Block, block_rows: int) -> bool:
+    """Tell whether a block ended for its size, and not because the input did: more of the same input leaves it as it is."""
+    return block.data.endswith(b"\n") and (len(block.data) >= BLOCK_BYTES or block.data.count(b"\n") == block_rows)
+
+
+def strip(table: str, out: str, columns: int, on_read: Callable[[int], object] | None = None) -> int:
+    """Write the table without its last ``columns`` scores and return the number of rows.
+
+    Raises InputError for a bad row, one with another number of scores than the first, and one that would have no score left.
+    """
+    check_outputs([table], out)
+    name, gzip_level = display_name(table), gzip_level_of(out)
+    with local_threads(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:
+        first, blocks = first_valid_rows(read_blocks(stream, BLOCK_ROWS), name)
+        if (n_scores := first[0].n_scores) <= columns:
+            found = f"{counted(n_scores, 'score')}, of which {columns} cannot go"
+            raise InputError(name, found, "at least one must stay", 1)
+
+        def stripped(number: int, first_row: int, data: bytes) -> tuple[bytes, int]:
+            rows = parse_block(Block(number, first_row, data), n_scores)
+            for line, _, error in rows.bad:
+                raise error.at(name, line)
+            text = rows.write(columns, [b""] * len(rows.heads))
+            return text if gzip_level is None else gzip_member(text, gzip_level), len(rows.heads)
+
+        for _, (data, rows) in in_order(executor, stripped, blocks):
+            output.write(data, rows)
+    return output.rows

@@ -5,29 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
-from phrase_rescore.annotation.annotator import (
-    Annotator,
-    Compute,
-    ModelStatistics,
-    RowPolicy,
-    SignedModel,
-    Statistics,
-    checkpoint_of,
-)
-from phrase_rescore.annotation.checks import FitCheck, InputCheck, expected_rows, is_whole
+from phrase_rescore.annotation.annotator import Annotator, Compute, RowPolicy, SignedModel, Statistics, checkpoint_of
+from phrase_rescore.data.coverage import factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share
-from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
+from phrase_rescore.files.inputs import Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.resumable import ResumableOutput
 from phrase_rescore.moses.columns import ColumnFormat, check_replaced, format_sidecar, looks_annotated, sidecar_path
-from phrase_rescore.ranges import BLOCK_ROWS, JOBS, THREADS, Checked, ranged
+from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
+from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
 
 if TYPE_CHECKING:
@@ -108,24 +103,17 @@ class _Run:
     """What grows while blocks come back, and is kept in the journal for a later run."""
 
     def __init__(
-        self,
-        annotator: Annotator,
-        options: AnnotateOptions,
-        expected: int | None,
-        dropped: DroppedRows,
-        observer: AnnotateObserver,
+        self, annotator: Annotator, options: AnnotateOptions, expected: int | None, dropped: str, observer: AnnotateObserver
     ) -> None:
-        self.annotator, self.table, self.dropped, self._observer = annotator, annotator.table, dropped, observer
-        self.summary = Summary(annotator.models)
-        self.input, self._expected = InputCheck(self.table), expected
-        checkpoints = {self.summary.prefix(model): checkpoint_of(model.directory) for model in annotator.models}
-        self.fit = FitCheck(self.table, checkpoints, options.strict, self.warn)
+        self.annotator, self.table, self._observer = annotator, annotator.table, observer
+        self.dropped = DroppedRows(dropped, options.policy.drops)
+        self.summary, self._expected, self._strict = Summary(annotator.models), expected, options.strict
+        self._blocks, self._crc = 0, 0  # of the input, and the CRC-32 of its rows, by which a later run knows them
+        self._misfits: list[str] | None = None  # words that do not fit the models; None: not checked yet
         self._may_change = {  # when an interrupted run goes on, since rows that are written stay as they are
-            "--on-bad-row": options.policy.on_bad_row,
-            "--allow-untrained-unk": options.policy.allow_untrained_unk,
-            "--strict": options.strict,
-            "--expect-rows": expected,
-        }
+            "--on-bad-row": options.policy.on_bad_row, "--allow-untrained-unk": options.policy.allow_untrained_unk,
+            "--strict": options.strict, "--expect-rows": expected,
+        }  # fmt: skip
 
     @property
     def rows_read(self) -> int:
@@ -138,34 +126,35 @@ class _Run:
 
     def state(self) -> dict[str, Any]:
         """Return what a later run needs to go on."""
-        s = self.summary.statistics
-        ends = [end and end.decode("latin-1") for end in (s.first_source, s.last_source)]
         return {
-            "blocks": self.input.blocks, "input_crc": self.input.crc, "numbers": s.counts(),
-            "models": [asdict(m) for m in s.models], "sources": ends, "misfits": self.fit.misfits,
+            "blocks": self._blocks, "input_crc": self._crc, **self.summary.statistics.state(), "misfits": self._misfits,
             "warnings": self.summary.warnings, "may_change": self._may_change, "changes": self.summary.changes,
             "dropped": [self.dropped.rows, self.dropped.where],
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from the state of an interrupted run. Raises RescoreError if its warnings are errors now."""
-        self.input.blocks, self.input.crc = state["blocks"], state["input_crc"]
-        first, last = (end and end.encode("latin-1") for end in state["sources"])
-        models = [ModelStatistics(**m) for m in state["models"]]
-        self.summary.statistics = Statistics(**state["numbers"], models=models, first_source=first, last_source=last)
+        self._blocks, self._crc = state["blocks"], state["input_crc"]
+        self.summary.statistics = Statistics.restored(state)
         self.summary.warnings, self.summary.changes = state["warnings"], state["changes"]
         self.dropped.rows, self.dropped.where = state["dropped"]
         for option, was in state["may_change"].items():
             if was != (now := self._may_change[option]):
                 self.summary.changes.append(f"{option} was {was} and is {now} from row {self.rows_read + 1:,} on")
-        self.fit.restore(state["misfits"])
+        self._misfits = state["misfits"]
+        for misfit in self._misfits or ():
+            self._judge(misfit)
 
     def remaining(self, blocks: Iterator[Block], out: ResumableOutput | RowOutput) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
         hint = f"pass that table, or {out.restart_hint}"
-        for block in self.input.skip_done(blocks, self.rows_read, hint):
-            if self.fit.misfits is None:
+        crc = 0
+        for block in islice(blocks, self._blocks):
+            crc = zlib.crc32(block.data, crc)
+            if self._misfits is None:
                 self.summary.statistics.add_words(self.annotator.statistics_of(block))
+        if crc != self._crc:
+            raise InputError(self.table, f"its first {self.rows_read:,} rows are not those of the interrupted run", hint)
         for block in blocks:
             if out.complete:
                 raise InputError(self.table, f"has more than the {self.rows_read:,} rows of the complete run", hint)
@@ -177,13 +166,33 @@ class _Run:
             self.dropped.add(f"line {line}", row)
         self.summary.statistics += statistics
         if self.rows_read >= pipeline.FIT_ROWS:
-            self.fit.check(self.summary.statistics.words)
-        self.input.add(block)
+            self._check_fit()
+        self._blocks += 1
+        self._crc = zlib.crc32(block.data, self._crc)
+
+    def _check_fit(self) -> None:
+        """Compare the words of source and target with the models, once. Raises RescoreError if they do not fit and must."""
+        if self._misfits is not None:
+            return
+        self._misfits = []
+        for model in self.annotator.models:
+            c = checkpoint_of(model.directory)
+            words = zip(self.summary.statistics.words, c.factors, SIDES, strict=True)
+            source, target = (factor_counts(counts, factors, side) for counts, factors, side in words)
+            for found in fit_warnings((source, target), (c.src_vocab, c.tgt_vocab), c.unk_shares):
+                misfit = self.summary.prefix(model) + found
+                self._misfits.append(misfit)
+                self._judge(misfit)
+                self.warn(misfit)
+
+    def _judge(self, misfit: str) -> None:
+        if self._strict:
+            raise RescoreError(f"{self.table}: {misfit} (--strict)")
 
     def finish(self) -> None:
         """Check what only the whole table shows. Raises RescoreError for words that do not fit, and for missing rows."""
         s = self.summary.statistics
-        self.fit.check(s.words)
+        self._check_fit()
         if self._expected is not None and s.rows != self._expected:
             found = f"{s.rows:,} rows went through where {self._expected:,} were expected"
             raise RescoreError(f"{self.table}: {found}; is the table cut off, or the number of another one?")
@@ -217,6 +226,15 @@ def _output(run: _Run, out: str, options: AnnotateOptions, block_rows: int) -> I
         output.publish()
 
 
+def _expected_rows(value: int | str | None) -> int | None:
+    """Read ``--expect-rows``: a number, or a file whose rows are counted. Raises OptionError for a number out of range."""
+    if isinstance(value, int):
+        check("expect_rows", value, TABLE_ROWS)
+    if not isinstance(value, str):
+        return value
+    return int(TABLE_ROWS.read(value)) if value.isascii() and value.isdigit() else count_rows(value)
+
+
 def _write(path: str, text: str) -> None:
     with atomic_output(path) as stream:
         stream.write(text.encode())
@@ -226,17 +244,11 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
     """Return what the output depends on besides the rows."""
     compute = annotator.compute
     return {
-        "version": __version__,
-        "models": [model.signature for model in annotator.models],
-        **asdict(annotator.columns),
-        "fix_blanks": annotator.policy.fix_blanks,
-        "gzip_level": annotator.gzip_level,
-        "scores": annotator.n_scores,
-        "block_size": block_rows,
-        "threads": compute.threads,
-        "precision": compute.precision,
+        "version": __version__, "models": [model.signature for model in annotator.models], **asdict(annotator.columns),
+        "fix_blanks": annotator.policy.fix_blanks, "gzip_level": annotator.gzip_level, "scores": annotator.n_scores,
+        "block_size": block_rows, "threads": compute.threads, "precision": compute.precision,
         "devices": sorted({device.partition(":")[0] for device in compute.devices}),
-    }
+    }  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -284,7 +296,7 @@ def annotate(
     base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
     dropped = options.dropped or f"{base}.dropped"
     check_outputs([table], out, dropped, options.columns_json or sidecar_path(base))
-    expected = expected_rows(options.expect_rows)
+    expected = _expected_rows(options.expect_rows)
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; each adds its columns once")
     models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
@@ -301,14 +313,14 @@ def annotate(
             check_replaced(table, first, options.columns.replace)
         compute = Compute(devices, options.threads, options.precision)
         annotator = Annotator(name, models, n_scores, options.columns, options.policy, gzip_level, compute)
-        run = _Run(annotator, options, expected, DroppedRows(dropped, options.policy.drops), observer)
+        run = _Run(annotator, options, expected, dropped, observer)
         if not options.columns.replace and looks_annotated(first):
             run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         with _output(run, out, options, block_rows) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):
                 output.write(data, statistics.rows)
                 run.add(block, statistics)
-                if is_whole(block, block_rows):  # the last block may be longer when a cut-off table comes again
+                if pipeline.is_whole(block, block_rows):  # the last block may be longer when a cut-off table comes again
                     output.commit(run.state)
                 observer.on_block(run.summary.statistics)
             run.finish()

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError, RescoreError, printable
 from phrase_rescore.training.config import Observer, Recipe
-from phrase_rescore.training.gradients import Gradients
 from phrase_rescore.training.log import point_of
-from phrase_rescore.training.processes import ALONE, ProcessGroup
+from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup
 from phrase_rescore.training.state import TrainingState
 
 

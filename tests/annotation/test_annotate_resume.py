@@ -18,8 +18,7 @@ from system_calls import available
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import Statistics
-from phrase_rescore.annotation.checks import InputCheck
-from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.annotation.run import AnnotateObserver, _Run
 from phrase_rescore.files import resumable
 from phrase_rescore.files.outputs import DroppedRows, PartialFile
 from phrase_rescore.files.resumable import ResumableOutput
@@ -242,7 +241,7 @@ def interrupt_at(
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (InputCheck, "add"), (ResumableOutput, "write"), (DroppedRows, "add"), (PartialFile, "write"),
+        (_Run, "add"), (ResumableOutput, "write"), (DroppedRows, "add"), (PartialFile, "write"),
         (Statistics, "__iadd__"),
         (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "close"),
     ],

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from row_edits import with_scores
 
-from phrase_rescore.annotation.strip import strip
+from phrase_rescore.annotation.pipeline import strip
 from phrase_rescore.errors import InputError, RowError, shown
 from phrase_rescore.moses.table import (
     has_irregular_blanks,

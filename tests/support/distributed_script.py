@@ -12,8 +12,7 @@ import torch
 from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.training.gradients import Gradients
-from phrase_rescore.training.processes import ProcessGroup, process_group
+from phrase_rescore.training.processes import Gradients, ProcessGroup, process_group
 
 STEPS = 20
 

@@ -88,7 +88,7 @@ def slow(*args, **more):
     return made(*args, **more)
 
 if what == "second dies":
-    from phrase_rescore.training.gradients import Gradients
+    from phrase_rescore.training.processes import Gradients
     step, steps = Gradients.__call__, []
 
     def last(*args):

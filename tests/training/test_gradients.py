@@ -17,7 +17,7 @@ from phrase_rescore.nn import linear
 from phrase_rescore.nn.linear import gathered_gradients, gathering
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
 from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.training.gradients import Gradients
+from phrase_rescore.training.processes import Gradients
 
 
 def small_model(dtype: torch.dtype = torch.float64, **chosen: Any) -> RNNEncoderDecoder:
