@@ -15,9 +15,8 @@ from phrase_rescore.moses.table import words
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.checkpoint import load as load_checkpoint
-from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
-from phrase_rescore.rnn.vectors import PhraseEncoder
 from phrase_rescore.runtime import resolve_device
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8

@@ -1,6 +1,6 @@
 """Data prepared for training, as a directory on disk: arrays, vocabularies and a summary that says what they were made of.
 
-A later training finds them there and uses them again, if the files and options that they were made of are the same.
+A later training uses them again, if the files and options that they were made of are the same.
 """
 
 import json
@@ -27,10 +27,8 @@ Fingerprint = dict[str, Any]
 def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **options: Any) -> Fingerprint | None:
     """Return what tells whether a store still fits: path, size and time of every file that it comes from, and the options.
 
-    ``files`` are those besides the inputs (vocabularies, a corpus), None where one is not given. ``options`` are whatever
-    else changes what is prepared, as JSON has it. Take it before the inputs are read.
-
-    Returns None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
+    ``files``: those besides the inputs, None where one is not given. ``options``: whatever else changes what is prepared, as
+    JSON has it. Returns None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
     """
 
     def stamp(path: str | None) -> str | None:
@@ -63,8 +61,7 @@ class _Store(Protocol):
     """Data prepared on disk."""
 
     @property
-    def numbers(self) -> Numbers:
-        """What the data are known by."""
+    def numbers(self) -> Numbers: ...
 
 
 Store = TypeVar("Store", bound=_Store)
@@ -99,9 +96,8 @@ class Layout(Generic[Store]):
         """Make a directory that appears whole or not at all and replaces an older one; return what it holds.
 
         ``fill`` writes the arrays into a directory, and returns the numbers and the vocabularies by their files. What ``check``
-        raises of the numbers keeps an older one from being replaced. The caller holds the lock (``files.locks``).
-
-        Raises OptionError if the directory holds something else, RescoreError if the files cannot be written.
+        raises of the numbers keeps an older one from being replaced. The caller holds the lock (``files.locks``). Raises
+        OptionError if the directory holds something else, RescoreError if the files cannot be written.
         """
         self.check_target(directory)
         try:
@@ -123,10 +119,7 @@ class Layout(Generic[Store]):
         return self.load(directory, numbers)
 
     def open(self, directory: str, *fingerprints: Fingerprint | None) -> Store | None:
-        """Return what the directory holds, if it is whole and of one of these fingerprints, else None.
-
-        One that another process replaces meanwhile is none: its files may be of two.
-        """
+        """Return what the directory holds, if whole, of one of these fingerprints and not replaced meanwhile, else None."""
         try:
             before = os.stat(directory)
             with open(os.path.join(directory, self.summary), encoding="utf-8") as stream:
@@ -164,11 +157,10 @@ def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDAr
 
 
 def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
-    """Map a one-dimensional .npy file. Raises InputError if it is damaged, ValueError if its numbers are of another type.
-
-    It is a plain array over the map: np.memmap would make every slice one of its own kind, at a price.
-    """
-    array = np.asarray(map_array(path, "prepare the data again"))
+    """Map a one-dimensional .npy file. Raises InputError if it is damaged, ValueError if its numbers are of another type."""
+    array = np.asarray(
+        map_array(path, "prepare the data again")
+    )  # np.memmap would make every slice one of its kind, at a price
     if array.dtype != dtype or array.ndim != 1:
         raise ValueError(path)
     return array

@@ -7,28 +7,14 @@ LM/
     train.log.jsonl                      what was measured in training (not part of the model)
 """
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from phrase_rescore.data.coverage import untrained_unk
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
-from phrase_rescore.nn.storage import (
-    CONFIG,
-    DAMAGED,
-    FEEDFORWARD_LM,
-    TWO_MODELS,
-    Config,
-    as_json,
-    is_share,
-    load_network,
-    read_words,
-    require,
-    save_files,
-    signature_of,
-    unchanged,
-)
+from phrase_rescore.nn import storage
+from phrase_rescore.nn.storage import DAMAGED, Config, as_json, is_share, require
 
 WORDS = "words.vocab"
 _ACTIVATION = "rectifier"
@@ -56,14 +42,14 @@ def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
 def save(lm: LanguageModel, directory: str) -> None:
     """Write the model's files into an existing directory. The same model gives the same bytes."""
     entries = {"activation": _ACTIVATION, "sizes": asdict(lm.model.config), "unk_share": lm.unk_share}
-    save_files(directory, FEEDFORWARD_LM, lm.model, entries, {WORDS: lm.vocab}, lm.training)
+    storage.save_files(directory, storage.FEEDFORWARD_LM, lm.model, entries, {WORDS: lm.vocab}, lm.training)
 
 
 def load(directory: str) -> LanguageModel:
     """Read a model directory. Raises ModelError as ``checkpoint.load`` does, also for a model of phrase pairs."""
-    with unchanged(directory):
+    with storage.unchanged(directory):
         config = Config(directory)
-        config.check_kind(FEEDFORWARD_LM)
+        config.check_kind(storage.FEEDFORWARD_LM)
         known = config.entries.get("activation") == _ACTIVATION
         config.know(known, f"knows {as_json(_ACTIVATION)}", "activation")
         sizes = config.sizes(LanguageModelSizes, {})
@@ -72,10 +58,8 @@ def load(directory: str) -> LanguageModel:
         require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, and an n-gram has 2 words at least; {DAMAGED}")
         fits = sizes.output == sizes.embedding or not sizes.tied
         require(fits, f"{config.path}: sizes.tied, and sizes.output is not sizes.embedding; {DAMAGED}")
-        vocab = read_words(os.path.join(directory, WORDS))
-        says = sizes.vocabulary
-        require(len(vocab) == says, f"{directory}/{WORDS}: {len(vocab)} ids where {CONFIG} says {as_json(says)}", TWO_MODELS)
-        network = load_network(directory, config, FeedforwardLM, sizes)
+        vocab = storage.read_words(directory, WORDS, sizes.vocabulary)
+        network = storage.load_network(directory, config, FeedforwardLM, sizes)
         parts = [f"{name}:{size}" for name, size in asdict(sizes).items() if name != "vocabulary"]
-        signature = signature_of(FEEDFORWARD_LM, parts, network, (vocab,))
+        signature = storage.signature_of(storage.FEEDFORWARD_LM, parts, network, (vocab,))
         return LanguageModel(network, vocab, float(share), config.training(), signature)

@@ -38,9 +38,9 @@ def export_lm(
     lm: str | os.PathLike[str], out: str | os.PathLike[str], arpa: str | None = None, *, device: str = "cpu",
     warn: Callable[[str], object] = silent,
 ) -> str:  # fmt: skip
-    """Write a language model for decoders as ``phrase-rescore export-lm`` does (``-``: to standard output).
+    """Write a language model for decoders as ``phrase-rescore export-lm`` does, as NPLM or with the n-grams of an ARPA file.
 
-    The format is NPLM's, or ARPA with the n-grams of the file ``arpa``. Returns what was written, in words.
+    ``-``: to standard output. Returns what was written, in words.
     """
     out = os.fspath(out)
     if out.endswith((".gz", ".bz2", ".xz", ".zst")):
@@ -76,8 +76,7 @@ class _Order:
 
 
 class NetworkArpa:
-    """Reads an ARPA file whole (some 50 bytes an n-gram, and four for each of its words), and gives its n-grams with the
-    probabilities of a network.
+    """Reads an ARPA file whole (50 bytes an n-gram, and four a word), and gives its n-grams with a network's probabilities.
 
     Raises InputError as the reader does, and for a file that lacks ``</s>``.
     """
@@ -167,9 +166,7 @@ class NetworkArpa:
         return found
 
     def _contexts(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return of order n's n-grams, which are sorted by their contexts: where each context begins, which context each
-        n-gram has, and the row of each context in the order below.
-        """
+        """Return of order n's sorted n-grams where each context begins, the context of each, and its row in the order below."""
         rows = self._orders[n - 1].keys // len(self._numbers)
         new = np.ones(len(rows), np.bool_)
         new[1:] = rows[1:] != rows[:-1]
@@ -177,9 +174,7 @@ class NetworkArpa:
         return starts, np.cumsum(new) - 1, rows[starts]
 
     def _shares_after(self, n: int, lower: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return S(h), what the old model gives to words outside of the network, of every (n-1)-gram h: NaN if nothing in
-        the file stands after it.
-        """
+        """Return S(h) of every (n-1)-gram h, NaN if nothing in the file stands after it."""
         of = self._orders[n - 1]
         starts, which, rows = self._contexts(n)
         outside = np.flatnonzero(self._outside[of.words[:, -1]])

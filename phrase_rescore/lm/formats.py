@@ -55,7 +55,7 @@ class Ngram(NamedTuple):
 class ArpaReader:
     """Reads an ARPA file: ``counts``, the numbers of its n-grams by order, then the n-grams. Messages call the file ``name``.
 
-    Raises InputError, with the line, for what is no ARPA file, one that is cut off or has other numbers than it says.
+    Raises InputError, with the line, for a file that is none, is cut off or has other numbers than it says.
     """
 
     def __init__(self, rows: Iterable[bytes], name: str) -> None:
@@ -131,10 +131,9 @@ def write_arpa(stream: Writable, counts: Sequence[int], ngrams: Iterable[Ngram])
 
 
 def write_nplm(stream: Writable, lm: LanguageModel) -> None:
-    """Write a model: its words by our ids, then the start of a sentence and the missing word.
+    """Write a model: its words by our ids, then the start of a sentence (EOS in our contexts) and the missing word.
 
-    What stands before a sentence is EOS in our contexts. NPLM has one list of words for both sides: what is never predicted
-    has a score that nothing chooses. Raises RescoreError for a word that NPLM would read as none or as two.
+    Raises RescoreError for a word that NPLM would read as none or as two.
     """
     words = (END, UNKNOWN, *lm.vocab.words, START, NULL)
     if len(set(words)) < len(words):

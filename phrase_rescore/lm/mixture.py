@@ -42,8 +42,8 @@ class Mixture:
 def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> Mixture:
     """Return the mixture of a network and the n-gram model of an ARPA file on sentences, lists of words.
 
-    Words that the network does not know share its p(UNK) as the unigrams of the file say. λ is found by EM on the tokens that
-    the file knows. Raises InputError as the reader does, OptionError without sentences.
+    Words that the network does not know share its p(UNK) as the file's unigrams say. Raises InputError as the reader does,
+    OptionError without sentences.
     """
     if not sentences:
         raise OptionError("--interpolate needs text to find the weight on, and there is none")
@@ -56,9 +56,8 @@ def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Seq
     weight = _weight(network[known], ngram[known])
     mixed = np.logaddexp(np.log(max(weight, 1e-300)) + network, np.log(max(1.0 - weight, 1e-300)) + ngram)
     of = {"n-gram model": ngram, "network": network, "mixture": mixed}
-    excluding, including = (
-        {name: float(np.exp(-log_p[rows].mean())) for name, log_p in of.items()} for rows in (known, slice(None))
-    )
+    excluding = {name: float(np.exp(-log_p[known].mean())) for name, log_p in of.items()}
+    including = {name: float(np.exp(-log_p.mean())) for name, log_p in of.items()}
     return Mixture(weight, excluding, including, len(known), int((~known).sum()), UNKNOWN in backoff.unigrams)
 
 
@@ -86,10 +85,7 @@ def _weight(network: NDArray[np.float64], ngram: NDArray[np.float64]) -> float:
 
 
 class BackoffModel:
-    """The part of an ARPA file that some sentences need: log10 p of their words, the file read once and never held.
-
-    ``unigrams`` has log10 p of all its words.
-    """
+    """The part of an ARPA file that some sentences need; the file is never held. ``unigrams``: log10 p of all its words."""
 
     def __init__(self, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> None:
         self.order = len(reader.counts)

@@ -6,10 +6,9 @@ An n-gram model p(w_t | w_{t-n+1} … w_{t-1}) of two rectified layers. With r(x
     h_2 = r(W h_1 + b_2)                                    W (R, H)
     p(w) = softmax_w(G h_2 + b_G)                           G (K, R)
 
-It is the structure of an NPLM model, so that Moses' feature NeuralLM can read it (``lm.formats``). Ids are those of
-``data.vocabulary``: EOS is also the word before the first one of a sentence, and fills a context from there backwards. One more
-id, K, stands for a word that a context lacks: the model is then one of lower order. In a tied model the rows of G are the
-embeddings (Press and Wolf 2017; Inan et al. 2017): what is learnt of a word before others is known of it after others.
+It is the structure of an NPLM model (``lm.formats``). EOS is also the word before the first one of a sentence, and fills a
+context from there backwards. One more id, K, stands for a word that a context lacks: the model is then one of lower order.
+In a tied model the rows of G are the embeddings (Press and Wolf 2017; Inan et al. 2017).
 
 Sizes: n the order, E embedding, H hidden units, R output embedding, K words. Log-probabilities are natural logs.
 """
@@ -46,10 +45,7 @@ class Ngrams:
 
 
 def ngrams_at(ids: NDArray[np.int32], places: NDArray[np.int64], order: int) -> Ngrams:
-    """Cut the n-grams that end at these places of a text, whose sentences each end in EOS.
-
-    From the end of the sentence before backwards a context is all EOS, as before the first sentence.
-    """
+    """Cut the n-grams that end at these places of a text, whose sentences end in EOS. What is before a sentence is EOS, too."""
     around = places[:, None] + np.arange(1 - order, 0)
     contexts = np.where(around >= 0, ids[np.maximum(around, 0)], EOS)
     outside = np.logical_or.accumulate((contexts == EOS)[:, ::-1], axis=1)[:, ::-1]
@@ -103,8 +99,8 @@ class FeedforwardLM(nn.Module):
     def forward(self, contexts: Tensor, words: Tensor, keep: Sequence[Tensor] = (), alpha: float = 0.0) -> Tensor:
         """Return -Σ_i log p(words_i | contexts_i), plus ``alpha`` Σ_i log² Z_i: a scalar in nats.
 
-        contexts (m, n - 1), words (m,). ``keep``: what the embeddings (m, (n - 1) E), h_1 (m, H) and h_2 (m, R) are multiplied
-        by: dropout's masks, divided by the share that is kept; nothing without dropout.
+        contexts (m, n - 1), words (m,). ``keep``: dropout's masks of the embeddings (m, (n - 1) E), h_1 (m, H) and h_2 (m, R),
+        divided by the share that is kept; nothing without dropout.
         """
         with gathered_gradients(self.loss_dtype):
             h_2 = self.hidden(contexts, keep)
@@ -131,9 +127,9 @@ class FeedforwardLM(nn.Module):
 def initialise(model: FeedforwardLM, seed: int, *, paper: bool, unigram: Sequence[float] | None = None) -> None:
     """Set every weight from ``seed``.
 
-    ``paper``: uniform in ±0.01 (section 4.1.1), biases 0. Otherwise what a rectified layer of many inputs keeps its variance
-    with (He et al. 2015), √(2 / inputs) as standard deviation, 1 for the embeddings and 1/√R for G, which tied embeddings are
-    too, and the logits' bias starts at the ``unigram`` log-probabilities (K,), so that no step is spent on them.
+    ``paper``: uniform in ±0.01 (section 4.1.1), biases 0. Otherwise the standard deviation is √(2 / inputs) (He et al. 2015), 1
+    for the embeddings and 1/√R for G, which tied embeddings are too, and the logits' bias starts at the ``unigram``
+    log-probabilities (K,).
     """
     generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_weights():

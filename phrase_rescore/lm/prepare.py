@@ -1,6 +1,6 @@
-"""An encoded text on disk, which training maps into memory: made once, used again while its inputs stay the same.
+"""From the files that ``train-lm`` was given to an encoded text on disk, which training maps into memory.
 
-DIR/
+It is made once and used again while its inputs stay the same. DIR/
     text.json               format version, fingerprint of inputs and options, numbers, file sizes
     words.vocab             the vocabulary, as in a model directory
     train.ids.npy           the text to learn from, int32: the ids of every sentence and EOS
@@ -83,22 +83,15 @@ class _Numbered(dict[bytes, int]):
 
 
 def prepare_text(
-    directory: str,
-    fingerprint: Fingerprint | None,
-    lines: Iterable[list[bytes]],
-    vocabulary: Callable[[Counter[bytes]], Vocabulary],
-    held_out: int,
-    held_out_share: float,
-    progress: Callable[[int], object] = lambda sentences: None,
-    check: Callable[[TextNumbers], None] = lambda numbers: None,
-) -> TextStore:
-    """Encode lists of lines, a sentence each, into a new store, which appears whole or not at all and replaces an older one.
+    directory: str, fingerprint: Fingerprint | None, lines: Iterable[list[bytes]],
+    vocabulary: Callable[[Counter[bytes]], Vocabulary], held_out: int, held_out_share: float,
+    progress: Callable[[int], object] = lambda sentences: None, check: Callable[[TextNumbers], None] = lambda numbers: None,
+) -> TextStore:  # fmt: skip
+    """Encode lists of lines, a sentence each, into a new store; ``Layout.write`` says more, of ``check`` and errors too.
 
-    The lines go by once. At most ``held_out`` sentences and ``held_out_share`` of them are held out, those whose hash is
-    smallest: a repeated sentence is never in both parts. ``vocabulary`` gets the word counts of the text to train on;
-    words spelled like the marks of ARPA files and NPLM are not among them. Memory grows with distinct words alone.
-    ``progress`` is called with numbers of sentences. ``check`` and errors are as of ``Layout.write``; OptionError, too, if
-    there is no sentence to learn from.
+    At most ``held_out`` sentences and ``held_out_share`` of them are held out, those whose hash is smallest: a repeated
+    sentence is never in both parts. ``vocabulary`` gets the word counts of the text to train on, without RESERVED words.
+    Memory grows with distinct words alone. Raises OptionError, too, if there is no sentence to learn from.
     """
 
     def fill(temporary: str) -> tuple[TextNumbers, dict[str, Vocabulary]]:

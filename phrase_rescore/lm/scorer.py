@@ -1,7 +1,7 @@
 """Log-probabilities of n-grams from a language model, exact, with everything that n-grams share computed once.
 
-Of n-grams with m distinct contexts: the first layer's part for a word at a place is one product for each distinct word there,
-both layers and the softmax's sum are computed once a context, and a word once after each context.
+The first layer's part for a word at a place is one product for each distinct word there; both layers and the softmax's sum are
+computed once a context, and a word once after each context.
 """
 
 from collections.abc import Sequence

@@ -43,9 +43,8 @@ def _tensors(ngrams: Ngrams, device: torch.device | str) -> tuple[Tensor, Tensor
 class NgramTask:
     """Gives the loop every n-gram of a text once a pass, in an order drawn from ``seed``.
 
-    A share ``shorten`` of the contexts loses its oldest words, so that the model knows lower orders, too. ``dropout`` is the
-    share of the embeddings' and hidden layers' numbers that a step does without, ``alpha`` the weight of log² Z
-    (Devlin et al. 2014) in what is learnt; it is not in what is measured.
+    A share ``shorten`` of the contexts loses its oldest words, so that the model knows lower orders. ``dropout``: the share of
+    the embeddings' and layers' numbers that a step does without. ``alpha``: the weight of log² Z in what is learnt.
     """
 
     def __init__(
@@ -96,8 +95,8 @@ class NgramTask:
 def centre(task: NgramTask) -> dict[str, float]:
     """Shift the biases of a trained model so that the mean log Z is 0, and return log Z's ``mean`` before and ``deviation``.
 
-    It is measured on the held-out text, or without one on the text itself. No probability changes; logits, which Moses takes
-    for log-probabilities, come as near to them as one number brings them.
+    It is measured on the held-out text, or without one on the text itself. No probability changes, but logits, which Moses
+    takes for log-probabilities, come nearer to them.
     """
     model, ids = task.module, task.held_out if len(task.held_out) else task.ids
     places = np.unique(np.linspace(0, len(ids) - 1, min(_MEASURED, len(ids))).astype(np.int64))

@@ -1,13 +1,11 @@
 """Matrix products x Mᵀ, which take nearly all of the time, and their gradients, taken once a batch and not once a step.
 
-Left to autograd, every step of a recurrence makes a gradient as large as its matrix and adds it to the last one: for
-a thousand hidden units that is more memory traffic than the products themselves. The sum over steps Σ_t dy_tᵀ x_t is one
-product of all dy_t and all x_t, each concatenated.
+Left to autograd, every step of a recurrence makes a gradient as large as its matrix and adds it to the last one: more memory
+traffic than the products themselves. The sum over steps Σ_t dy_tᵀ x_t is one product of all dy_t and all x_t, concatenated.
 
 The products x Mᵀ, dy M and Σ_t dy_tᵀ x_t may be made in bf16. Their results become float32 at once, as under torch's
-autocast, so that everything else, the update and the weights keep all their digits. On a CPU torch makes them by oneDNN, which
-compiles a program for every shape that it has not met lately. A minibatch has other numbers of rows than the last, and to
-compile took longer than to multiply: so rows are filled up with zeros to a multiple of ``MULTIPLE``, and shapes come back.
+autocast. On a CPU torch makes them by oneDNN, which compiles a program for every new shape, and to compile takes longer than to
+multiply: so rows are filled up with zeros to a multiple of ``MULTIPLE``, and shapes come back.
 """
 
 import contextlib

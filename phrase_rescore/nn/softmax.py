@@ -112,9 +112,8 @@ class _CrossEntropy(torch.autograd.Function):
 def sampled_words(targets: Tensor, K: int, seed: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return words to estimate Z from, and the natural log of how many words each stands for: (m,) each.
 
-    Word k, counted from 1 and from the most frequent one, is drawn with the chance π_k = min(1, SURE / k), which falls like a
-    word's frequency (Zipf). Targets are always there, π = 1. A word stands for 1 / π words, so that Σ exp(logit) / π is Z in
-    the mean (Horvitz and Thompson 1952). The same seed draws the same words.
+    Word k, counted from 1 and from the most frequent one, is drawn with the chance π_k = min(1, SURE / k), a target always. It
+    stands for 1 / π words, so that Σ exp(logit) / π is Z in the mean (Horvitz and Thompson 1952).
     """
     chance = np.minimum(1.0, SURE / np.arange(1, K + 1))
     chance[targets.cpu().numpy()] = 1.0
@@ -138,9 +137,8 @@ def cross_entropy(
 ) -> Tensor:
     """Return the summed negative log-likelihood, natural log, of ``targets`` (n,) under softmax(g @ G_l.T + b): a scalar.
 
-    g (n, R), G_l (K, R), b (K,). It is exact, and its gradient is that of the plain formula. ``alpha`` times log² Z of every
-    row is added, Z being the sum that the softmax divides by (Devlin et al. 2014, section 2.2). Where a gradient is wanted,
-    the products that make it are in ``dtype`` (None: that of G_l), and with fewer digits the result is exact no more.
+    g (n, R), G_l (K, R), b (K,). ``alpha`` times log² Z of every row is added, Z being the sum that the softmax divides by
+    (Devlin et al. 2014, section 2.2). Where a gradient is wanted, its products are in ``dtype`` (None: that of G_l).
     """
     if not torch.is_grad_enabled():
         log_z = LogNormaliser(G_l, b)(g)
@@ -151,8 +149,7 @@ def cross_entropy(
 class LogNormaliser:
     """Gives log Σ_k exp(G_l g + b)_k for rows of g, natural log, without a gradient: (n, R) -> (n,). G_l (K, R), b (K,).
 
-    A CPU accumulates it over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, so that logits are never
-    written to memory. A GPU takes GPU_ROWS whole rows at a time.
+    A CPU accumulates it over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, a GPU takes GPU_ROWS at a time.
     """
 
     def __init__(self, G_l: Tensor, b: Tensor) -> None:

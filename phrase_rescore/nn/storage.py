@@ -1,7 +1,6 @@
 """What every model directory has, whatever network it holds: config.json, weights in safetensors shards, files of words.
 
-Nothing in a directory is executed, and nothing is believed before it is checked. A kind of model (``checkpoint`` for phrase
-pairs) adds its own entries of config.json and its own files of words.
+Nothing in a directory is executed, and nothing is believed before it is checked.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ _DEPTH = 32  # of the JSON in a config; ours has 4
 _MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
 
 DAMAGED = "the model is damaged"
-TWO_MODELS = "files of two models?"
+_TWO_MODELS = "files of two models?"
 _DAMAGED_FILE = "the model is damaged, train or copy it again"
 _OTHER_VERSION = "take the version that made the model, or train it again"
 _READ_AGAIN = "run the command again when it stays as it is"
@@ -50,29 +49,20 @@ class NetworkSizes(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def parameters(self) -> int:
-        """Return how many numbers the network has."""
+    def parameters(self) -> int: ...  # how many numbers the network has
 
 
 class StoredNetwork(Protocol):
     """A module made from its sizes."""
 
     @property
-    def config(self) -> NetworkSizes:
-        """The sizes."""
-
-    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield every weight under its name in the files, as a view of the parameter."""
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Let the weights learn, or not."""
+    def config(self) -> NetworkSizes: ...
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]: ...  # by the names in the files, as views of the parameters
+    def requires_grad_(self, requires_grad: bool = True) -> Any: ...
 
 
 S = TypeVar("S", bound=NetworkSizes)
 N = TypeVar("N", bound=StoredNetwork)
-
-
-# ---- Writing
 
 
 def save_files(
@@ -81,7 +71,7 @@ def save_files(
 ) -> None:  # fmt: skip
     """Write the files of a model of a kind (of MODELS_OF) into an existing directory. The same model gives the same bytes.
 
-    ``entries`` of config.json come between the kind and the weights; ``vocabularies`` are files of words, by name.
+    ``entries``: of config.json, the kind's own. ``vocabularies``: files of words, by name.
     """
     tensors = {
         name: weight.detach().to("cpu", torch.float32).clone(memory_format=torch.contiguous_format)
@@ -127,7 +117,7 @@ def check_target(directory: str, overwrite: bool) -> None:
 def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
     """Give a directory to fill, which takes its name only when the ``with`` block ends well and else disappears.
 
-    Raises OptionError if nothing may be written there, RescoreError when writing fails before the end, as on a full disk.
+    Raises OptionError if nothing may be written there, RescoreError when writing fails, as on a full disk.
     """
     check_target(directory, overwrite)
     try:
@@ -135,9 +125,6 @@ def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
             yield temporary
     except safetensors.SafetensorError as error:
         raise RescoreError(f"cannot write {directory}: {error}; make room there, or write elsewhere") from None
-
-
-# ---- Reading: nothing is believed before it is checked
 
 
 @contextlib.contextmanager
@@ -274,13 +261,18 @@ def _check_regular(path: str) -> None:
     require(os.path.isfile(path) or not os.path.exists(path), f"{path} is not a regular file", _DAMAGED_FILE)
 
 
-def read_words(path: str) -> Vocabulary:
+def read_words(directory: str, name: str, ids: int) -> Vocabulary:
+    """Read a file of words. Raises ModelError if it is damaged or has another number of ids than config.json says."""
+    path = os.path.join(directory, name)
     _check_regular(path)
     try:
-        return read_vocabulary(path)
+        vocabulary = read_vocabulary(path)
     except InputError as error:
         where = error.path if error.line is None else f"{error.path}:{error.line}"
         raise ModelError(f"{where}: {error.found}; {_DAMAGED_FILE}") from None
+    found = f"{directory}/{name}: {len(vocabulary)} ids where {CONFIG} says {as_json(ids)}"
+    require(len(vocabulary) == ids, found, _TWO_MODELS)
+    return vocabulary
 
 
 @contextlib.contextmanager
@@ -320,9 +312,9 @@ def load_network(directory: str, config: Config, make: Callable[[S], N], sizes: 
         for name, shape in expected.items():
             header, where = shards[name].get_slice(name), f"{directory}: tensor {name}"
             found = header.get_shape()
-            require(found == shape, f"{where} has shape {as_json(found)} where {CONFIG} says {shape}", TWO_MODELS)
+            require(found == shape, f"{where} has shape {as_json(found)} where {CONFIG} says {shape}", _TWO_MODELS)
             found = header.get_dtype()
-            require(found == dtype, f"{where} is of type {found} where {CONFIG} says {dtype}", TWO_MODELS)
+            require(found == dtype, f"{where} is of type {found} where {CONFIG} says {dtype}", _TWO_MODELS)
         network = make(sizes)
         with torch.no_grad():
             for name, weight in network.named_weights():

@@ -8,7 +8,7 @@ from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.lines import line_batches, ready_model
 from phrase_rescore.queries.vector_files import format_of, vector_output
-from phrase_rescore.rnn.vectors import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
+from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
 from phrase_rescore.runtime import resolve_device
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
-from phrase_rescore.rnn.vectors import Vectors
+from phrase_rescore.rnn.scorer import Vectors
 
 ENDINGS = {".txt": "txt", ".vec": "txt", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")

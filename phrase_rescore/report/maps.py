@@ -14,7 +14,7 @@ from phrase_rescore.moses.text import readable
 from phrase_rescore.report.charts import MAP_HEIGHT
 from phrase_rescore.report.theme import FULL, Records
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.vectors import PhraseEncoder, Side, word_embeddings
+from phrase_rescore.rnn.scorer import PhraseEncoder, Side, word_embeddings
 
 MAPPED_WORDS, MAPPED_PHRASES = 1000, 700
 LEVELS = 6  # of zoom, each twice as near as the one before

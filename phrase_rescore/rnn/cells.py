@@ -24,20 +24,17 @@ def rows_of(tensors: Rows, index: Tensor) -> Rows:
 
 
 def tanh(x: Tensor) -> Tensor:
-    """Return tanh x, of any shape. On a CPU, where no gradient is made, it is 2 σ(2 x) - 1.
-
-    That is within 2.4e-7 (absolutely; small values lose digits) and takes half the time of torch's tanh.
-    """
+    """Return tanh x. On a CPU without gradients it is 2 σ(2 x) - 1: within 2.4e-7, in half the time of torch's tanh."""
     if torch.is_grad_enabled() or x.device.type != "cpu":
         return torch.tanh(x)
     return torch.mul(x, 2.0).sigmoid_().mul_(2.0).sub_(1.0)
 
 
 class RecurrentCell(nn.Module, ABC):
-    """A cell, with its weights from the input (W, b) and, in a decoder, from the summary c (V, b_V, C); U are a subclass's.
+    """A cell, with its weights from the input (W, b), from h (U) and, in a decoder, from the summary c (V, b_V, C).
 
     The gates' weights are concatenated in common matrices, so that one product serves all, in the order of ``GATES``.
-    ``summary``: the size of c, in a decoder. A cell of an upper layer has for input the output of the one below.
+    ``summary``: the size of c, in a decoder. The input of a cell of an ``upper`` layer is the output of the one below.
     """
 
     NAME: ClassVar[str]  # in config.json
@@ -115,10 +112,7 @@ class RecurrentCell(nn.Module, ABC):
 
 
 class ResetBefore(RecurrentCell):
-    """The encoder's unit of Cho et al. (2014, equations 5 to 8): the reset gate acts before the recurrent product.
-
-    Gates: z (update), r (reset), h̃ (candidate).
-    """
+    """The encoder's unit of Cho et al. (2014, equations 5 to 8): reset before the product. Gates: z (update), r (reset), h̃."""
 
     NAME = "cho-gru-reset-before"
     GATES = ("_z", "_r", "")
@@ -150,10 +144,7 @@ class ResetBefore(RecurrentCell):
 
 
 class ResetAfter(RecurrentCell):
-    """The decoder's unit of Cho et al. (2014, appendix A): the reset gate acts after the recurrent product.
-
-    It acts on the summary's part too. Gates as above.
-    """
+    """The decoder's unit of Cho et al. (2014, appendix A): reset after the product, of the summary too. Gates as above."""
 
     NAME = "cho-gru-reset-after"
     GATES = ("_z", "_r", "")
@@ -171,10 +162,8 @@ class ResetAfter(RecurrentCell):
 class LSTM(RecurrentCell):
     """The LSTM of Graves (2013, arXiv 1308.0850, equations 7 to 11) without peepholes: ``torch.nn.LSTM`` with one bias.
 
-    A state is the output h and the memory m. Gates: i (input), f (forget), o (output), g (what is stored).
-
-    The forget gate's bias starts at 1, so that the memory lasts until the gate has learnt when to forget (Gers et al. 2000;
-    Jozefowicz et al. 2015): at 0 half of it would be lost, and half of the gradient, at every word.
+    A state is the output h and the memory m. Gates: i (input), f (forget), o (output), g (what is stored). The forget gate's
+    bias starts at 1, so that the memory lasts until the gate has learnt when to forget (Jozefowicz et al. 2015).
     """
 
     NAME = "lstm"
@@ -225,10 +214,9 @@ def cells_of(name: str) -> CellPair:
 
 
 class Stack(nn.Module):
-    """Layers of cells of one kind (Sutskever et al. 2014): the input of an upper one is the output h of the one below.
+    """Layers of cells of one kind (Sutskever et al. 2014), used as a cell is. The lowest, number 0, reads ``inputs`` numbers.
 
-    A stack is used as a cell is. The lowest layer, number 0, reads ``inputs`` numbers a word. The state has the tensors of all
-    layers, those of the uppermost first, so that its own output h is the first of them. ``summary``: as for a cell.
+    The state has the tensors of all layers, those of the uppermost first: its own output h is the first of them.
     """
 
     def __init__(self, cell: type[RecurrentCell], layers: int, inputs: int, hidden: int, summary: int | None = None) -> None:

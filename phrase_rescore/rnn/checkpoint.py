@@ -8,7 +8,6 @@ phrase-rescore-model/
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -17,21 +16,8 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
 from phrase_rescore.moses.table import words
-from phrase_rescore.nn.storage import (
-    CONFIG,
-    RNN_ENCODER_DECODER,
-    TWO_MODELS,
-    Config,
-    as_json,
-    is_share,
-    is_whole,
-    load_network,
-    read_words,
-    require,
-    save_files,
-    signature_of,
-    unchanged,
-)
+from phrase_rescore.nn import storage
+from phrase_rescore.nn.storage import Config, as_json, is_share, is_whole, require
 from phrase_rescore.ranges import LAYERS
 from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.network import ENCODERS, ModelConfig, RNNEncoderDecoder
@@ -46,21 +32,16 @@ _LAST_FACTOR = 999  # a pattern is made of the number; Moses has 4 factors
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with all that is needed to use it.
-
-    Source and target are those of the phrase table: an ``inverse`` model reads targets and gives p(source | target).
-    ``factors``: which factor of a word (0, 1, …) the model knows, source and target; None: words are whole tokens.
-    ``unk_shares``: UNK's share of the training words, source and target.
-    """
+    """A model with all that is needed to use it. Source and target are those of the phrase table."""
 
     model: RNNEncoderDecoder
     src_vocab: Vocabulary
     tgt_vocab: Vocabulary
-    unk_shares: tuple[float, float]
+    unk_shares: tuple[float, float]  # UNK's share of the training words, source and target
     training: dict[str, Any]  # the training summary
     signature: str = ""
-    inverse: bool = False
-    factors: Factors = WHOLE
+    inverse: bool = False  # it reads targets and gives p(source | target)
+    factors: Factors = WHOLE  # which factor of a word (0, 1, …) it knows, source and target; None: words are whole tokens
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -74,14 +55,11 @@ class Checkpoint:
 
     @property
     def read_factor(self) -> int | None:
-        """The factor that the model knows of words of the side that it reads."""
+        """The factor that the model knows of words that it reads."""
         return self.factors[SIDES.index(self.sides[0])]
 
     def as_read(self, phrases: Sequence[bytes]) -> Sequence[bytes]:
-        """Return phrases of the side that the model reads with single blanks, of words with factors the factor that it knows.
-
-        Raises RowError for a word without that factor.
-        """
+        """Return phrases with single blanks, of words the factor that the model reads. Raises RowError if a word lacks it."""
         return select_factor([b" ".join(words(phrase)) for phrase in phrases], self.read_factor, self.sides[0])
 
     def for_model(self, pairs: EncodedPairs) -> EncodedPairs:
@@ -115,10 +93,7 @@ def _structure_of(entries: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _signature(checkpoint: Checkpoint) -> str:
-    """Return one line that names the model: what it scores, its sizes, a hash of weights and vocabularies, our version.
-
-    Its structure is there where it is not the default one.
-    """
+    """Return a line that names the model: what it scores, sizes, a structure other than the default, a hash, our version."""
     given, predicted = checkpoint.sides
     known = zip(SIDES, checkpoint.factors, strict=True)
     config = checkpoint.model.config
@@ -128,7 +103,9 @@ def _signature(checkpoint: Checkpoint) -> str:
         *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
         *(f"{name}:{value}" for name, value in chosen if not name.endswith("_vocabulary")),
     ]
-    return signature_of(RNN_ENCODER_DECODER, parts, checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab))
+    return storage.signature_of(
+        storage.RNN_ENCODER_DECODER, parts, checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab)
+    )
 
 
 def save(checkpoint: Checkpoint, directory: str) -> None:
@@ -142,7 +119,7 @@ def save(checkpoint: Checkpoint, directory: str) -> None:
         "unk_share": dict(zip(SIDES, checkpoint.unk_shares, strict=True)),
     }
     vocabularies = {SOURCE_VOCAB: checkpoint.src_vocab, TARGET_VOCAB: checkpoint.tgt_vocab}
-    save_files(directory, RNN_ENCODER_DECODER, checkpoint.model, entries, vocabularies, checkpoint.training)
+    storage.save_files(directory, storage.RNN_ENCODER_DECODER, checkpoint.model, entries, vocabularies, checkpoint.training)
 
 
 def _factors(config: Config) -> Factors:
@@ -159,12 +136,11 @@ def load(directory: str) -> Checkpoint:
     """Read a model directory. Weights become float32 whatever they were saved as.
 
     Raises ModelError for anything missing, unknown or contradictory, for weights that are not finite, and if another model
-    takes its place meanwhile. Nothing in the directory is executed, and no more memory is taken than its files' sizes,
-    checked against each other, call for.
+    takes its place meanwhile. No more memory is taken than its files' sizes, checked against each other, call for.
     """
-    with unchanged(directory):
+    with storage.unchanged(directory):
         config = Config(directory)
-        config.check_kind(RNN_ENCODER_DECODER)
+        config.check_kind(storage.RNN_ENCODER_DECODER)
         structure = _structure_of(config.entries)
         config.know(structure is not None, _KNOWN, "encoder", "decoder")
         sizes = config.sizes(ModelConfig, structure or {})
@@ -173,13 +149,10 @@ def load(directory: str) -> Checkpoint:
         factors, by_side = _factors(config), config.entries.get("unk_share")
         shares: list[Any] = [by_side.get(side) for side in SIDES] if isinstance(by_side, dict) else [None]
         require(all(map(is_share, shares)), f"{config.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
-        vocabs = {name: read_words(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB)}
-        read, predicted = (TARGET_VOCAB, SOURCE_VOCAB) if inverse else (SOURCE_VOCAB, TARGET_VOCAB)
-        for name, size in ((read, sizes.src_vocabulary), (predicted, sizes.tgt_vocabulary)):
-            found = f"{directory}/{name}: {len(vocabs[name])} ids where {CONFIG} says {as_json(size)}"
-            require(len(vocabs[name]) == size, found, TWO_MODELS)
-        network = load_network(directory, config, RNNEncoderDecoder, sizes)
-        src_vocab, tgt_vocab = vocabs.values()
+        src_ids, tgt_ids = sizes.src_vocabulary, sizes.tgt_vocabulary
+        src_vocab = storage.read_words(directory, SOURCE_VOCAB, tgt_ids if inverse else src_ids)
+        tgt_vocab = storage.read_words(directory, TARGET_VOCAB, src_ids if inverse else tgt_ids)
+        network = storage.load_network(directory, config, RNNEncoderDecoder, sizes)
         unk_shares = float(shares[0]), float(shares[1])
         loaded = Checkpoint(network, src_vocab, tgt_vocab, unk_shares, config.training(), "", inverse, factors)
         return replace(loaded, signature=_signature(loaded))

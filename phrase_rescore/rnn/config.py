@@ -1,5 +1,4 @@
-"""Settings of a training on phrase pairs, in parts, and the presets, which are values of them. No torch here: ``--help`` shows
-the presets."""
+"""Settings of a training on phrase pairs, and their presets. No torch here: ``--help`` shows the presets."""
 
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -84,8 +83,6 @@ class TrainingConfig(Settings):
 
     def override(self, **settings: Any) -> Self:
         """Return the configuration with these settings. A cell brings its rate to the default preset, if no other is given.
-
-        Raises as ``Settings.override`` does.
 
         >>> TrainingConfig().override(cell="rnn").recipe.learning_rate
         0.003

@@ -1,8 +1,7 @@
 """The RNN Encoder–Decoder of Cho et al. (EMNLP 2014, arXiv 1406.1078), appendix A.
 
 It departs from the paper's formulas in two ways: gates, c, h'_0, s' and the logits have biases, and the output layer sees
-the embedding of the previous word. docs/model.md says why the units are not ``torch.nn.GRU``. Cells other than the paper's,
-layers of them, and encoders that read the source from its end or in both directions can take their place.
+the embedding of the previous word. docs/model.md says why the units are not ``torch.nn.GRU``.
 
 Sizes: H hidden units, E embedding, M maxout units of 2 numbers each, R rank of the output matrix, K words of a vocabulary.
 Log-probabilities are natural logs.
@@ -35,10 +34,7 @@ ENCODERS = {"forward": {"forward": False}, "reversed": {"forward": True}, "bidir
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The sizes of a network, and its structure. The vocabularies count EOS and UNK.
-
-    Raises OptionError for a cell or an encoder that is not known.
-    """
+    """The sizes of a network (vocabularies count EOS and UNK) and its structure; OptionError is raised if that is unknown."""
 
     src_vocabulary: int
     tgt_vocabulary: int
@@ -130,10 +126,8 @@ class Encoder(nn.Module):
 
     def forward(self, phrases: PackedPhrases) -> Tensor:
         """Return c of every phrase, in the caller's order: (m, H)."""
-        h = [
-            self._read(stack, phrases.reversed() if self._reversed[name] else phrases)
-            for name, stack in self.named_stacks().items()
-        ]
+        stacks = self.named_stacks().items()
+        h = [self._read(stack, phrases.reversed() if self._reversed[name] else phrases) for name, stack in stacks]
         return self.summary(*h).index_select(0, phrases.place)
 
     def _read(self, stack: Stack, phrases: PackedPhrases) -> Tensor:
@@ -153,17 +147,15 @@ class Encoder(nn.Module):
         return tuple(stack.word_rows(self.embedding) for stack in self.named_stacks().values())
 
     def summaries(self, sources: Ragged, word_rows: Rows) -> Tensor:
-        """Return c of distinct phrases (without EOS), reading once what they share, each direction by itself: (n, H).
+        """Return c of distinct phrases (without EOS), reading once what they share in each direction: (n, H).
 
-        That is a prefix where the source is read forwards, a suffix where it is read from its end. ``word_rows`` is what
-        ``word_rows()`` returned. No gradient is meant to flow.
+        ``word_rows`` is what ``word_rows()`` returned. No gradient is meant to flow.
         """
-        return self.summary(
-            *(
-                _read_distinct(stack, (sources.reversed() if self._reversed[name] else sources).with_eos(), rows)
-                for (name, stack), rows in zip(self.named_stacks().items(), word_rows, strict=True)
-            )
+        h = (
+            _read_distinct(stack, (sources.reversed() if self._reversed[name] else sources).with_eos(), rows)
+            for (name, stack), rows in zip(self.named_stacks().items(), word_rows, strict=True)
         )
+        return self.summary(*h)
 
 
 def _read_distinct(stack: Stack, phrases: Ragged, word_rows: Tensor) -> Tensor:
@@ -217,15 +209,11 @@ class Decoder(nn.Module):
         return s @ self.G_r.T
 
     def forward(self, c: Tensor, phrases: PackedPhrases) -> tuple[Tensor, Tensor]:
-        """Return the low-rank outputs g (Σ counts, R) before every word of the phrases, and those words (Σ counts,).
-
-        ``c`` (n, H) is in the caller's order.
-        """
+        """Return g (Σ counts, R) before every word of phrases, and these (Σ counts,), of c (n, H) in the caller's order."""
         c = c.index_select(0, phrases.order)
         first, counts = phrases.counts[0], phrases.counts
-        previous = torch.cat(
-            [ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)] or [phrases.ids[:0]]
-        )
+        before = [ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)]
+        previous = torch.cat(before or [phrases.ids[:0]])
         zero = self.embedding.new_zeros(first, self.embedding.shape[1])  # e(y_0) = 0
         embedded = torch.cat([zero, embedding(previous, self.embedding)])
         stack, state, outputs = self.stack, self.stack.initial(c), []
@@ -251,10 +239,7 @@ class RNNEncoderDecoder(nn.Module):
         self.decoder = Decoder(config)
 
     def forward(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
-        """Return -Σ_n log p(y_n | x_n) over a batch, summed over words and EOS: a scalar in nats.
-
-        With a ``seed`` it is an estimate: the softmax is taken over words that the seed draws.
-        """
+        """Return -Σ_n log p(y_n | x_n), EOS included: a scalar in nats. With a ``seed`` Z is estimated from words it draws."""
         with gathered_gradients(self.loss_dtype):
             g, targets = self.decoder(self.encoder(src), tgt)
         G_l, b_G = self.decoder.G_l, self.decoder.b_G
@@ -278,10 +263,7 @@ class RNNEncoderDecoder(nn.Module):
 
 
 def for_scoring(model: RNNEncoderDecoder, device: str = "cpu", precision: str = "float32") -> RNNEncoderDecoder:
-    """Return the model on a device, the matrices of its large products (each module's ``products``) in bf16 for that precision.
-
-    What changes is a copy, which cannot be trained. The embeddings' part and the softmax stay in float32.
-    """
+    """Return the model on a device, or a copy that cannot be trained. Only each module's ``products`` can be in bf16."""
     if device == "cpu" and precision == "float32":
         return model
     scoring = copy.deepcopy(model).requires_grad_(False).to(device)
@@ -298,9 +280,8 @@ def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Seq
     """Set every weight from ``seed``.
 
     ``paper``: recurrent matrices are the left singular vectors of a white Gaussian matrix, other weights Gaussian with
-    standard deviation 0.01, biases 0 or the cell's START (section 4.1). Otherwise the other weights have the standard
-    deviation 1/√(columns) and the logits' bias starts at the ``unigram`` log-probabilities (K,), so that no step is spent on
-    them.
+    standard deviation 0.01, biases 0 or the cell's START (section 4.1). Otherwise the other weights' deviation is 1/√(columns),
+    and the logits' bias starts at the ``unigram`` log-probabilities (K,).
     """
     generator = torch.Generator().manual_seed(seed)
     start = cells_of(model.config.cell).encoder.START | cells_of(model.config.cell).decoder.START

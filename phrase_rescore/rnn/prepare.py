@@ -1,6 +1,6 @@
-"""Encoded phrase pairs on disk, which training maps into memory: made once, used again while their inputs stay the same.
+"""From the files that ``train`` was given to encoded pairs on disk, which training maps into memory.
 
-DIR/
+They are made once (read, sorted, shortlisted, encoded) and used again while their inputs stay the same. DIR/
     pairs.json                                        format version, fingerprint of inputs and options, numbers, file sizes
     source.vocab, target.vocab                        the shortlists, as in a model directory
     {train,held_out}.{src,tgt}.{ids,offsets}.npy      the two sides of both parts as ``Ragged`` arrays: int32, int64
@@ -79,8 +79,7 @@ class PairStore:
 class HeldOut(Smallest):
     """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is smallest.
 
-    At most ``most`` pairs and 0.5 % of the sources are held out. The choice depends on the sources alone and never separates
-    the targets of one source.
+    At most ``most`` pairs and 0.5 % of the sources are held out, a source with all its targets.
     """
 
     def __init__(self, most: int) -> None:
@@ -111,7 +110,7 @@ class HeldOut(Smallest):
 
 
 class _GrowingRagged:
-    """The two files of a ``Ragged``, open as long as ``stack`` is."""
+    """The two files of a ``Ragged``."""
 
     def __init__(self, path: str, stack: ExitStack) -> None:
         self._append_ids = stack.enter_context(growing_array(f"{path}.ids.npy", np.int32))
@@ -162,23 +161,16 @@ def _encode(
 
 
 def prepare_store(
-    directory: str,
-    fingerprint: Fingerprint | None,
-    pairs: SortedPairs,
-    vocabularies: ChooseVocabularies,
-    held_out: int,
-    progress: Callable[[int], object] = lambda pairs: None,
-    check: Callable[[PairNumbers], None] = lambda numbers: None,
-) -> PairStore:
-    """Encode distinct pairs into a new store, which appears whole or not at all and replaces an older one.
+    directory: str, fingerprint: Fingerprint | None, pairs: SortedPairs, vocabularies: ChooseVocabularies, held_out: int,
+    progress: Callable[[int], object] = lambda pairs: None, check: Callable[[PairNumbers], None] = lambda numbers: None,
+) -> PairStore:  # fmt: skip
+    """Encode distinct pairs into a new store; ``Layout.write`` says more, of ``check`` and errors too.
 
-    At most ``held_out`` pairs are held out. The pairs go by twice. In between, ``vocabularies`` gets the word counts of both
-    sides, of the pairs to train on alone, and chooses the shortlists. ``progress`` is called with the number of pairs of
-    each block, in both passes. ``check`` and errors are as of ``Layout.write``.
+    The pairs go by twice. In between, ``vocabularies`` gets the word counts of both sides, of the pairs to train on alone, and
+    chooses the shortlists. ``progress`` is called with the number of pairs of each block, in both passes.
     """
     choice = HeldOut(held_out)
-    src_counts: Counter[bytes] = Counter()
-    tgt_counts: Counter[bytes] = Counter()
+    src_counts, tgt_counts = Counter[bytes](), Counter[bytes]()
     for block in pairs:
         src_counts.update(b" ".join(block.src).split(b" "))
         tgt_counts.update(b" ".join(block.tgt).split(b" "))
@@ -237,7 +229,7 @@ class PairSource(Source[PairStore]):
         super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all, of_some)
 
     def check(self, say: Callable[[str], None]) -> None:
-        """Look at the first rows of every input, at given vocabularies and at the room in scratch, before hours of reading.
+        """Look at the first rows of every input, at given vocabularies and at the room in scratch.
 
         What cannot be read twice is left alone. Raises InputError, and RescoreError without any room.
         """
@@ -257,8 +249,7 @@ class PairSource(Source[PairStore]):
 
     def report(self, store: PairStore, made: bool, say: Callable[[str], None]) -> None:
         """Say what the pairs are. Raises OptionError if there are none, or if given vocabularies lack too many words."""
-        numbers = store.numbers
-        shares = (numbers.source_unk, numbers.target_unk)
+        numbers, shares = store.numbers, (store.numbers.source_unk, store.numbers.target_unk)
         if not made:
             for side, unknown in enumerate(shares):
                 self._check_coverage(side, 1 - unknown, say)
@@ -294,8 +285,8 @@ class PairSource(Source[PairStore]):
             store = prepare_store(self.directory, made_of, pairs, vocabularies, data.held_out, observer.on_pairs, check)
         if said := dropped.summary():
             observer.say(f"warning: {said}")
-        left_out = {"too long": store.numbers.too_long, f"seen less than {data.min_count} times": store.numbers.left_out}
-        for why, number in left_out.items():
+        rarely = f"seen less than {data.min_count} times"
+        for why, number in (("too long", store.numbers.too_long), (rarely, store.numbers.left_out)):
             if number:
                 observer.say(f"{number:,} distinct pairs left out: {why}")
         return store
@@ -303,8 +294,6 @@ class PairSource(Source[PairStore]):
     def _read(
         self, path: str, on_read: Callable[[int], object] | None = None, dropped: DroppedRows | None = None
     ) -> Generator[PairBlock]:
-        """Read the pairs of an input; bad rows are dropped if they are to be."""
-
         def drop(line: int, row: bytes, error: RowError) -> None:
             if dropped is not None:
                 dropped.add(f"{display_name(path)}:{line}", row)
@@ -329,10 +318,7 @@ class PairSource(Source[PairStore]):
         return vocabulary
 
     def _check_coverage(self, side: int, share: float, say: Callable[[str], None], lacking: str = "") -> None:
-        """Warn of a given vocabulary that lacks many of a side's running words to learn from, or refuse it with OptionError.
-
-        ``share`` of the words is in it; ``lacking`` names some of the others.
-        """
+        """Warn of a given vocabulary that has a small ``share`` of a side's running words, or refuse it with OptionError."""
         given = self._given[side]
         if (not given and not self.data.vocab_corpus) or share >= FEW_KNOWN:
             return

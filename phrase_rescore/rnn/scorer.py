@@ -1,13 +1,15 @@
-"""log p(target | source) of phrase pairs, and the steps of the decoder that scoring, beam search and sampling share.
+"""What a trained model says: log p(target | source) of phrase pairs, the steps of the decoder that scoring, beam search and
+sampling share, and vectors: the embeddings e of words and the summaries c = tanh(V h + b_V) of phrases.
 
 Within a batch each distinct source prefix is read once. Of each distinct (source, target prefix) the state, the shared part of
-its continuations' steps and its softmax normaliser are computed once. Scores are exact: they are those of the pairs scored
-one by one, up to rounding.
+its continuations' steps and its softmax normaliser are computed once. Scores are those of the pairs scored one by one, up to
+rounding. Sizes: K ids of a side's vocabulary, E embedding, H hidden units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,9 +28,18 @@ from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import for_scoring
 from phrase_rescore.runtime import check_precision, set_tf32
 
+BATCH = 2048  # pairs or phrases that share: more share more, but their states leave the cache
+GPU_BATCH = 16384  # a GPU needs many rows to be busy
+END, UNKNOWN = b"<end of phrase>", b"<unknown word>"  # names of EOS and UNK; no word is called so, for no word has a blank
+
+Side = Literal["source", "target"]
+Vectors = NDArray[np.float32]
+
 
 class ReadyModel:
-    """A model that is ready to go through phrases word by word. Nothing of it changes, so threads may share one.
+    """A model that is ready to go through phrases word by word, with what every word contributes computed once.
+
+    Nothing of it changes, so threads may share one.
 
     Raises OptionError for a ``precision`` (one of runtime.PRECISIONS) that the device does not have.
     """
@@ -69,7 +80,7 @@ class ReadyModel:
 
 
 class Prefixes:
-    """Prefixes of one length, (n,), and what comes next: word k after prefix i with log p = (G_l g_i + b_G)_k - log_z_i.
+    """Beginnings of targets, (n,), of one length, and what comes next: word k after i with log p = (G_l g_i + b_G)_k - log_z_i.
 
     What summaries contribute to every step: ``contexts`` C c of every layer, (m, G H), and ``by_source`` O_c c + b_O, (m, 2 M).
     """
@@ -111,17 +122,11 @@ class Prefixes:
         return Prefixes(model, self._contexts, self._by_source, source[parents], projected, state, model.index(words))
 
 
-BATCH = 2048  # pairs that share: more share more, but their states leave the cache
-GPU_BATCH = 16384  # a GPU needs many rows to be busy
-
-
 class Scorer:
-    """Scores phrase pairs with a trained model. Safe to use from several threads; the same pairs give the same bits.
+    """Scores phrase pairs. Safe to use from several threads; the same pairs give the same bits.
 
-    ``device``: cpu, cuda, cuda:1; ``precision``: one of runtime.PRECISIONS. Pairs share their work within ``batch`` pairs
-    at a time, which is halved when the device runs out of memory.
-
-    Raises OptionError for a precision that the device does not have.
+    Pairs share their work within ``batch`` pairs at a time, which is halved when the device runs out of memory. ``device``:
+    cpu, cuda, cuda:1. ``precision``, and what is raised: as for ``ReadyModel``.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
@@ -157,9 +162,8 @@ class Scorer:
                 part = self._word_log_probs(pairs.take(np.arange(start, min(start + batch, len(pairs)))))
             except torch.OutOfMemoryError:
                 if batch == 1:
-                    raise RescoreError(
-                        f"{self.device}: out of memory for a single phrase pair; name another --device"
-                    ) from None
+                    found = f"{self.device}: out of memory for a single phrase pair"
+                    raise RescoreError(f"{found}; name another --device") from None
                 self.batch, self.halved = min(self.batch, batch // 2), True  # another thread may have halved it already
                 torch.cuda.empty_cache()
                 continue
@@ -194,9 +198,52 @@ class Scorer:
         return EncodedPairs(Ragged.of_phrases(src, known.src_vocab), Ragged.of_phrases(tgt, known.tgt_vocab))
 
     def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:
-        """Return natural log p(target | source), EOS included, of (source, target) phrases as tokenized bytes: (n,).
+        """Return ``log_probs`` of (source, target) phrases as tokenized bytes: (n,).
 
-        ``Scorer(load("phrase-rescore-model")).score([(b"good morning", b"bonjour")])``; per word:
-        ``scorer.word_log_probs(scorer.encode(pairs))``.
+        ``Scorer(load("phrase-rescore-model")).score([(b"good morning", b"bonjour")])``
         """
         return self.log_probs(self.encode(pairs))
+
+
+def embedded_words(checkpoint: Checkpoint, side: Side) -> tuple[bytes, ...]:
+    """Name the rows of ``word_embeddings``: EOS (END), UNK (UNKNOWN), then the words, the most frequent first."""
+    vocabulary = checkpoint.src_vocab if side == "source" else checkpoint.tgt_vocab
+    return (END, UNKNOWN, *vocabulary.words)
+
+
+def word_embeddings(checkpoint: Checkpoint, side: Side) -> Vectors:
+    """Return the embeddings e of a side (of the phrase table), (K, E): row i is that of id i."""
+    embeddings = checkpoint.model.encoder.embedding, checkpoint.model.decoder.embedding
+    return np.array(embeddings[checkpoint.sides.index(side)].detach().cpu().numpy(), np.float32)
+
+
+class PhraseEncoder:
+    """Gives the summaries c of phrases of the side that the model reads, which is the target of an inverse model.
+
+    ``BATCH`` phrases at a time share their work. The same phrases in the same order give the same bits; among others c may
+    differ by rounding, about 1e-6 (its numbers are from -1 to 1).
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
+        set_tf32("float32", device)
+        self.checkpoint = checkpoint
+        self.width = checkpoint.model.config.hidden  # H
+        self._encoder = for_scoring(checkpoint.model, device).encoder
+        with torch.inference_mode():
+            self._word_rows = self._encoder.word_rows()
+
+    def vectors(self, phrases: Sequence[bytes]) -> Vectors:
+        """Return c of tokenized phrases: (n, H). Raises RowError as ``Checkpoint.as_read`` does."""
+        return self.vectors_as_read(self.checkpoint.as_read(phrases))
+
+    def vectors_as_read(self, phrases: Sequence[bytes]) -> Vectors:
+        """Return c of phrases as ``Checkpoint.as_read`` gives them: (n, H)."""
+        batches = (phrases[start : start + BATCH] for start in range(0, len(phrases), BATCH))
+        return np.concatenate((np.empty((0, self.width), np.float32), *map(self._of_batch, batches)))
+
+    @torch.inference_mode()
+    def _of_batch(self, phrases: Sequence[bytes]) -> Vectors:
+        ids = Ragged.of_phrases(phrases, self.checkpoint.vocabs[0])
+        first, which = distinct_phrases(ids)
+        c: Vectors = self._encoder.summaries(ids.take(first), self._word_rows).cpu().numpy()
+        return c[which]

@@ -29,10 +29,7 @@ _LOW = (1 << 32) - 1
 
 
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> EncodedPairs:
-    """Replace every source by another of equal length: a control that tells what the source is worth.
-
-    Pairs are left out if no other source is as long as theirs.
-    """
+    """Replace every source by another of equal length, which tells what it is worth. Pairs without such a one are left out."""
     rng = np.random.default_rng(seed)
     sources = [tuple(pairs.src.ids[a:b]) for a, b in zip(pairs.src.offsets, pairs.src.offsets[1:], strict=False)]
     other: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -77,10 +74,7 @@ class PhrasePairTask:
         self.batch_size, self.seed, self.device, self.sampled = min(batch_size, len(pairs)), seed, device, sampled
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
-        """Yield minibatches of ``batch_size`` pairs, drawn at random without replacement, pass after pass (section 4.1).
-
-        If there are fewer pairs, every minibatch has all of them.
-        """
+        """Yield minibatches of ``batch_size`` pairs, drawn at random without replacement, pass after pass (section 4.1)."""
         return map(self.pairs.take, drawn_rows(len(self.pairs), self.batch_size, self.seed, first))
 
     def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:

@@ -1,17 +1,15 @@
 """Phrases that a model proposes: the n most probable targets of sources, by beam search, or targets drawn at random.
 
-Beam search works on many sources at once. log p only falls as a prefix grows. A prefix that is not better than a source's n-th
-best finished target is therefore given up, and the search for a source ends when none is left. Only the beam makes the search
-inexact, where it drops prefixes: one as wide as there are prefixes finds the exact best. Hypotheses are compared by log p as it
-is, which is the feature; nothing is normalised by length. Of equal log p, the shorter target comes first, then the one whose
-prefix came first, then the one whose last word has the lower id, which is the more frequent word.
+Beam search: log p only falls as a prefix grows. A prefix that is not better than a source's n-th best finished target is
+therefore given up, and the search for a source ends when none is left. Only the beam makes it inexact, where it drops prefixes.
+Hypotheses are compared by log p as it is, which is the feature; nothing is normalised by length. Of equal log p, the shorter
+target comes first, then the one whose prefix came first, then the one whose last word has the lower id: the more frequent one.
 
 Sampling draws word by word, from the model's own distribution or a sharper or flatter one, by a race: word k of weight w_k
 arrives after a time that is exponential with rate w_k, and the first to arrive is taken, so that each is taken with probability
 w_k / Σ w. The weights of another batch, which are rounded otherwise, then change a draw only where two words arrive almost
-together, once in some million draws. (A place in the running sum of weights would depend on the rounding of all words before
-it.) Every sample has its own random numbers, by seed, source and number of the sample. What is drawn for a source does not
-depend on other sources, nor on how many more samples are asked for.
+together, once in some million draws; a place in the running sum of weights would depend on the rounding of all words before it.
+Every sample has its own random numbers, by seed, source and number: other sources and more samples do not change what is drawn.
 """
 
 import hashlib
@@ -54,10 +52,10 @@ class Hypothesis:
 
 
 class Decoded(NamedTuple):
-    """A target that was found."""
+    """A target that was found: ids without EOS, and natural log p(target | source), EOS included."""
 
-    words: list[int]  # ids, without EOS
-    log_p: float  # natural log p(target | source), EOS included
+    words: list[int]
+    log_p: float
 
 
 def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
@@ -208,9 +206,8 @@ def can_stand_in_a_table(word: bytes) -> bool:
 class Translator:
     """Proposes phrases of the side that the model predicts for phrases of the one that it reads.
 
-    Sources are tokenized phrases as bytes (an inverse model's are of the target side). Hypotheses have 1 to ``max_length``
-    words of the vocabulary (or UNK, with ``unk``) and none that cannot stand in a table. A model of one factor proposes
-    phrases of that factor alone.
+    Sources are tokenized phrases as bytes. Hypotheses have 1 to ``max_length`` words of the vocabulary (or UNK, with ``unk``)
+    and none that cannot stand in a table. A model of one factor proposes phrases of that factor alone.
 
     Raises RowError for a source word without the factor that the model reads.
     """
@@ -226,10 +223,7 @@ class Translator:
         self, sources: Sequence[bytes], n: int = 10, beam: int | None = None, unk: bool = False,
         max_length: int = MAX_LENGTH,
     ) -> list[list[Hypothesis]]:  # fmt: skip
-        """Return the n most probable phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first.
-
-        Raises what the class says.
-        """
+        """Return the n best phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first."""
         width = beam or max(n, BEAM)
         c, which = self._summaries(sources)
         barred = self._barred(unk)
@@ -247,8 +241,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:  # fmt: skip
         """Draw ``number`` phrases at random for every source, in this order; equal ones may be among them.
 
-        The same seed and source give the same phrases, whatever the other sources are. The first of more samples are those of
-        fewer. See ``sampling.sample``. Raises what the class says.
+        The same seed and source give the same phrases. The first of more samples are those of fewer. See ``sample``.
         """
         c, which = self._summaries(sources)
         barred = self._barred(unk)
@@ -277,8 +270,7 @@ class Translator:
         """Call ``function`` with so many sources at a time that their ``prefixes`` each come to PREFIXES."""
         at_once = max(1, PREFIXES // prefixes)
         found = chain.from_iterable(function(slice(start, start + at_once)) for start in range(0, sources, at_once))
-        return [[self._hypothesis(decoded) for decoded in of_source] for of_source in found]
-
-    def _hypothesis(self, decoded: Decoded) -> Hypothesis:
-        target = b" ".join([self._words[id] for id in decoded.words])
-        return Hypothesis(target, decoded.log_p, decoded.words.count(UNK))
+        return [
+            [Hypothesis(b" ".join([self._words[id] for id in ids]), log_p, ids.count(UNK)) for ids, log_p in of_source]
+            for of_source in found
+        ]

@@ -1,8 +1,7 @@
 """Start from the weights of another model, and keep parts of a model as they are while the rest learns.
 
-Encoder and decoder can be taken one by one: all that passes between them is the summary c, of the size ``hidden`` on both
-sides. Vocabularies may differ: the rows of a word go to the word of the same spelling. Source and target are here what the
-network reads and predicts; ``table_side`` exchanges them for an inverse model.
+Vocabularies may differ: the rows of a word go to the word of the same spelling. Source and target are here what the network
+reads and predicts; ``table_side`` exchanges them for an inverse model.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -99,10 +98,7 @@ def initialise_from(
 ) -> WarmStart:
     """Copy a part of the donor's weights (a key of PARTS) into a model that is initialised already.
 
-    The decoder is all that is not the encoder: its embedding, its cell, the output layer. Rows of words that the donor does
-    not know keep their values.
-
-    Raises OptionError for an unknown part, and if its structure or sizes differ; then nothing has been changed.
+    Rows of words that the donor does not know keep their values. Raises as ``check_part`` does, before it changes anything.
     """
     check_part(model.config, donor.model.config, part)
     vocabs, sides = {"source": src_vocab, "target": tgt_vocab}, PARTS[part][1]
@@ -122,8 +118,6 @@ def initialise_from(
 
 def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
     """Exclude groups of weights (keys of FREEZABLE) from training. Gradients still flow through them to the others.
-
-    ``encoder`` has the source embedding in it, ``decoder`` the target embedding and the output layer.
 
     Raises OptionError for an unknown group, and if nothing would be left to learn; then nothing has been changed.
     """

@@ -37,8 +37,8 @@ class Source(ABC, Generic[Store]):
     def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> Store:
         """Return the data as an earlier run left them, if nothing has changed, else as they are made while nobody else may.
 
-        ``check`` sees their numbers; what it raises keeps older data from being replaced. Raises InputError for a file that
-        cannot be used, OptionError if there is nothing to learn or if another process is preparing the data.
+        ``check``: as for ``Layout.write``. Raises InputError for a file that cannot be used, OptionError if there is nothing to
+        learn or if another process is preparing the data.
         """
         store, made = self.find(), False
         is_left = self.scratch is not None and is_in_scratch(self.scratch, self.directory)

@@ -37,9 +37,7 @@ def one_by_one(ngrams: Ngrams, among: list[int]) -> list[float]:
 @settings(deadline=None)
 @example([(0, 0, 0, 0), (7, 6, 8, 1)], 2, None)  # -11.8, which float32 rounds to a millionth
 @given(
-    st.lists(ROWS, min_size=1, max_size=40),
-    st.integers(1, 7),
-    st.none() | st.lists(st.integers(0, 8), min_size=1, unique=True),
+    st.lists(ROWS, min_size=1, max_size=40), st.integers(1, 7), st.none() | st.lists(st.integers(0, 8), min_size=1, unique=True)
 )
 def test_sharing_changes_nothing(rows, contexts, among):
     array = np.array(rows, np.int64)

@@ -14,7 +14,7 @@ from gensim.models import KeyedVectors
 from small_models import by_the_oracle
 
 from phrase_rescore.rnn.checkpoint import load, save
-from phrase_rescore.rnn.vectors import BATCH, PhraseEncoder
+from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder
 
 ROUNDING = 1e-5
 

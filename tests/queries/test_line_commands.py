@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 from small_models import small_lm
 
-from phrase_rescore.rnn.vectors import BATCH
+from phrase_rescore.rnn.scorer import BATCH
 
 COMMANDS = {  # a command that a program keeps open, a line for it, and how many lines answer that
     "score": ("score -m {m} --flush", b"the ||| das\n", 1),

@@ -12,16 +12,8 @@ from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.cells import CELLS, LSTM, RNN, ResetAfter, Stack
 from phrase_rescore.rnn.checkpoint import load, save
-from phrase_rescore.rnn.network import (
-    ENCODERS,
-    ModelConfig,
-    PackedPhrases,
-    RNNEncoderDecoder,
-    initialise,
-    packed,
-)
-from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.vectors import PhraseEncoder
+from phrase_rescore.rnn.network import ENCODERS, ModelConfig, PackedPhrases, RNNEncoderDecoder, initialise, packed
+from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
 
 
 def filled(stack: Stack, seed: int = 0) -> Stack:

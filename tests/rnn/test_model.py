@@ -9,11 +9,7 @@ from phrase_rescore.nn import softmax
 from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
 from phrase_rescore.rnn.cells import tanh
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.rnn.network import (
-    ModelConfig,
-    RNNEncoderDecoder,
-    packed,
-)
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, packed
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():

@@ -215,8 +215,7 @@ def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, obj
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [(b"(7,)", b"(7 ,"), (b"(7,)", b"(6,)"), (b"(7,)", b"(%d,)" % 10**30), (b"<i8", b"|O8"), (b"<i8", b"<f8")],
+    ("old", "new"), [(b"(7,)", b"(7 ,"), (b"(7,)", b"(6,)"), (b"(7,)", b"(%d,)" % 10**30), (b"<i8", b"|O8"), (b"<i8", b"<f8")]
 )
 def test_a_damaged_header_of_an_array_is_none(tmp_path: Path, old: bytes, new: bytes) -> None:
     store = prepared(tmp_path / "store", many_pairs(3))

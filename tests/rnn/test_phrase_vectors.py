@@ -11,7 +11,7 @@ from small_models import by_the_oracle, small_checkpoint, weights
 
 from phrase_rescore.errors import RowError
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.vectors import BATCH, END, UNKNOWN, PhraseEncoder, embedded_words, word_embeddings
+from phrase_rescore.rnn.scorer import BATCH, END, UNKNOWN, PhraseEncoder, embedded_words, word_embeddings
 
 ROUNDING = 1e-5
 
