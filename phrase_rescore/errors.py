@@ -30,7 +30,7 @@ _REMEDIES = {  # what to do when the system refuses: where something is read, an
 
 
 class RescoreError(Exception):
-    """Everything a user can cause or mend; ``str()`` is one line that says what was found and what to do."""
+    """Everything a user can cause or mend; ``str()`` is one line: what was found, and what to do."""
 
 
 class OptionError(RescoreError):
@@ -42,10 +42,7 @@ class ModelError(RescoreError):
 
 
 class InputError(RescoreError):
-    """A file that cannot be read as what it should be.
-
-    ``str()`` is ``path:line: found; hint``, without ``:line`` where no row is to blame.
-    """
+    """A file that is not what it should be: ``path:line: found; hint``, without ``:line`` where no row is to blame."""
 
     def __init__(self, path: str, found: str, hint: str = "", line: int | None = None) -> None:
         super().__init__(path, found, hint, line)  # all of them, so that the error survives pickling
@@ -57,11 +54,7 @@ class InputError(RescoreError):
 
 
 def remedy(error: OSError, writing: bool = False) -> str:
-    """Say what to do about an error of the system where a file is read or written; nothing if nothing can be said.
-
-    >>> remedy(FileNotFoundError(2, "No such file or directory"))
-    'check the path'
-    """
+    """Say what to do about an error of the system where a file is read or written, if anything can be said."""
     return _REMEDIES.get(error.errno or 0, ("", ""))[writing]
 
 
@@ -124,8 +117,7 @@ def printable(text: bytes | str, limit: int = 60) -> str:
     'café \\\\xff\\\\t'
     """
     data = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
-    line = data[: 4 * limit].decode("utf-8", "backslashreplace")
-    line = in_one_line(line)
+    line = in_one_line(data[: 4 * limit].decode("utf-8", "backslashreplace"))
     return line if len(line) <= limit and len(data) <= 4 * limit else f"{line[:limit]}…"
 
 
@@ -135,20 +127,12 @@ def first_line(error: BaseException) -> str:
 
 
 def in_one_line(message: str) -> str:
-    """Escape what would break a line, or do worse to a terminal: names of files may hold any character.
-
-    >>> in_one_line("cannot write a\\nb")
-    'cannot write a\\\\nb'
-    """
+    """Escape what would break a line, or do worse to a terminal: names of files may hold any character."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
 
 
 def counted(n: int, noun: str) -> str:
-    """Write a number of things.
-
-    >>> counted(1, "row"), counted(1200, "row")
-    ('1 row', '1,200 rows')
-    """
+    """Write a number of things: ``1 row``, ``1,200 rows``."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
@@ -158,20 +142,12 @@ def share(part: float, whole: float) -> float:
 
 
 def percent(share: float, digits: int = 1, nothing: str = "none") -> str:
-    """Write a share as a percentage; ``nothing`` stands for one of nothing.
-
-    >>> percent(share(1, 3)), percent(share(0, 0))
-    ('33.3%', 'none')
-    """
+    """Write a share as a percentage; ``nothing`` stands for one of nothing."""
     return f"{share:.{digits}%}" if math.isfinite(share) else nothing
 
 
 def shown(text: bytes | str, limit: int = 60) -> str:
-    """Quote anybody's text for a message, ``printable`` and cut at ``limit`` characters.
-
-    >>> shown(b"a|||b")
-    "'a|||b'"
-    """
+    """Quote anybody's text for a message, ``printable`` and cut at ``limit`` characters."""
     return f"'{printable(text, limit)}'"
 
 

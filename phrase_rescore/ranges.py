@@ -1,13 +1,13 @@
 """The numbers that people give: every one has a range, and nan and infinities are no numbers.
 
-An option and the setting of the library behind it have the same range, which is written once: here where both need it, else
-with the setting (``ranged``).
+An option and the setting behind it have the same range, written once: here where both need it, else with the setting.
 """
 
 import re
 from dataclasses import dataclass, field, fields
+from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any
 
 from phrase_rescore.errors import OptionError, shown
 
@@ -23,37 +23,27 @@ class Range:
     least: float
     most: float
     above: bool = False
-    _form: ClassVar[re.Pattern[str]] = _DECIMAL
-    _number: ClassVar[type[float]] = float
+    whole: bool = False
 
     def __str__(self) -> str:
+        if self.whole:
+            return f"a whole number from {self.least} to {self.most}"
         return f"a number {'above' if self.above else 'from'} {self.least:g}{', up' if self.above else ''} to {self.most:g}"
 
     def __contains__(self, value: Any) -> bool:
-        if not isinstance(value, Real) or isinstance(value, bool):
+        if not isinstance(value, Integral if self.whole else Real) or isinstance(value, bool):
             return False
         return bool(self.least <= value <= self.most) and not (self.above and value == self.least)  # type: ignore[operator]
 
     def read(self, text: str) -> float:
         """Read a number as it is typed. Raises OptionError if it is none of this range."""
-        if not self._form.fullmatch(text) or self._number(text) not in self:
+        form, number = (_WHOLE, int) if self.whole else (_DECIMAL, float)
+        if not form.fullmatch(text) or number(text) not in self:
             raise OptionError(f"{shown(text)} is not {self}")
-        return self._number(text)
+        return number(text)
 
 
-class Whole(Range):
-    """The whole numbers of a range."""
-
-    least: int
-    most: int
-    _form, _number = _WHOLE, int
-
-    def __str__(self) -> str:
-        return f"a whole number from {self.least} to {self.most}"
-
-    def __contains__(self, value: Any) -> bool:
-        return isinstance(value, Integral) and super().__contains__(value)
-
+Whole = partial(Range, whole=True)  # numbers
 
 SEEDS = Whole(0, 2**63 - 1)
 TEST_SEEDS = Whole(1, 2**63 - 1)  # sacrebleu takes 0 for no seed
@@ -76,25 +66,18 @@ SHOWN_SEGMENTS = Whole(0, 1_000_000)  # of each kind that is listed
 
 def check(name: str, value: object, wanted: Range) -> None:
     """Raise OptionError if the setting of this name is not a number of its range."""
-    if value not in wanted:
-        raise OptionError(f"{name}: {_written(value)} is not {wanted}")
-
-
-def _written(value: object) -> str:
-    """Write any value for a message: Python writes no integers of thousands of digits."""
-    if isinstance(value, int) and value.bit_length() > 3 * _LONGEST:
-        return "a number of thousands of digits" if value.bit_length() > 10_000 else "a number of so many digits"
-    return shown(repr(value), _LONGEST)
+    if value in wanted:
+        return
+    if isinstance(value, int) and value.bit_length() > 3 * _LONGEST:  # Python writes no integers of thousands of digits
+        found = "a number of thousands of digits" if value.bit_length() > 10_000 else "a number of so many digits"
+    else:
+        found = shown(repr(value), _LONGEST)
+    raise OptionError(f"{name}: {found} is not {wanted}")
 
 
 def ranged(default: Any, wanted: Range) -> Any:
     """Declare a field of a ``Checked`` dataclass that is a number of this range (or None, if that is its default)."""
     return field(default=default, metadata={"range": wanted})
-
-
-def ranges_of(settings: Any) -> dict[str, Range]:
-    """Return the ranges of the numbers of a ``Checked`` dataclass, by field."""
-    return {item.name: item.metadata["range"] for item in fields(settings) if "range" in item.metadata}
 
 
 class Checked:

@@ -21,20 +21,19 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-def local_processes() -> int:
-    """Return how many processes of one training torchrun started on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+def share_of_cores() -> int:
+    """Return the cores of this process: torchrun may have started several on this machine."""
+    return max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def use_threads(threads: int) -> None:
-    """Let the calling thread compute on ``threads`` cores; torch keeps this setting for every thread apart.
+    """Let the calling thread compute on ``threads`` cores, as every thread must be told.
 
-    Results then do not depend on the number of workers, nor on which of them did what. Denormal numbers (the running
-    averages of rarely seen words, softmax tails) count as 0: they would cost a hundred times a normal number.
+    Results then do not depend on the number of workers, nor on which of them did what.
     """
     import torch
 
-    torch.set_flush_denormal(True)
+    torch.set_flush_denormal(True)  # running averages of rare words, softmax tails: each would cost a hundred normal numbers
     torch.set_num_threads(threads)
 
 
@@ -45,10 +44,7 @@ def prepare(threads: int) -> None:
 
 
 def keep_freed_memory(keep: bool = True) -> None:
-    """Let glibc keep freed blocks; by default it gives large ones back to the kernel at once.
-
-    Then mapping and clearing the pages of every large temporary takes as long as the arithmetic on it.
-    """
+    """Let glibc keep freed blocks: it gives large ones back to the kernel, and new pages cost as much as arithmetic on them."""
     size = 1 << 30 if keep else 128 << 10  # glibc's own thresholds
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -58,7 +54,7 @@ def keep_freed_memory(keep: bool = True) -> None:
 
 @contextlib.contextmanager
 def no_cycle_collection() -> Iterator[None]:
-    """Turn Python's search for reference cycles off: rows make none, and looking for them doubles the time that text takes."""
+    """Turn Python's search for reference cycles off: rows make none, and the search doubles the time that text takes."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -69,10 +65,7 @@ def no_cycle_collection() -> Iterator[None]:
 
 
 def resolve_device(name: str) -> str:
-    """Turn ``auto`` into ``cuda`` if there is any GPU, else ``cpu``; check any other name.
-
-    Raises OptionError for a device that is not there.
-    """
+    """Turn ``auto`` into ``cuda`` or ``cpu``; check any other name. Raises OptionError for a device that is not there."""
     import torch
 
     if name == "auto":
@@ -90,8 +83,6 @@ def resolve_device(name: str) -> str:
 def resolve_devices(names: str) -> tuple[str, ...]:
     """Turn ``auto`` into every GPU there is, or ``cpu``; split and check a list such as ``cuda:0,cuda:2``.
 
-    Blocks go to the devices in turn, so a device that is named twice takes two shares.
-
     Raises OptionError for a device that is not there, and for CPU and GPU together: their scores differ in the last digits.
     """
     import torch
@@ -105,10 +96,7 @@ def resolve_devices(names: str) -> tuple[str, ...]:
 
 
 def check_precision(precision: str, device: str, here: bool = True) -> str:
-    """Return a warning if the precision is slower than float32 on a ``device`` that is ``here``, else nothing.
-
-    Raises OptionError if no such device has it.
-    """
+    """Return a warning if a ``device`` that is ``here`` is slow at it. Raises OptionError if no such device has it."""
     import torch
 
     cpu = torch.device(device).type == "cpu"

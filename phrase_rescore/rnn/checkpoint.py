@@ -80,7 +80,7 @@ def _entries(cell: str, layers: int, encoder: str) -> dict[str, Any]:
 def _structure_of(entries: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the structure that entries of config.json describe; None if it is unknown."""
     encoder = entries.get("encoder")
-    if not isinstance(encoder, dict) or not is_whole(encoder.get("layers"), LAYERS.least, LAYERS.most):
+    if not isinstance(encoder, dict) or encoder.get("layers") not in LAYERS:
         return None
     cell = next((name for name, cells in CELLS.items() if encoder.get("cell") == cells.encoder.NAME), None)
     name = encoder.get("direction" if encoder.get("direction") == "bidirectional" else "source_order")

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
-from phrase_rescore.errors import OptionError
-from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged, ranges_of
-from phrase_rescore.runtime import local_processes, usable_cores
+from phrase_rescore.errors import OptionError, silent
+from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged
+from phrase_rescore.runtime import share_of_cores
 
 LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
 _STEPS = Whole(1, 10**12)
@@ -15,11 +15,9 @@ _STEPS = Whole(1, 10**12)
 
 @dataclass(frozen=True)
 class Recipe(Checked):
-    """How the weights are learnt, and when that ends.
+    """How the weights are learnt, and when that ends. Raises OptionError for a number that is out of its range.
 
     The rate rises linearly for the share ``warm_up`` of the run and, with ``decay``, falls linearly to 0 at its end.
-
-    Raises OptionError for a number that is out of its range.
     """
 
     optimizer: str = "adam"  # or adadelta
@@ -68,11 +66,11 @@ class Recipe(Checked):
 
 @dataclass(frozen=True)
 class Machine(Checked):
-    """What computes. ``threads`` are those of each process, by default its share of the cores."""
+    """What computes."""
 
     device: str = "auto"
     precision: str = "float32"
-    threads: int = field(default_factory=lambda: max(1, usable_cores() // local_processes()), metadata={"range": THREADS})
+    threads: int = field(default_factory=share_of_cores, metadata={"range": THREADS})  # of each process
 
 
 @dataclass(frozen=True)
@@ -85,10 +83,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a training in parts, each a dataclass, and ``preset``, the name that the model's config.json records.
-
-    No two parts have a setting of the same name.
-    """
+    """The settings of a training in parts, which have no name in common, and the ``preset`` that config.json records."""
 
     preset: str = "default"
     recipe: Recipe = field(default_factory=Recipe)
@@ -111,7 +106,7 @@ class Settings:
     def identity(self, *parts: Any) -> dict[str, Any]:
         """Return the settings that may change the weights: those of these parts, of the recipe and of the machine.
 
-        A new setting of a part ends up here and keeps older states from being resumed, unless it is left out as patience is.
+        A new setting ends up here and keeps older states from being resumed, unless it is left out as patience is.
         """
         run = {name: value for part in (*parts, self.recipe, self.machine) for name, value in asdict(part).items()}
         del run["patience"]
@@ -119,15 +114,13 @@ class Settings:
 
     def ranges(self) -> dict[str, Range]:
         """Return the ranges of the settings that are numbers."""
-        return {name: wanted for part in self.parts().values() for name, wanted in ranges_of(part).items()}
+        declared = (item for part in self.parts().values() for item in fields(part))
+        return {item.name: item.metadata["range"] for item in declared if "range" in item.metadata}
 
     def override(self, **settings: Any) -> Self:
         """Return the configuration with these settings in place of its own, each in the part that has it.
 
         Raises TypeError for a setting that no part has, OptionError as the parts do.
-
-        >>> Settings().override(learning_rate=1.0, max_steps=5).recipe.max_steps
-        5
         """
         if unknown := settings.keys() - self.settings().keys():
             raise TypeError(f"a training has no setting {min(unknown)!r}")
@@ -140,14 +133,10 @@ class Settings:
 
 @dataclass
 class Observer:
-    """Functions that hear how a training goes. The command line shows it; another caller need not care.
+    """Functions that hear how a training goes. The command line shows it; another caller need not care."""
 
-    ``on_step`` gets the step, the share of the run done before it, the loss per item and the number of items; ``on_record``
-    gets a record of the log at every evaluation.
-    """
-
-    say: Callable[[str], None] = lambda message: None
+    say: Callable[[str], None] = silent
     on_read: Callable[[int], object] | None = None  # bytes of the inputs
-    on_pairs: Callable[[int], object] = lambda pairs: None  # pairs or sentences prepared
-    on_step: Callable[[int, float, float, int], None] = lambda step, done, loss, items: None
-    on_record: Callable[[dict[str, Any]], None] = lambda record: None
+    on_pairs: Callable[[int], object] = silent  # pairs or sentences prepared
+    on_step: Callable[[int, float, float, int], None] = silent  # step, share of the run done before, loss per item, items
+    on_record: Callable[[dict[str, Any]], None] = silent  # of the log, at every evaluation

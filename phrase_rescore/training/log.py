@@ -34,14 +34,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """The log of a run. Only a finished model's config.json tells ``batch_size`` (pairs or words a step) and that it learnt
-    words; without one it is taken for a model of phrase pairs.
-    """
+    """The log of a run, and what the config.json of a finished model tells."""
 
     name: str
     points: tuple[Point, ...]
-    batch_size: int | None
-    learnt: str = "pair"  # or word: a loss is one of each
+    batch_size: int | None  # pairs or words a step
+    learnt: str = "pair"  # or word: a loss is one of each; without a config.json it is taken for a model of phrase pairs
 
     @property
     def best(self) -> Point | None:
@@ -115,16 +113,13 @@ def _default_name(path: str) -> str:
 
 
 def split_argument(argument: str) -> tuple[str, str]:
-    """Split PATH or NAME=PATH into name and path; a path that is there may have an equals sign in it."""
+    """Split PATH or NAME=PATH into name and path; a path that exists may have an equals sign in it."""
     name, equals, path = argument.partition("=")
     return (name, path) if equals and not os.path.exists(argument) else ("", argument)
 
 
 def read_run(argument: str) -> Run:
-    """Read a run given as PATH or NAME=PATH; the path is that of a model directory or of a log.
-
-    Raises InputError for a log that is missing, empty or malformed.
-    """
+    """Read a run given as PATH or NAME=PATH of a model directory or log. Raises InputError for a missing or damaged log."""
     name, path = split_argument(argument)
     log = os.path.join(path, LOG) if os.path.isdir(path) else path
     points = _read_points(log)
@@ -141,10 +136,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
 
 
 def shortfall(training: Mapping[str, Any], learnt: str = "pairs") -> str:
-    """Say how a training was too short, by its summary in config.json, which nothing has checked; empty if it was not.
-
-    One that went on from all weights of another model is never too short.
-    """
+    """Say how a training was too short, by its unchecked summary in config.json; empty if not, or if it went on from a model."""
     steps, passes = training.get("steps"), training.get("passes")
     if training.get("init_from") and training.get("init") == "all":
         return ""

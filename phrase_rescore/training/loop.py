@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from phrase_rescore.errors import OptionError, RescoreError, printable
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.log import point_of
-from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup
+from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup, learning_parameters
 from phrase_rescore.training.state import TrainingState
 
 
 class Task(Protocol):
-    """What the loop trains: a module, its minibatches, their loss and a held-out measure."""
+    """What the loop trains, its minibatches, their loss and a held-out measure."""
 
     @property
     def module(self) -> nn.Module:
@@ -27,9 +27,9 @@ class Task(Protocol):
         """Yield minibatches, all with a length, without end, from number ``first`` (0, 1, …); each depends on that alone."""
 
     def parts(self, batch: Any, parts: int, step: int = 0, done: float = 1.0) -> list[Any]:
-        """Cut the minibatch of ``step`` into ``parts`` of like work; none is empty unless the minibatch is too small.
+        """Cut the minibatch of ``step``, the share ``done`` of the run lying before it, into ``parts`` of like work.
 
-        ``done``: the share of the run before it, 0 to 1.
+        None is empty unless the minibatch is too small.
         """
 
     def loss(self, module: nn.Module, part: Any) -> Tensor:
@@ -49,9 +49,7 @@ class Outcome:
 
     def summary(self, passes: float) -> dict[str, Any]:
         """Return what the training summary of config.json says of it; ``passes`` over the data were made."""
-        return {
-            "steps": self.steps, "passes": round(passes, 4), "best_step": self.best_step, "held_out": self.best,
-        }  # fmt: skip
+        return {"steps": self.steps, "passes": round(passes, 4), "best_step": self.best_step, "held_out": self.best}
 
 
 class NotFiniteError(RescoreError):
@@ -67,8 +65,7 @@ class NotFiniteError(RescoreError):
 
 @dataclass
 class Figures:
-    """What a training has found out so far, as its state on disk keeps it. Raises ValueError for what no training finds out,
-    or TypeError."""
+    """What a training has found so far, as its state keeps it. Raises ValueError or TypeError for what none finds."""
 
     seconds: float = 0.0
     best_step: int = 0
@@ -89,7 +86,7 @@ _AVERAGES = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.Adadelta: 
 
 def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     """Return the recipe's optimizer for all parameters that learn."""
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    parameters = learning_parameters(module)
     if recipe.optimizer == "adadelta":  # section 4.1; ε = 1e-6
         return torch.optim.Adadelta(parameters, lr=recipe.learning_rate, rho=0.95, eps=1e-6)
     if recipe.optimizer == "adam":
@@ -98,37 +95,26 @@ def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
 
 
 class Trainer:
-    """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times calls ``evaluate``, which calls ``save``.
+    """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times ``evaluate``, which calls ``save``.
 
-    The weights depend on nothing but the task, the recipe, the number of threads and processes, and torch, if ``max_steps``
-    ends the run. Every process of a group has a trainer; the first one tells its observer of evaluations and saves.
+    If ``max_steps`` ends the run, the weights depend only on task, recipe, torch, and the number of threads and processes.
+    Every process of a group has a trainer; the first one tells its observer of evaluations and saves.
 
     Raises OptionError for a recipe without a limit or with an unknown optimizer.
     """
 
     def __init__(
-        self,
-        task: Task,
-        recipe: Recipe,
-        *,
-        threads: int = 1,
-        processes: ProcessGroup = ALONE,
-        state: TrainingState | None = None,
-        observer: Observer | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
-    ) -> None:
+        self, task: Task, recipe: Recipe, *, threads: int = 1, processes: ProcessGroup = ALONE,
+        state: TrainingState | None = None, observer: Observer | None = None, optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:  # fmt: skip
         if recipe.max_steps is None and recipe.max_time is None:
             raise OptionError("training needs --max-steps or --max-time")
-        self.task, self.recipe = task, recipe
-        self.threads, self.processes = threads, processes
-        self.state = state
-        self.observer = observer or Observer()
-        self.module = task.module
-        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        self.task, self.recipe, self.module, self.threads = task, recipe, task.module, threads
+        self.processes, self.state, self.observer = processes, state, observer or Observer()
+        self.parameters = learning_parameters(self.module)
         self.optimizer = optimizer or make_optimizer(recipe, self.module)
         self.gradients = Gradients(self.module, task.loss, threads, processes)
-        self.steps = 0
-        self.figures = Figures()
+        self.steps, self.figures = 0, Figures()
         self.best_weights: dict[str, Tensor] = {}
         self._started = time.monotonic()
         self._batch: Any = None  # the last one
@@ -140,8 +126,8 @@ class Trainer:
         With ``resume`` it continues from the state, and ends with the very weights that it would have had, if ``max_steps``
         ends it. ``evaluate_first`` is for weights that may be hard to better. A trainer fits once.
 
-        Raises ModelError for a damaged state, NotFiniteError when a loss, gradient or weight is not finite. The
-        state is then that of the last evaluation, when they still were.
+        Raises ModelError for a damaged state; NotFiniteError when a loss, gradient or weight is not finite: the state is then
+        that of the last evaluation.
         """
         recipe = self.recipe
         try:
@@ -171,7 +157,10 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(done)
         self._batch, items = batch, len(batch)
-        loss = self.gradients(self._own_parts(batch, done), items if self.recipe.objective == "mean" else 1.0)
+        threads, rank = self.gradients.parts, self.processes.rank
+        parts = self.task.parts(batch, threads * self.processes.size, self.steps, done)  # one for every thread of every process
+        own = parts[rank * threads : (rank + 1) * threads]
+        loss = self.gradients(own, items if self.recipe.objective == "mean" else 1.0)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
         if not math.isfinite(norm):  # the same in every process
             found = f"the loss is {loss / items} and its gradient {norm.item()}"
@@ -181,12 +170,6 @@ class Trainer:
         self._loss += loss
         self._items += items
         self.observer.on_step(self.steps, done, loss * self.processes.size / items, items)
-
-    def _own_parts(self, batch: Any, done: float) -> list[Any]:
-        """Cut a minibatch into a part for every thread of every process, and return this process's."""
-        threads, rank = self.gradients.parts, self.processes.rank
-        parts = self.task.parts(batch, threads * self.processes.size, self.steps, done)
-        return parts[rank * threads : (rank + 1) * threads]
 
     def evaluate(self) -> None:
         """Measure, remember the best weights, log a record and save the state.
@@ -219,7 +202,7 @@ class Trainer:
             self.save()
 
     def save(self) -> None:
-        """Write the state, if there is to be one: enough to continue exactly from here."""
+        """Write the state, if there is to be one."""
         if self.state is None:
             return
         tensors = {f"module.{name}": value for name, value in self.module.state_dict().items()}

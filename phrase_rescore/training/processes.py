@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.errors import OptionError, RescoreError, silent
 from phrase_rescore.runtime import use_threads
 
 Loss = Callable[[nn.Module, Any], Tensor]  # (module, part): the summed loss, a scalar
@@ -62,18 +62,18 @@ class ProcessGroup:
         exchange(shared)
         return float(shared.item())
 
-    def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = lambda message: None) -> bool:
-        """Let the first process do something while the others wait, for as long as it takes; return its outcome in all of them.
+    def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = silent) -> bool:
+        """Let the first process do something while the others wait, and return its outcome in all of them.
 
-        The others wait without a collective, whose time would be limited, and the second process tells every minute that it
-        waits. What started the processes ends them when the first one dies. It comes before any collective.
+        They wait without a collective, whose time would be limited; the second process tells every minute that it waits. What
+        started the processes ends them when the first one dies. This comes before any collective.
 
         Raises in the first process what ``work`` raises, and in the others RescoreError if it failed or its store is gone.
         """
         if self.store is None:
             return work()
         if not self.is_first:
-            return _outcome(self.store, say if self.rank == 1 else lambda message: None)
+            return _outcome(self.store, say if self.rank == 1 else silent)
         outcome = "failed"
         try:
             done = work()
@@ -114,7 +114,7 @@ def local_device(device: str) -> str:
 
 
 def find_processes() -> ProcessGroup:
-    """Meet the other processes that were launched, if there are any. Nothing collective is possible yet."""
+    """Meet the other processes that were launched, if any. Nothing collective is possible yet."""
     if not launched():
         return ALONE
     try:
@@ -156,6 +156,11 @@ def process_group(device: str, processes: ProcessGroup | None = None) -> Iterato
         dist.destroy_process_group()
 
 
+def learning_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that learn."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
 class Gradients:
     """The gradient of one minibatch's loss, from all cores and all processes.
 
@@ -171,7 +176,7 @@ class Gradients:
         self.parts = 1 if processes.size > 1 else threads  # DistributedDataParallel wants one backward pass a process
         self._loss, self._processes = loss, processes
         self._module: nn.Module | None = processes.wrap(module)
-        self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._parameters = learning_parameters(module)
         self._executor = ThreadPoolExecutor(self.parts) if self.parts > 1 else None
 
     def __call__(self, parts: list[Any], n: float) -> float:

@@ -36,20 +36,21 @@ def on_this_machine(settings: AnySettings) -> AnySettings:
     return replace(settings, machine=replace(settings.machine, device=device))
 
 
-class Session:
+class Session(contextlib.ExitStack):
     """A training's stay in its model directory, a ``with`` block: ``prepare``, ``learning``, ``publish`` in this order.
 
     The same inputs, settings and torch build give the same files, byte for byte, on a CPU if the run ends by ``max_steps``
-    (the log aside), however often it was killed and resumed. After an error no model directory is left, only, once training
-    had begun, the state from which ``resume`` continues.
+    (the log aside), however often it was killed and resumed. An error leaves no model directory, only, once training had
+    begun, the state from which ``resume`` continues.
 
-    Every process that torchrun started has a session; the first one prepares the data, talks and writes. It holds the lock of
-    the model directory (``files.locks``) from before its first write until the block ends.
+    Every process that torchrun started has a session. The first one prepares the data, talks, writes, and holds the lock of
+    the model directory from before its first write until the block ends.
 
     ``identity`` has all settings that may change the weights; the state compares the data themselves.
     """
 
     def __init__(self, model_dir: str, settings: Settings, identity: dict[str, Any], observer: Observer | None) -> None:
+        super().__init__()
         machine = settings.machine
         if machine.precision not in runtime.PRECISIONS:
             raise OptionError(f"precision {machine.precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
@@ -71,18 +72,11 @@ class Session:
         self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         self.resumes = False
         self._model_dir, self._machine, self._output = model_dir, machine, settings.output
-        self._held = contextlib.ExitStack()
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *error: Any) -> bool | None:
-        return self._held.__exit__(*error)
 
     def prepare(self, source: Source[Store], check: Callable[[], None] = lambda: None) -> Store | None:
         """Take the lock and return the data, prepared by the first process; None if the training is over already.
 
-        Raises OptionError, InputError or ModelError before anything is read or written for files that will not do, and what
+        Raises OptionError, InputError or ModelError for files that will not do, before anything is read or written, and what
         ``check`` raises.
         """
         say = self.observer.say
@@ -95,7 +89,7 @@ class Session:
                 raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
             source.check(say)
             os.makedirs(os.path.dirname(os.path.realpath(self._model_dir)), exist_ok=True)
-            self._held.enter_context(locked(self._model_dir, "let it end, or name another directory with -m", say))
+            self.enter_context(locked(self._model_dir, "let it end, or name another directory with -m", say))
             if not self._can_begin():
                 return False
             source.prepare(self.observer, self.state.check)
@@ -108,11 +102,11 @@ class Session:
             raise OptionError("many processes need prepared data, and inputs, that all of them see under the same names")
         self.state.check(store.numbers)
         self.resumes = self.state.exists()
-        self._held.enter_context(process_group(self._machine.device, self.processes))
+        self.enter_context(process_group(self._machine.device, self.processes))
         return store
 
     def _can_begin(self) -> bool:
-        """Put right what killed runs left of the model, and check what is there. Return False if the training is over already.
+        """Put right what killed runs left of the model, and check what is there; tell whether there is anything to do.
 
         Raises OptionError if there is a model or a state that this run must not touch or cannot continue from.
         """
@@ -140,13 +134,11 @@ class Session:
 
         A minibatch whose numbers were not finite is kept, ``in_words``.
         """
-        trainer = Trainer(
-            task, recipe, threads=self.threads, processes=self.processes, state=self.state, observer=self.observer
-        )
-        together = f", {self.processes.size} processes" if self.processes.size > 1 else ""
+        state, observer, processes = self.state, self.observer, self.processes
+        trainer = Trainer(task, recipe, threads=self.threads, processes=processes, state=state, observer=observer)
+        together = f", {processes.size} processes" if processes.size > 1 else ""
         numbers = sum(weight.numel() for weight in task.module.parameters())
-        self.observer.say(f"{numbers:,} parameters, {self._machine.threads} threads{together}, {self._machine.device}")
-        state = self.state
+        observer.say(f"{numbers:,} parameters, {self._machine.threads} threads{together}, {self._machine.device}")
         try:
             yield trainer
         except KeyboardInterrupt as error:
@@ -165,14 +157,14 @@ class Session:
 
     def _add_to_log(self, record: dict[str, Any]) -> None:
         """Append a record to the log in the state's directory; the first one starts it over. Raises RescoreError."""
-        path = os.path.join(self.state.directory, LOG)
+        path, line = os.path.join(self.state.directory, LOG), json.dumps(record) + "\n"
         if not self._log:
             self._outer.say(f"log, until it is done: {path}")
         with writing(path):
             os.makedirs(self.state.directory, exist_ok=True)
             with open(path, "a" if self._log else "w", encoding="utf-8", newline="\n") as stream:
-                stream.write(json.dumps(record) + "\n")
-        self._log.append(json.dumps(record) + "\n")
+                stream.write(line)
+        self._log.append(line)
         self._outer.on_record(record)
 
     def _keep(self, step: int, in_words: Callable[[Any], bytes], batch: Any) -> str:
@@ -205,6 +197,5 @@ class Session:
             error.add_note(f"{state.directory} has the whole training; the same command with --resume goes on")
             raise
         if os.path.lexists(state.directory):
-            self.observer.say(
-                f"warning: {state.directory} cannot be removed; the model is complete, and nothing in it is needed"
-            )
+            left = f"{state.directory} cannot be removed"
+            self.observer.say(f"warning: {left}; the model is complete, and nothing in it is needed")

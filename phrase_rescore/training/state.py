@@ -1,8 +1,7 @@
 """A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle.
 
 DIRECTORY/
-    state.json                  step, figures so far, what the run was asked for, its pairs, the name of the tensors' file, and
-                                the CRC-32 of all this
+    state.json                  step, figures, what the run was asked for, its pairs, the tensors' file, and their CRC-32
     tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
     published                   device and inode of the finished model's directory, just before it takes its name
 """
@@ -43,13 +42,17 @@ def differences(was: Any, now: Any, name: str = "") -> list[str]:
 
 
 def _tensors_of(step: int) -> str:
-    """Return the name of the file of a step's tensors."""
     return f"tensors-{step:09d}.safetensors"
 
 
 def _crc(state: dict[str, Any]) -> int:
-    """Return the CRC-32 of a state, as JSON."""
     return zlib.crc32(json.dumps(state).encode())
+
+
+def _identity_of(directory: str) -> bytes:
+    """Return device and inode."""
+    found = os.stat(directory)
+    return b"%d %d\n" % (found.st_dev, found.st_ino)
 
 
 class TrainingState:
@@ -66,8 +69,8 @@ class TrainingState:
     def check(self, numbers: Any = None) -> None:
         """Take note of this run's data, if they are known, by the numbers of their store, a dataclass.
 
-        Raises OptionError, with all that differs, if the interrupted run, if there is one, was asked for something else or had
-        other data; ModelError if it is damaged.
+        Raises OptionError, with all that differs, if an interrupted run was asked for something else or had other data;
+        ModelError if its state is damaged.
         """
         if numbers is not None:
             self._numbers = asdict(numbers)
@@ -107,11 +110,9 @@ class TrainingState:
         except (OSError, safetensors.SafetensorError) as error:
             with contextlib.suppress(OSError):
                 os.unlink(f"{file}.partial")
-            reason = getattr(error, "strerror", None) or str(error)
-            raise RescoreError(
-                f"{self.directory}: the state of step {step:,} cannot be saved ({reason}); the last one is intact: "
-                "make room and go on with --resume"
-            ) from None
+            found = f"the state of step {step:,} cannot be saved ({getattr(error, 'strerror', None) or error})"
+            remedy = "the last one is intact: make room and go on with --resume"
+            raise RescoreError(f"{self.directory}: {found}; {remedy}") from None
         for left in Path(self.directory).glob("tensors-*"):  # older ones, perhaps of killed runs
             with contextlib.suppress(OSError):
                 if left.name != name:
@@ -150,20 +151,17 @@ class TrainingState:
 
     def about_to_publish(self, directory: str) -> None:
         """Take note of the directory that is to become the model. Raises OSError if that cannot be written."""
-        found, path = os.stat(directory), os.path.join(self.directory, PUBLISHED)
         os.makedirs(self.directory, exist_ok=True)
-        write_durably(path, b"%d %d\n" % (found.st_dev, found.st_ino))
+        write_durably(os.path.join(self.directory, PUBLISHED), _identity_of(directory))
 
     def is_published(self, model_dir: str) -> bool:
         """Tell whether the model of this training has its name already: then only ``remove`` is left to do."""
         with contextlib.suppress(OSError):
-            found = os.stat(model_dir)
-            noted = Path(self.directory, PUBLISHED).read_bytes()
-            return noted == b"%d %d\n" % (found.st_dev, found.st_ino)
+            return Path(self.directory, PUBLISHED).read_bytes() == _identity_of(model_dir)
         return False
 
     def remove(self) -> None:
-        """Delete the directory when the run is over, the note of its end as the last file: a later run can finish this."""
+        """Delete the directory when the run is over, the note of its end last: a later run can finish this."""
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, STATE))
             for left in Path(self.directory).iterdir():
