@@ -136,7 +136,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
 
 
 def shortfall(training: Mapping[str, Any], learnt: str = "pairs") -> str:
-    """Say how a training was too short, by its unchecked summary in config.json; empty if not, or if it went on from a model."""
+    """Say how a training was too short, by its unchecked summary in config.json; one that began with a model never is."""
     steps, passes = training.get("steps"), training.get("passes")
     if training.get("init_from") and training.get("init") == "all":
         return ""
