@@ -1,7 +1,6 @@
-"""The unit of work of annotation: a pure function from a block of rows to its annotated bytes and its counts.
+"""The unit of work of annotation: a function from a block of rows to its annotated bytes and its counts.
 
-``Annotator(...)(number, first_row, data)`` depends on nothing but its arguments and the model on disk, so any executor may
-run it anywhere and in any order.
+It depends on nothing but its arguments and the model on disk, so any executor may run it anywhere and in any order.
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ class SignedModel:
 
 @dataclass(frozen=True)
 class Annotator:
-    """Appends the features of every model to every row of a block.
+    """Appends the features of every model to every row of a block: ``Annotator(...)(number, first_row, data)``.
 
     Raises InputError for a bad row (unless the policy drops it) and for a word that needs an untrained UNK.
     """

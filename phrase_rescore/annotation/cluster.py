@@ -1,7 +1,4 @@
-"""Blocks scored by the workers of a Dask cluster (``--cluster``), which schedules them and gives a lost worker's to others.
-
-Imported only with ``--cluster``: Dask may not be there.
-"""
+"""Blocks scored by the workers of a Dask cluster. Imported only with ``--cluster``: Dask may not be there."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class WorkerState(NamedTuple):
     """What a worker has."""
 
     version: str
-    torch: str
+    torch: str  # its version
     has_cuda: bool
     lacks: str  # a model, and what is in its place; empty if it has all
 
@@ -201,8 +198,7 @@ def open_cluster(
     """Reach, or start, a cluster, see that its workers can score, and leave it at the end.
 
     Yields it and the devices that each worker scores on. Raises OptionError for a place that cannot be understood and for
-    devices that are not there, RescoreError if no scheduler answers, and if a worker has another version of this package or,
-    when ``strict``, of torch.
+    devices that are not there, RescoreError if no scheduler answers or a worker has other versions.
     """
     # For debugging Dask keeps its last thousand messages to everyone, which here are blocks, and samples the workers' stacks
     for_debugging = {"distributed.admin.low-level-log-length": 0, "distributed.worker.profile.enabled": False}
@@ -217,7 +213,7 @@ def open_cluster(
         except TimeoutError:
             say(f"no worker yet at {name}; waiting for one")
             client.wait_for_workers(1)
-        models = tuple(SignedModel(os.path.abspath(model.directory), model.signature) for model in models)
+        models = tuple(replace(model, directory=os.path.abspath(model.directory)) for model in models)
         states = _check_workers(client, models, strict, say)
         if lacks := next((state.lacks for state in states if state.lacks), ""):
             say(f"sending the model to workers that lack it ({lacks})")

@@ -1,7 +1,4 @@
-"""Blocks of rows through an executor and out again in order; the executor that is always there: threads of this process.
-
-``strip``, the inverse of annotation, needs no more than that.
-"""
+"""Blocks of rows through an executor and out again in order; threads as an executor; ``strip``, which needs no more."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ class Threads(ThreadPoolExecutor):
 
 @contextlib.contextmanager
 def local_threads(jobs: int, threads: int = 1) -> Iterator[Threads]:
-    """Start threads that run blocks. An interruption does not wait for blocks in work; the process ends without them.
-
-    Python does not look for reference cycles meanwhile: here rows make none, while Dask's messages do.
-    """
+    """Start threads that run blocks, with no search for reference cycles. An interruption does not wait for blocks in work."""
     executor = Threads(jobs, threads)
     try:
         with no_cycle_collection():
@@ -71,7 +65,7 @@ def in_order(
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
     """Return the first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
 
-    Raises InputError when the first row (if bad rows are dropped: the first 100,000 rows) is bad, or there is none.
+    Raises InputError if the first row (where bad rows are dropped: all of the first 100,000) is bad, or there is none.
     """
     taken = list[Block]()
     for block in blocks:
@@ -89,10 +83,7 @@ def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -
 
 
 def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
-    """Return the gzip level for an output of this name: None (plain) unless it ends in ``.gz``, as Moses decides by the name.
-
-    Raises OptionError for names of formats that Moses does not read.
-    """
+    """Return the level for a ``.gz`` file, None for a plain one. Raises OptionError for formats that Moses does not read."""
     if out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
         raise OptionError(f"cannot write {out}: Moses loads plain tables and .gz")
     return level if out.endswith(".gz") else None
@@ -106,7 +97,7 @@ def is_whole(block: Block, block_rows: int) -> bool:
 def strip(table: str, out: str, columns: int, on_read: Callable[[int], object] | None = None) -> int:
     """Write the table without its last ``columns`` scores and return the number of rows.
 
-    Raises InputError for a bad row, one with another number of scores than the first, and one that would have no score left.
+    Raises InputError for a bad row, for other numbers of scores than the first row's, and if no score would be left.
     """
     check_outputs([table], out)
     name, gzip_level = display_name(table), gzip_level_of(out)

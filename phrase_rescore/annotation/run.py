@@ -15,7 +15,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
 from phrase_rescore.annotation.annotator import Annotator, Compute, RowPolicy, SignedModel, Statistics, checkpoint_of
 from phrase_rescore.data.coverage import factor_counts, fit_warnings
-from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share
+from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share, silent
 from phrase_rescore.files.inputs import Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
 from phrase_rescore.files.paths import check_outputs, is_stream
@@ -54,9 +54,9 @@ class AnnotateOptions(Checked):
 class AnnotateObserver:
     """Functions that are told how an annotation goes. The command line shows it; another caller need not care."""
 
-    say: Callable[[str], object] = lambda message: None  # warnings, and what happens on a cluster
+    say: Callable[[str], object] = silent  # warnings, and what happens on a cluster
     on_read: Callable[[int], object] | None = None  # bytes of the table's file
-    on_block: Callable[[Statistics], object] = lambda statistics: None  # of the rows so far
+    on_block: Callable[[Statistics], object] = silent  # of the rows so far
 
 
 @dataclass
@@ -84,8 +84,7 @@ class Summary:
             prefix = self.prefix(model)
             of_tgt, of_src = share(of_model.tgt_unknown, s.tgt_words), share(of_model.src_unknown, s.src_words)
             unknown = f"{of_model.tgt_unknown:,} of the target ({percent(of_tgt, 2)})"
-            unknown += f", {of_model.src_unknown:,} of the source ({percent(of_src, 2)})"
-            lines.append(f"{prefix}unknown words: {unknown}")
+            lines.append(f"{prefix}unknown words: {unknown}, {of_model.src_unknown:,} of the source ({percent(of_src, 2)})")
             if of_model.clamped_scores:
                 lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
             if of_model.clamped_counts:
@@ -191,8 +190,8 @@ class _Run:
 
     def finish(self) -> None:
         """Check what only the whole table shows. Raises RescoreError for words that do not fit, and for missing rows."""
-        s = self.summary.statistics
         self._check_fit()
+        s = self.summary.statistics
         if self._expected is not None and s.rows != self._expected:
             found = f"{s.rows:,} rows went through where {self._expected:,} were expected"
             raise RescoreError(f"{self.table}: {found}; is the table cut off, or the number of another one?")
@@ -263,12 +262,12 @@ def _executor(
             try:
                 from phrase_rescore.annotation.cluster import open_cluster
 
-                there = open_cluster(options.cluster, models, options.device, options.strict, observer.say)
-                opened = stack.enter_context(there)
+                opened = open_cluster(options.cluster, models, options.device, options.strict, observer.say)
+                cluster = stack.enter_context(opened)
             except ImportError as error:
                 needs = f"--cluster {printable(options.cluster)} needs {error.name}"
                 raise OptionError(f"{needs}: pip install 'phrase-rescore[cluster]'") from None
-            yield opened
+            yield cluster
         return
     cores, threads = usable_cores(), options.threads
     jobs = options.jobs or max(1, cores // threads)
@@ -285,8 +284,8 @@ def annotate(
 ) -> Summary:
     """Annotate a table: rows in, rows out, in their order.
 
-    A file appears under its name only when all is well. With ``resume`` the run goes on from what an interrupted one left
-    (``files.resumable``), if that is of the same models, options and rows; the output is the same to the byte.
+    A file appears under its name only when all is well. With ``resume`` the run goes on from what an interrupted one with the
+    same models, options and rows left (``files.resumable``); the output is the same to the byte.
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.

@@ -23,7 +23,7 @@ _HARDLY = 20  # steps; a model of fewer is little better than its initial weight
 
 @dataclass(frozen=True)
 class Point:
-    """A record of the log. Figures that are missing or not finite are None. Losses in nats per pair."""
+    """A record of the log. Figures that are missing or not finite are None."""
 
     step: int
     seconds: float
@@ -105,7 +105,7 @@ def _of_config(directory: str) -> tuple[int | None, str]:
 
 
 def _default_name(path: str) -> str:
-    """Return the directory's name, or that of the log if it has another name than in a model directory."""
+    """Return the name of the model directory, or of a log elsewhere."""
     directory, file = os.path.split(os.path.abspath(path))
     if os.path.isdir(path):
         return file or directory

@@ -172,10 +172,7 @@ class Trainer:
         self.observer.on_step(self.steps, done, loss * self.processes.size / items, items)
 
     def evaluate(self) -> None:
-        """Measure, remember the best weights, log a record and save the state.
-
-        Raises NotFiniteError before anything is remembered if the held-out loss or a weight is not finite.
-        """
+        """Measure, remember the best weights, log a record, save the state. Raises NotFiniteError before any of it is kept."""
         found, seconds = self.task.evaluate(), self.seconds()
         record: dict[str, Any] = {"step": self.steps, "seconds": round(seconds, 1)}
         loss = self.processes.sum(self._loss)

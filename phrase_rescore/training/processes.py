@@ -73,7 +73,7 @@ class ProcessGroup:
         if self.store is None:
             return work()
         if not self.is_first:
-            return _outcome(self.store, say if self.rank == 1 else silent)
+            return self._outcome(say if self.rank == 1 else silent)
         outcome = "failed"
         try:
             done = work()
@@ -83,24 +83,22 @@ class ProcessGroup:
                 self.store.set(_OUTCOME, outcome)
         return done
 
+    def _outcome(self, say: Callable[[str], None]) -> bool:
+        for minutes in count(1):
+            try:
+                self.store.wait([_OUTCOME], _MINUTE)
+                outcome = self.store.get(_OUTCOME)
+                break
+            except dist.DistStoreError:  # not yet
+                say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
+            except RuntimeError as error:
+                raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); it may have said why") from None
+        if outcome == b"failed":
+            raise RescoreError("the first process failed; it has said why")
+        return bool(outcome == b"true")
+
 
 ALONE = ProcessGroup()
-
-
-def _outcome(store: Any, say: Callable[[str], None]) -> bool:
-    """Wait for the first process's outcome. Raises RescoreError if it failed or the store is gone."""
-    for minutes in count(1):
-        try:
-            store.wait([_OUTCOME], _MINUTE)
-            outcome = store.get(_OUTCOME)
-            break
-        except dist.DistStoreError:  # not yet
-            say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
-        except RuntimeError as error:
-            raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); it may have said why") from None
-    if outcome == b"failed":
-        raise RescoreError("the first process failed; it has said why")
-    return bool(outcome == b"true")
 
 
 def launched() -> bool:
@@ -126,13 +124,11 @@ def find_processes() -> ProcessGroup:
 
 @contextlib.contextmanager
 def process_group(device: str, processes: ProcessGroup | None = None) -> Iterator[ProcessGroup]:
-    """Join the other processes for as long as the ``with`` block lasts: by NCCL among GPUs, by gloo among CPUs.
+    """Join the other processes for the ``with`` block, by NCCL (GPUs) or gloo (CPUs). Raises RescoreError if one is lost.
 
-    Raises RescoreError if another process is lost on the way.
-
-    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). The reducer of DistributedDataParallel
-    holds the process group; were it the last to do so, the group would be destroyed by a thread that holds Python's global
-    lock and joins gloo's threads, which wait for that lock to free the tensors that they sent last.
+    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). Were its reducer the last to hold the
+    process group, the group would be destroyed by a thread that holds Python's global lock and joins gloo's threads, which
+    wait for that lock to free the tensors that they sent last.
     """
     processes = processes or find_processes()
     if processes.store is None:
@@ -164,9 +160,8 @@ def learning_parameters(module: nn.Module) -> list[nn.Parameter]:
 class Gradients:
     """The gradient of one minibatch's loss, from all cores and all processes.
 
-    The minibatch is cut into parts of like work, and every part's gradient is one core's work: several small problems side by
-    side are faster than one whose every product is shared out. The parts' sums are added in the order of the parts. So the
-    result depends on how many parts there are, and not on which was ready first.
+    The minibatch is cut into parts of like work, one for each core: several small problems side by side are faster than one
+    whose every product is shared out. Their gradients are added in the order of the parts, whichever is ready first.
 
     ``Gradients(...)(parts, n)`` sets the ``grad`` of every parameter that learns and returns the summed loss of the parts.
     The gradient is that of the loss summed over the parts of all processes, divided by ``n``.

@@ -130,10 +130,7 @@ class Session(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def learning(self, task: Task, recipe: Recipe, in_words: Callable[[Any], bytes]) -> Iterator[Trainer]:
-        """Give what trains within the ``with`` block, and say after a failure or an interruption how to continue.
-
-        A minibatch whose numbers were not finite is kept, ``in_words``.
-        """
+        """Give what trains within the ``with`` block, keep a minibatch that failed, ``in_words``, and say how to continue."""
         state, observer, processes = self.state, self.observer, self.processes
         trainer = Trainer(task, recipe, threads=self.threads, processes=processes, state=state, observer=observer)
         together = f", {processes.size} processes" if processes.size > 1 else ""
@@ -180,7 +177,7 @@ class Session(contextlib.ExitStack):
         return f"its minibatch is in {path}"
 
     def publish(self, save: Callable[[str], None]) -> None:
-        """Make the model directory of the files that ``save`` puts into it and of the log, then remove the state.
+        """Make the model directory of the log and the files that ``save`` puts into it, then remove the state.
 
         Raises RescoreError if the directory cannot be written; then nothing is left of it, and the state stays.
         """
