@@ -6,7 +6,7 @@ A later training uses them again, if the files and options that they were made o
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary
+from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.directories import check_replaceable, replace_directory
 from phrase_rescore.files.inputs import map_array
@@ -65,7 +65,7 @@ class _Store(Protocol):
 
 
 Store = TypeVar("Store", bound=_Store)
-Fill = Callable[[str], tuple[Numbers, Mapping[str, Vocabulary]]]
+Fill = Callable[[str], tuple[Numbers, Sequence[Vocabulary]]]
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,20 @@ class Layout(Generic[Store]):
 
     what: str  # pairs, text
     summary: str  # format version, fingerprint, numbers, sizes of the others
-    content: tuple[str, ...]
+    vocabularies: tuple[str, ...]
+    arrays: tuple[str, ...]
     version: int
     numbers: type[Numbers]
-    load: Callable[[str, Any], Store]  # takes the directory and the numbers
+    load: Callable[..., Store]  # takes the directory, the numbers and the vocabularies
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """The names of all files but the summary."""
+        return *self.vocabularies, *self.arrays
+
+    def _load(self, directory: str, numbers: Numbers) -> Store:
+        paths = (os.path.join(directory, name) for name in self.vocabularies)
+        return self.load(directory, numbers, *map(read_vocabulary, paths))
 
     def check_target(self, directory: str) -> None:
         """Raise OptionError if data must not be written under this name: they would replace what is there."""
@@ -95,7 +105,7 @@ class Layout(Generic[Store]):
     def write(self, directory: str, fingerprint: Fingerprint | None, fill: Fill, check: Callable[[Any], None]) -> Store:
         """Make a directory that appears whole or not at all and replaces an older one; return what it holds.
 
-        ``fill`` writes the arrays into a directory, and returns the numbers and the vocabularies by their files. What ``check``
+        ``fill`` writes the arrays into a directory, and returns the numbers and the vocabularies. What ``check``
         raises of the numbers keeps an older one from being replaced. The caller holds the lock (``files.locks``). Raises
         OptionError if the directory holds something else, RescoreError if the files cannot be written.
         """
@@ -104,7 +114,7 @@ class Layout(Generic[Store]):
             with replace_directory(directory) as temporary:
                 numbers, vocabularies = fill(temporary)
                 check(numbers)
-                for name, vocabulary in vocabularies.items():
+                for name, vocabulary in zip(self.vocabularies, vocabularies, strict=True):
                     Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
                 summary = {
                     "format_version": self.version,
@@ -116,7 +126,7 @@ class Layout(Generic[Store]):
         except OSError as error:
             found = f"cannot write {directory}: {error.strerror}"
             raise RescoreError(f"{found}; make room there, or name another directory") from None
-        return self.load(directory, numbers)
+        return self._load(directory, numbers)
 
     def open(self, directory: str, *fingerprints: Fingerprint | None) -> Store | None:
         """Return what the directory holds, if whole, of one of these fingerprints and not replaced meanwhile, else None."""
@@ -129,7 +139,7 @@ class Layout(Generic[Store]):
                 return None
             if summary["files"] != {name: os.path.getsize(os.path.join(directory, name)) for name in self.content}:
                 return None
-            store = self.load(directory, self.numbers(**summary["numbers"]))
+            store = self._load(directory, self.numbers(**summary["numbers"]))
             return store if os.path.samestat(before, os.stat(directory)) else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, RescoreError):
             return None

@@ -52,12 +52,10 @@ PRESETS = {
     "default": LanguageModelConfig(),
     # Cho et al. (2014), section 4.1.1. It does not name its optimizer; this is that of its phrase model
     "paper": LanguageModelConfig(
-        "paper",
-        text=Text(held_out_share=0.001),
+        "paper", text=Text(held_out_share=0.001), regularization=Regularization(dropout=0.0, shorten=0.0),
         network=LanguageModelNetwork(embedding=512, hidden=1536, output=1024, paper_initialisation=True),
-        regularization=Regularization(dropout=0.0, shorten=0.0),
         recipe=Recipe(
-            optimizer="adadelta", learning_rate=1.0, decay=False, warm_up=0.0, batch_size=128, epochs=100.0, patience=10
+            optimizer="adadelta", learning_rate=1.0, decay=False, warm_up=0.0, batch_size=128, epochs=100.0, patience=10,
         ),
     ),
-}
+}  # fmt: skip

@@ -53,10 +53,7 @@ class Ngram(NamedTuple):
 
 
 class ArpaReader:
-    """Reads an ARPA file: ``counts``, the numbers of its n-grams by order, then the n-grams. Messages call the file ``name``.
-
-    Raises InputError, with the line, for a file that is none, is cut off or has other numbers than it says.
-    """
+    """Reads an ARPA file: ``counts``, the numbers of n-grams by order, then the n-grams. Raises InputError, with the line."""
 
     def __init__(self, rows: Iterable[bytes], name: str) -> None:
         self._rows, self._name, self._line, self._newline = iter(rows), name, 0, b"\n"

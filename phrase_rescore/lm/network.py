@@ -125,11 +125,10 @@ class FeedforwardLM(nn.Module):
 
 @torch.no_grad()
 def initialise(model: FeedforwardLM, seed: int, *, paper: bool, unigram: Sequence[float] | None = None) -> None:
-    """Set every weight from ``seed``.
+    """Set every weight from ``seed``, as a ``paper`` does: uniform in ±0.01 (section 4.1.1), biases 0.
 
-    ``paper``: uniform in ±0.01 (section 4.1.1), biases 0. Otherwise the standard deviation is √(2 / inputs) (He et al. 2015), 1
-    for the embeddings and 1/√R for G, which tied embeddings are too, and the logits' bias starts at the ``unigram``
-    log-probabilities (K,).
+    Otherwise the standard deviation is √(2 / inputs) (He et al. 2015), 1 for the embeddings and 1/√R for G, which tied
+    embeddings are too, and the logits' bias starts at the ``unigram`` log-probabilities (K,).
     """
     generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_weights():

@@ -25,15 +25,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.data import prepared
 from phrase_rescore.data.held_out import Smallest
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
-from phrase_rescore.data.vocabulary import (
-    EOS,
-    UNK,
-    Vocabulary,
-    format_vocabulary,
-    most_frequent,
-    read_shortlist,
-    read_vocabulary,
-)
+from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
@@ -94,7 +86,7 @@ def prepare_text(
     Memory grows with distinct words alone. Raises OptionError, too, if there is no sentence to learn from.
     """
 
-    def fill(temporary: str) -> tuple[TextNumbers, dict[str, Vocabulary]]:
+    def fill(temporary: str) -> tuple[TextNumbers, tuple[Vocabulary]]:
         scratch = tuple(os.path.join(temporary, name) for name in (_SENTENCES, _HASHES))
         known, empty, limit = _number(lines, scratch, Smallest(held_out, held_out_share), progress)
         text, hashes = mapped(scratch[0], np.int32), mapped(scratch[1], np.uint64)
@@ -109,7 +101,7 @@ def prepare_text(
         numbers = _encode(temporary, text, hashes, limit, new_ids, vocab, empty)
         for path in scratch:
             os.unlink(path)
-        return numbers, {VOCAB: vocab}
+        return numbers, (vocab,)
 
     return LAYOUT.write(directory, fingerprint, fill, check)
 
@@ -171,7 +163,7 @@ def _encode(
     return TextNumbers(ends[0], train, ends[1], held_out, empty, unknown / train, digest)
 
 
-def _load(directory: str, numbers: TextNumbers) -> TextStore:
+def _load(directory: str, numbers: TextNumbers, vocab: Vocabulary) -> TextStore:
     """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
 
     def part(name: str, size: int) -> NDArray[np.int32]:
@@ -180,13 +172,12 @@ def _load(directory: str, numbers: TextNumbers) -> TextStore:
             raise ValueError(name)
         return ids
 
-    vocab = read_vocabulary(os.path.join(directory, VOCAB))
     train = part(TRAIN, numbers.words + numbers.sentences)
     held_out = part(HELD_OUT, numbers.held_out_words + numbers.held_out_sentences)
     return TextStore(directory, train, held_out, vocab, numbers)
 
 
-LAYOUT = Layout("text", "text.json", (VOCAB, TRAIN, HELD_OUT), version=1, numbers=TextNumbers, load=_load)
+LAYOUT = Layout("text", "text.json", (VOCAB,), (TRAIN, HELD_OUT), version=1, numbers=TextNumbers, load=_load)
 
 
 class TextSource(Source[TextStore]):

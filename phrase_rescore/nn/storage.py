@@ -73,10 +73,8 @@ def save_files(
 
     ``entries``: of config.json, the kind's own. ``vocabularies``: files of words, by name.
     """
-    tensors = {
-        name: weight.detach().to("cpu", torch.float32).clone(memory_format=torch.contiguous_format)
-        for name, weight in network.named_weights()
-    }
+    weights = ((name, weight.detach().to("cpu", torch.float32)) for name, weight in network.named_weights())
+    tensors = {name: weight.clone(memory_format=torch.contiguous_format) for name, weight in weights}
     save_file(tensors, os.path.join(directory, _WEIGHTS))
     for name, vocabulary in vocabularies.items():
         Path(directory, name).write_bytes(format_vocabulary(vocabulary))
@@ -129,10 +127,7 @@ def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
 
 @contextlib.contextmanager
 def unchanged(directory: str) -> Iterator[None]:
-    """Read a model directory within the ``with`` block. Raises ModelError if another model takes its place meanwhile.
-
-    Files of two models may fit each other in all sizes; nobody would notice that they do not belong together.
-    """
+    """Read a model directory within the ``with`` block. Raises ModelError if another model takes its place meanwhile."""
     before = _stamps(directory)
     try:
         yield

@@ -15,8 +15,7 @@ from phrase_rescore.errors import OptionError, silent
 from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows, standard_input
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.formats import ArpaReader
-from phrase_rescore.lm.mixture import fit_mixture
-from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
+from phrase_rescore.lm.scorer import NgramScorer, SentenceScores, fit_mixture
 from phrase_rescore.moses.table import words
 from phrase_rescore.moses.text import PairReader
 from phrase_rescore.queries.lines import line_batches, ready_model, typed

@@ -98,14 +98,10 @@ def _signature(checkpoint: Checkpoint) -> str:
     known = zip(SIDES, checkpoint.factors, strict=True)
     config = checkpoint.model.config
     chosen = [(item.name, getattr(config, item.name)) for item in fields(config) if getattr(config, item.name) != item.default]
-    parts = [
-        f"p({predicted}|{given})",
-        *(f"{side}-factor:{factor}" for side, factor in known if factor is not None),
-        *(f"{name}:{value}" for name, value in chosen if not name.endswith("_vocabulary")),
-    ]
-    return storage.signature_of(
-        storage.RNN_ENCODER_DECODER, parts, checkpoint.model, (checkpoint.src_vocab, checkpoint.tgt_vocab)
-    )
+    parts = [f"p({predicted}|{given})", *(f"{side}-factor:{factor}" for side, factor in known if factor is not None)]
+    parts += [f"{name}:{value}" for name, value in chosen if not name.endswith("_vocabulary")]
+    vocabularies = checkpoint.src_vocab, checkpoint.tgt_vocab
+    return storage.signature_of(storage.RNN_ENCODER_DECODER, parts, checkpoint.model, vocabularies)
 
 
 def save(checkpoint: Checkpoint, directory: str) -> None:

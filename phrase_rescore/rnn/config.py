@@ -95,11 +95,9 @@ PRESETS = {
     "default": TrainingConfig(),
     # Cho et al. (2014), section 4.1; the clipped norm of the summed gradient is from the authors' released code
     "paper": TrainingConfig(
-        "paper",
-        network=Network(hidden=1000, maxout=500),
-        start=Start(paper_initialisation=True),
+        "paper", network=Network(hidden=1000, maxout=500), start=Start(paper_initialisation=True),
         recipe=PairRecipe(
-            optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64, softmax="full"
+            optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64, softmax="full",
         ),
     ),
-}
+}  # fmt: skip

@@ -147,14 +147,11 @@ class Encoder(nn.Module):
         return tuple(stack.word_rows(self.embedding) for stack in self.named_stacks().values())
 
     def summaries(self, sources: Ragged, word_rows: Rows) -> Tensor:
-        """Return c of distinct phrases (without EOS), reading once what they share in each direction: (n, H).
-
-        ``word_rows`` is what ``word_rows()`` returned. No gradient is meant to flow.
-        """
-        h = (
-            _read_distinct(stack, (sources.reversed() if self._reversed[name] else sources).with_eos(), rows)
-            for (name, stack), rows in zip(self.named_stacks().items(), word_rows, strict=True)
-        )
+        """Return c of distinct phrases (without EOS), read once where they share words, given ``word_rows()``: (n, H)."""
+        h = []
+        for (name, stack), rows in zip(self.named_stacks().items(), word_rows, strict=True):
+            phrases = sources.reversed() if self._reversed[name] else sources
+            h.append(_read_distinct(stack, phrases.with_eos(), rows))
         return self.summary(*h)
 
 

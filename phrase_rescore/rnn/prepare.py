@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 
@@ -25,15 +25,7 @@ from phrase_rescore.data.held_out import Smallest
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import SortedPairs, check_room, sorted_pairs
-from phrase_rescore.data.vocabulary import (
-    UNK,
-    Vocabulary,
-    count_words,
-    format_vocabulary,
-    most_frequent,
-    read_shortlist,
-    read_vocabulary,
-)
+from phrase_rescore.data.vocabulary import UNK, Vocabulary, count_words, format_vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import DroppedRows
@@ -45,8 +37,8 @@ from phrase_rescore.training.config import Observer
 from phrase_rescore.training.source import Source
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
-_PARTS, _SIDES, _ARRAYS = ("train", "held_out"), ("src", "tgt"), ("ids", "offsets")
-_FILES = (f"{part}.{side}.{array}.npy" for part in _PARTS for side in _SIDES for array in _ARRAYS)
+_PARTS, _SIDES = ("train", "held_out"), ("src", "tgt")
+_FILES = tuple(".".join((*names, "npy")) for names in product(_PARTS, _SIDES, ("ids", "offsets")))
 _SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length")  # of Data
 ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
 
@@ -77,10 +69,7 @@ class PairStore:
 
 
 class HeldOut(Smallest):
-    """Chooses the sources to hold out while pairs go by in order of their source: those whose BLAKE2 hash is smallest.
-
-    At most ``most`` pairs and 0.5 % of the sources are held out, a source with all its targets.
-    """
+    """Holds out at most ``most`` pairs and 0.5 % of the sources, those of the smallest hashes, as pairs go by in order."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most, HELD_OUT_SOURCES, lambda item: len(item[2]))  # the pairs of a source
@@ -138,9 +127,8 @@ def _encode(
     """Write the arrays, and count what is in them."""
     sizes = dict.fromkeys(_PARTS, 0)
     with ExitStack() as stack:
-        arrays = {
-            (part, side): _GrowingRagged(os.path.join(directory, f"{part}.{side}"), stack) for part in _PARTS for side in _SIDES
-        }
+        keys = product(_PARTS, _SIDES)
+        arrays = {key: _GrowingRagged(os.path.join(directory, ".".join(key)), stack) for key in keys}
         for block in pairs:
             is_held = np.fromiter(map(held.__contains__, block.src), np.bool_, len(block.src))
             rows = {"train": np.flatnonzero(~is_held), "held_out": np.flatnonzero(is_held)}
@@ -155,9 +143,8 @@ def _encode(
     content = hashlib.blake2b(b"".join(array.digest() for array in arrays.values()), digest_size=16)
     for vocabulary in vocabularies:
         content.update(format_vocabulary(vocabulary))
-    return PairNumbers(
-        sizes["train"], sizes["held_out"], pairs.left_out, pairs.too_long, source_unk, target_unk, content.hexdigest()
-    )
+    left_out, digest = (pairs.left_out, pairs.too_long), content.hexdigest()
+    return PairNumbers(sizes["train"], sizes["held_out"], *left_out, source_unk, target_unk, digest)
 
 
 def prepare_store(
@@ -182,14 +169,13 @@ def prepare_store(
     chosen = vocabularies(src_counts, tgt_counts)
     del src_counts, tgt_counts
 
-    def fill(temporary: str) -> tuple[PairNumbers, dict[str, Vocabulary]]:
-        numbers = _encode(temporary, pairs, chosen, held, progress)
-        return numbers, dict(zip((SOURCE_VOCAB, TARGET_VOCAB), chosen, strict=True))
+    def fill(temporary: str) -> tuple[PairNumbers, tuple[Vocabulary, Vocabulary]]:
+        return _encode(temporary, pairs, chosen, held, progress), chosen
 
     return LAYOUT.write(directory, fingerprint, fill, check)
 
 
-def _load(directory: str, numbers: PairNumbers) -> PairStore:
+def _load(directory: str, numbers: PairNumbers, src_vocab: Vocabulary, tgt_vocab: Vocabulary) -> PairStore:
     """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
 
     def part(name: str, pairs: int) -> EncodedPairs:
@@ -202,13 +188,12 @@ def _load(directory: str, numbers: PairNumbers) -> PairStore:
             sides.append(Ragged(ids, offsets))
         return EncodedPairs(*sides)
 
-    src_vocab, tgt_vocab = (read_vocabulary(os.path.join(directory, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
     train, held_out = part("train", numbers.training), part("held_out", numbers.held_out)
     return PairStore(directory, train, held_out, src_vocab, tgt_vocab, numbers)
 
 
 # Version 1: the shortlists counted words of held-out pairs too
-LAYOUT = Layout("pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB, *_FILES), version=2, numbers=PairNumbers, load=_load)
+LAYOUT = Layout("pairs", "pairs.json", (SOURCE_VOCAB, TARGET_VOCAB), _FILES, version=2, numbers=PairNumbers, load=_load)
 
 
 class PairSource(Source[PairStore]):
@@ -229,10 +214,7 @@ class PairSource(Source[PairStore]):
         super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all, of_some)
 
     def check(self, say: Callable[[str], None]) -> None:
-        """Look at the first rows of every input, at given vocabularies and at the room in scratch.
-
-        What cannot be read twice is left alone. Raises InputError, and RescoreError without any room.
-        """
+        """Look at the first rows of every input, at vocabularies and at the room; not at streams. Raises InputError."""
         for path in self.inputs:
             refuse_by_name(path)
         files = [path for path in self.inputs if not is_stream(path)]

@@ -39,9 +39,7 @@ Vectors = NDArray[np.float32]
 class ReadyModel:
     """A model that is ready to go through phrases word by word, with what every word contributes computed once.
 
-    Nothing of it changes, so threads may share one.
-
-    Raises OptionError for a ``precision`` (one of runtime.PRECISIONS) that the device does not have.
+    Threads may share one. Raises OptionError for a ``precision`` (of runtime.PRECISIONS) that the device does not have.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
@@ -92,9 +90,8 @@ class Prefixes:
         self._model, self._contexts, self._by_source = model, contexts, by_source
         self.source = source  # (n,) the row of c that each is under
         self._state = model.decoder.stack.step(projected, state, model.tgt_rows.index_select(0, words))
-        self.g = model.decoder.low_rank(
-            self._state[0], model.out_rows.index_select(0, words), by_source.index_select(0, model.index(source))
-        )
+        word_rows, context = model.out_rows.index_select(0, words), by_source.index_select(0, model.index(source))
+        self.g = model.decoder.low_rank(self._state[0], word_rows, context)
         self.log_z = model.log_normaliser(self.g)
 
     def __len__(self) -> int:
@@ -189,19 +186,13 @@ class Scorer:
         return self.encode_phrases([src for src, _ in listed], [tgt for _, tgt in listed])
 
     def encode_phrases(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> EncodedPairs:
-        """Look up the words of phrases that have single blanks between their words.
-
-        Raises RowError for a word without the factor that the model reads.
-        """
+        """Look up the words of phrases with single blanks. Raises RowError for one without the factor that the model reads."""
         known = self.checkpoint
         src, tgt = select_factor(src, known.factors[0], "source"), select_factor(tgt, known.factors[1], "target")
         return EncodedPairs(Ragged.of_phrases(src, known.src_vocab), Ragged.of_phrases(tgt, known.tgt_vocab))
 
     def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:
-        """Return ``log_probs`` of (source, target) phrases as tokenized bytes: (n,).
-
-        ``Scorer(load("phrase-rescore-model")).score([(b"good morning", b"bonjour")])``
-        """
+        """Return ``log_probs`` of (source, target) phrases as tokenized bytes: (n,)."""
         return self.log_probs(self.encode(pairs))
 
 

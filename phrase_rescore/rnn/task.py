@@ -61,10 +61,7 @@ class Part(NamedTuple):
 
 
 class PhrasePairTask:
-    """Gives the loop every pair once a pass, in an order drawn from ``seed``.
-
-    ``sampled``: until the share SAMPLED of the run the softmax is taken over drawn words.
-    """
+    """Gives the loop every pair once a pass. ``sampled``: until SAMPLED of the run the softmax is taken over drawn words."""
 
     def __init__(
         self, model: RNNEncoderDecoder, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
@@ -117,10 +114,10 @@ def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> E
 
 
 class FinalPassTask(PhrasePairTask):
-    """Gives the loop as many held-out pairs as training pairs in every minibatch, so that these are not forgotten for those.
+    """Learns the held-out pairs, which have served to measure: as many as training pairs, not to be forgotten, in a minibatch.
 
-    Both are drawn at random without replacement, pass after pass. What is to become small is the difference between the mean
-    losses of the held-out pairs and of as many training pairs of the same or the nearest lengths.
+    A table is annotated as a whole, and pairs that were not learnt score lower in it. So the pass ends where held-out pairs
+    cost as much as as many training pairs of the same or the nearest lengths.
     """
 
     def __init__(self, task: PhrasePairTask, batch_size: int) -> None:
@@ -145,17 +142,13 @@ class FinalPassTask(PhrasePairTask):
 
     def evaluate(self) -> dict[str, float]:
         """Return the losses ``held_out`` and ``training`` in nats a pair, and as ``loss`` how far they lie apart."""
-        held_out, training = (
-            held_out_figures(self.module, pairs, self.device)["loss"] for pairs in (self.held_out, self._like)
-        )
+        parts = (self.held_out, self._like)
+        held_out, training = (held_out_figures(self.module, pairs, self.device)["loss"] for pairs in parts)
         return {"loss": abs(held_out - training), "held_out": held_out, "training": training}
 
 
 def learn_held_out(task: PhrasePairTask, trained: Trainer) -> dict[str, Any]:
-    """Make the final pass as ``trained`` did the training; return what config.json says about it.
-
-    Raises NotFiniteError as ``Trainer.fit`` does.
-    """
+    """Make the final pass as ``trained`` did the training; return what config.json says about it. Raises as ``Trainer.fit``."""
     said = -math.inf
 
     def report(record: dict[str, Any]) -> None:

@@ -92,10 +92,9 @@ def _next_words(model: ReadyModel, prefixes: Prefixes, k: int, barred: Tensor) -
 
 @torch.inference_mode()
 def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int, barred: Tensor) -> list[list[Decoded]]:
-    """Return the n best targets of 1 to ``max_length`` words under each summary c (sources, H), best first.
+    """Return the n best targets (or as many as are found) of 1 to ``max_length`` words under each c (sources, H), best first.
 
-    ``beam``: how many prefixes of one length a source may have. ``barred`` (m,): ids that are not proposed, EOS among them;
-    nothing is renormalised for their sake. A source has fewer targets than n where fewer were found.
+    ``beam``: the most prefixes of one length a source. ``barred`` (m,): ids that are not proposed, EOS among them.
     """
     prefixes, found = model.empty_prefixes(c), [list[Decoded]() for _ in range(len(c))]
     worst = np.full(len(c), -np.inf)  # what a prefix must be better than to matter: the n-th best log p of every source
@@ -188,10 +187,8 @@ def sample(
     log_p[live] += prefixes.eos_log_p()[node]
     found = [Decoded(*one) for one in zip(words, log_p.tolist(), strict=True)]
     # None where a model's numbers overflow, or where it has no word to propose
-    return [
-        [decoded for decoded in found[a:b] if decoded.words and math.isfinite(decoded.log_p)]
-        for a, b in pairwise(accumulate(number, initial=0))
-    ]
+    of_sources = (found[a:b] for a, b in pairwise(accumulate(number, initial=0)))
+    return [[decoded for decoded in drawn if decoded.words and math.isfinite(decoded.log_p)] for drawn in of_sources]
 
 
 def can_stand_in_a_table(word: bytes) -> bool:
@@ -204,11 +201,9 @@ def can_stand_in_a_table(word: bytes) -> bool:
 
 
 class Translator:
-    """Proposes phrases of the side that the model predicts for phrases of the one that it reads.
+    """Proposes phrases of the side that the model predicts for tokenized phrases of the one that it reads.
 
-    Sources are tokenized phrases as bytes. Hypotheses have 1 to ``max_length`` words of the vocabulary (or UNK, with ``unk``)
-    and none that cannot stand in a table. A model of one factor proposes phrases of that factor alone.
-
+    Hypotheses have 1 to ``max_length`` words of the vocabulary (or UNK, with ``unk``) and none that cannot stand in a table.
     Raises RowError for a source word without the factor that the model reads.
     """
 
@@ -239,10 +234,7 @@ class Translator:
         self, sources: Sequence[bytes], number: int, seed: int, temperature: float = 1.0,
         top_k: int | None = None, unk: bool = False, max_length: int = MAX_LENGTH,
     ) -> list[list[Hypothesis]]:  # fmt: skip
-        """Draw ``number`` phrases at random for every source, in this order; equal ones may be among them.
-
-        The same seed and source give the same phrases. The first of more samples are those of fewer. See ``sample``.
-        """
+        """Draw ``number`` phrases, of which some may be equal, for every source, in this order. See ``sample``."""
         c, which = self._summaries(sources)
         barred = self._barred(unk)
         names = [b" ".join(words(source)) for source in sources]

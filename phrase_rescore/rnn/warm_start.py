@@ -117,10 +117,7 @@ def initialise_from(
 
 
 def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
-    """Exclude groups of weights (keys of FREEZABLE) from training. Gradients still flow through them to the others.
-
-    Raises OptionError for an unknown group, and if nothing would be left to learn; then nothing has been changed.
-    """
+    """Exclude groups of weights (keys of FREEZABLE) from training. Raises OptionError if one is unknown or nothing is left."""
     for group in groups:
         if group not in FREEZABLE:
             raise OptionError(f"--freeze {group}: no such part of the model; known are {', '.join(FREEZABLE)}")

@@ -10,7 +10,7 @@ import atheris
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
     from phrase_rescore.lm.formats import ArpaReader, write_arpa
-    from phrase_rescore.lm.mixture import BackoffModel
+    from phrase_rescore.lm.scorer import BackoffModel
 
 from harness import fuzz, told
 
