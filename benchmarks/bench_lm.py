@@ -33,7 +33,7 @@ from phrase_rescore.lm.prepare import TextSource, TextStore
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.lm.train import NgramTask
 from phrase_rescore.lm.train import sizes as sizes_of
-from phrase_rescore.moses.nbest import read_entries
+from phrase_rescore.moses.hypotheses import read_entries
 from phrase_rescore.runtime import prepare, usable_cores
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer

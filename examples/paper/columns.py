@@ -35,7 +35,7 @@ from torch import Tensor
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.evaluation.significance import randomization_p_values
 from phrase_rescore.files.inputs import open_input
-from phrase_rescore.moses.nbest import read_entries
+from phrase_rescore.moses.hypotheses import read_entries
 from phrase_rescore.moses.table import split_fields, words
 
 FOLDS = 3

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
 from phrase_rescore.annotation.annotator import Annotator, Compute, RowPolicy, SignedModel, Statistics, checkpoint_of
-from phrase_rescore.data.coverage import factor_counts, fit_warnings
+from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share, silent
 from phrase_rescore.files.inputs import Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output

@@ -1,8 +1,8 @@
-"""Shortlists: which words of a side the network knows, and under which ids."""
+"""Shortlists: which words of a side the network knows, under which ids, and whether they go together with a text."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.inputs import open_plain, read_rows
+from phrase_rescore.moses.factors import select_factor
 from phrase_rescore.moses.table import words
+from phrase_rescore.moses.text import escape, unescape
 
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
@@ -108,3 +110,117 @@ def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabu
     if not vocabulary.words:
         raise InputError(path, "is empty", "name the words of the shortlist, one a line")
     return vocabulary
+
+
+MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
+EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
+FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
+
+
+def _folded(word: bytes) -> bytes:
+    return word.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
+
+
+def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, annotating: bool) -> str:
+    """Name the commonest unknown words, and what would make most of them known, as tested on the words themselves."""
+    ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
+    commonest = "commonest: " + ", ".join(f"{shown(word)} {n}" for word, n in ranked)
+    total = unknown.total()
+    here, there = ("the table", "the model's text") if annotating else ("the input", "the vocabulary's text")
+
+    def share(known: Callable[[bytes], bool]) -> float:
+        return sum(n for word, n in unknown.items() if known(word)) / total
+
+    folded = {_folded(word) for word in vocab.words}
+    factored = {word.partition(b"|")[0] for word in vocab.words if b"|" in word}
+    causes = {
+        "they differ from known words in letter case only": share(lambda word: _folded(word) in folded),
+        f"{here} escapes special characters (&apos;) and {there} did not": share(lambda word: unescape(word) in vocab.ids),
+        f"{there} escaped special characters (&apos;) and {here} does not": share(lambda word: escape(word) in vocab.ids),
+        f"{here} has factors and {there} had none": share(lambda word: b"|" in word and word.partition(b"|")[0] in vocab.ids),
+        f"{there} had factors and {here} has none": share(lambda word: word in factored),
+    }
+    likeliest = max(causes, key=lambda cause: causes[cause])
+    if causes[likeliest] >= EXPLAINS:
+        return f"{commonest}; likely cause: {likeliest} ({causes[likeliest]:.0%} of them)"
+    if sum(n for word, n in seen.items() if word not in other.ids) >= total / 2:
+        return commonest
+    whose, question = "", "are the two exchanged?"
+    if annotating:
+        whose, question = "model's ", "is the table, or the model, the inverse one?"
+    return f"{commonest}; likely cause: the {whose}vocabulary of the other side fits better: {question}"
+
+
+def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
+    return Counter({word: n for word, n in counts.items() if word not in vocab.ids})
+
+
+def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) -> tuple[float, str]:
+    """Return the share of running words that a vocabulary has, 1 without any, and which words it lacks most, and why.
+
+    ``other`` is the vocabulary of the other side. The second text is empty if the share is not below FEW_KNOWN.
+    """
+    unknown, total = _unknown(counts, vocab), counts.total()
+    share = (total - unknown.total()) / total if total else 1.0
+    return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, annotating=False)
+
+
+def untrained_unk(shares: Mapping[str, float], consequence: str) -> list[str]:
+    """Return a warning for each side, or '', that had no unknown word in training, by UNK's share of its words there."""
+    return [
+        f"no {side} word was unknown in training: {consequence}".replace("  ", " ")
+        for side, share in shares.items() if share == 0
+    ]  # fmt: skip
+
+
+def too_many_unknown(share: float, in_training: float) -> bool:
+    """Tell whether a share of unknown words exceeds 5 % and twice their share in training."""
+    return share > max(MOST_UNKNOWN, 2 * in_training)
+
+
+def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Counter[bytes]:
+    """Count what a model reads of words: this factor of each. Raises RowError if a word lacks it."""
+    if factor is None:
+        return counts
+    read = Counter[bytes]()
+    for part, n in zip(select_factor(list(counts), factor, side), counts.values(), strict=True):
+        read[part] += n
+    return read
+
+
+def fit_warnings(
+    seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
+) -> list[str]:
+    """Return a line for each side whose unknown words exceed 5 % and twice their share in training, the source first.
+
+    ``seen``: the words of each side, and how often each stands in the table.
+    """
+    warnings = []
+    for i, side in enumerate(("source", "target")):
+        vocab, other, counts = vocabs[i], vocabs[1 - i], seen[i]
+        unknown = _unknown(counts, vocab)
+        share = unknown.total() / max(counts.total(), 1)
+        if too_many_unknown(share, unk_shares[i]):
+            found = f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training"
+            warnings.append(f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}")
+    return warnings
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many words of one side of a table a model knows."""
+
+    tokens: int
+    known_tokens: int
+    types: int
+    known_types: int
+
+
+def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None = None) -> Coverage:
+    """Return the coverage of words, each with how often it stands. ``factor``: which part of a word is read; None: all."""
+    if factor is not None:
+        whole, counts = counts, Counter()
+        for word, n in whole.items():
+            counts[b"".join(word.split(b"|")[factor : factor + 1])] += n
+    known = [n for word, n in counts.items() if word in vocab.ids]
+    return Coverage(counts.total(), sum(known), len(counts), len(known))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
-from phrase_rescore.moses.segmentation import Derivation, UsedPhrase
+from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase
 from phrase_rescore.moses.table import TableBlock, read_table
 
 CUTS = (

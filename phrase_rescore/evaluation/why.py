@@ -20,7 +20,7 @@ from phrase_rescore.evaluation.corpora import read_lines
 from phrase_rescore.evaluation.regions import CUTS, Region, TablePair, UsedTable, differing_regions, take_words, text_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream
-from phrase_rescore.moses.segmentation import Derivation, UsedPhrase, not_utf8, read_derivations
+from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, not_utf8, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, words
 from phrase_rescore.moses.text import look, mismatch
 from phrase_rescore.ranges import SHOWN_SEGMENTS, check

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.sketch import DistinctSample
+from phrase_rescore.data.sampling import DistinctSample
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore.data.coverage import Coverage, coverage
+from phrase_rescore.data.vocabulary import Coverage, coverage
 from phrase_rescore.errors import RescoreError, counted
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table

@@ -10,8 +10,7 @@ LM/
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from phrase_rescore.data.coverage import untrained_unk
-from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.data.vocabulary import Vocabulary, untrained_unk
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
 from phrase_rescore.nn import storage
 from phrase_rescore.nn.storage import DAMAGED, Config, as_json, is_share, require

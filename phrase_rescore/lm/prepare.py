@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data import prepared
-from phrase_rescore.data.held_out import Smallest
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
+from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows

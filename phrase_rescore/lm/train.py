@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from phrase_rescore.data.permutation import drawn_rows
 from phrase_rescore.data.prepared import unigram_log_probs
+from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig
 from phrase_rescore.lm.formats import END, NULL, UNKNOWN

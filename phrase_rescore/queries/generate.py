@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from phrase_rescore.data.sketch import sample_phrases
+from phrase_rescore.data.sampling import sample_phrases
 from phrase_rescore.errors import InputError, OptionError, RowError, counted, silent
 from phrase_rescore.files.inputs import display_name, standard_input
 from phrase_rescore.moses.pairs import read_pair_blocks

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from phrase_rescore.data.coverage import untrained_unk
+from phrase_rescore.data.vocabulary import untrained_unk
 from phrase_rescore.errors import silent
 from phrase_rescore.files.inputs import read_rows
 from phrase_rescore.moses.text import Prepare, TypedText, as_written, parsed_lines

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.sketch import hashes
+from phrase_rescore.data.sampling import hashes
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.factors import select_factor

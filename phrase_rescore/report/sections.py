@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.coverage import too_many_unknown
-from phrase_rescore.data.sketch import hashes
+from phrase_rescore.data.sampling import hashes
+from phrase_rescore.data.vocabulary import too_many_unknown
 from phrase_rescore.errors import percent, share
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.charts import scatter

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
-from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.ragged import EncodedPairs, Ragged, distinct_phrases, prefix_levels
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.linear import gathered_gradients, times

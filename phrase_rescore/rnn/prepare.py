@@ -20,12 +20,21 @@ import numpy as np
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data import prepared
-from phrase_rescore.data.coverage import FEW_KNOWN, LEAST_KNOWN, known_share
-from phrase_rescore.data.held_out import Smallest
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs, check_room, sorted_pairs
-from phrase_rescore.data.vocabulary import UNK, Vocabulary, count_words, format_vocabulary, most_frequent, read_shortlist
+from phrase_rescore.data.vocabulary import (
+    FEW_KNOWN,
+    LEAST_KNOWN,
+    UNK,
+    Vocabulary,
+    count_words,
+    format_vocabulary,
+    known_share,
+    most_frequent,
+    read_shortlist,
+)
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import DroppedRows

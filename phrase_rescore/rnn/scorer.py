@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.data.prefix_trees import Indices, distinct_phrases, prefix_levels
-from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases, prefix_levels
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.moses.factors import select_factor

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.data.permutation import Permutation, drawn_rows
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.sampling import Permutation, drawn_rows
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer

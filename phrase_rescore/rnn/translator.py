@@ -25,8 +25,7 @@ from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.data.prefix_trees import Indices, distinct_phrases
-from phrase_rescore.data.ragged import Ragged
+from phrase_rescore.data.ragged import Indices, Ragged, distinct_phrases
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import RowError
 from phrase_rescore.moses.table import SEPARATOR, phrase_words, words

@@ -14,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from phrase_rescore.evaluation.regions import CUTS, differing_regions
 from phrase_rescore.evaluation.why import Comparison, compare
 from phrase_rescore.evaluation.why_text import lines, most
-from phrase_rescore.moses.segmentation import UsedPhrase
+from phrase_rescore.moses.hypotheses import UsedPhrase
 
 SOURCE = "a b c\nd e\na q\na d\n"
 REFERENCE = "x y z\nu v\nx q\nx u\n"

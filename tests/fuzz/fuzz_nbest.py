@@ -6,7 +6,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
-    from phrase_rescore.moses.nbest import Entry, read_entries, weighted_total
+    from phrase_rescore.moses.hypotheses import Entry, read_entries, weighted_total
 
 import math
 

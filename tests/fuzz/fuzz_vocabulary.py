@@ -12,8 +12,16 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore.data.coverage import fit_warnings, known_share
-    from phrase_rescore.data.vocabulary import FIRST_WORD, UNK, Vocabulary, count_words, format_vocabulary, most_frequent
+    from phrase_rescore.data.vocabulary import (
+        FIRST_WORD,
+        UNK,
+        Vocabulary,
+        count_words,
+        fit_warnings,
+        format_vocabulary,
+        known_share,
+        most_frequent,
+    )
     from phrase_rescore.data.vocabulary import read_vocabulary as read
     from phrase_rescore.errors import InputError
 

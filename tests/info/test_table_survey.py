@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moses_readers import ALL_READERS, Reading, Refused
 
-from phrase_rescore.data.sketch import DistinctSample
+from phrase_rescore.data.sampling import DistinctSample
 from phrase_rescore.errors import InputError
 from phrase_rescore.info import survey
 from phrase_rescore.info.faults import FAULTS, examine, tail_faults

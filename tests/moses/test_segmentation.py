@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.moses.segmentation import UsedPhrase, has_spans, read_derivations
+from phrase_rescore.moses.hypotheses import UsedPhrase, has_spans, read_derivations
 
 SOURCES = [[b"a", b"b", b"c"], [], [b"d"]]
 PHRASES = [(UsedPhrase(1, 2, b"y z"), UsedPhrase(0, 0, b"x")), (), (UsedPhrase(0, 0, b"d"),)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import MakeModel, Run
 
-from phrase_rescore.data.sketch import sample_phrases
+from phrase_rescore.data.sampling import sample_phrases
 from phrase_rescore.rnn.checkpoint import load, save
 
 SOURCES = [b"the house", b"old", b"a\xff zzz is", "café".encode()]

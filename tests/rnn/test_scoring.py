@@ -3,8 +3,7 @@ import pytest
 from oracle import log_prob
 from small_models import encoded, random_pairs, small_checkpoint, weights
 
-from phrase_rescore.data.prefix_trees import distinct_phrases, prefix_levels
-from phrase_rescore.data.ragged import Ragged
+from phrase_rescore.data.ragged import Ragged, distinct_phrases, prefix_levels
 from phrase_rescore.rnn.scorer import Scorer
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.data.permutation import Permutation, drawn_rows
+from phrase_rescore.data.sampling import Permutation, drawn_rows
 from phrase_rescore.nn import linear
 from phrase_rescore.nn.linear import gathered_gradients, gathering
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed

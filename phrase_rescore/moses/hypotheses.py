@@ -1,0 +1,313 @@
+"""Outputs of the decoder: hypotheses with the phrases that they consist of, n-best lists, and what is added to these.
+
+``moses -t`` writes ``target phrase |first-last| …``, in target order; the numbers are those of source words, from 0
+(``moses/Manager.cpp``). ``-tt`` adds scores within the bars and ``|lm=(…)|`` before the line, ``-print-alignment-info`` adds
+``||| 0-0 1-1`` after it. An n-best list has the same in its second field, or spans ``first-last=first-last`` (source = target)
+in its fifth.
+
+An entry of an n-best list is ``id ||| hypothesis ||| Name= v v Other= v ||| total [||| segmentation] [||| alignment]
+[||| source]`` (``OutputNBest``). Entries of a segment stand together, ids from 0 upwards. A label is followed by one value for
+each weight. The weight of a sparse feature, whose label has an underscore, is 0 where none is given. mert-moses.pl takes labels
+of letters and digits, and values without ``inf``, ``nan`` and ``e+``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
+
+_LM = re.compile(rb"\|lm=\([^)]*\)\| ")
+_SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ \t]|$)")
+_SPANS = re.compile(rb"(\d{1,9})(?:-(\d{1,9}))?=(\d{1,9})(?:-(\d{1,9}))?")
+_ID = re.compile(rb"\d{1,9}")
+_OTHER_SOURCE = "is this the output for this source?"
+
+
+class UsedPhrase(NamedTuple):
+    """A phrase pair that the decoder used: source words ``first`` to ``last``, from 0, and the target phrase."""
+
+    first: int
+    last: int
+    tgt: bytes  # words with single blanks between them
+
+
+Derivation = tuple[UsedPhrase, ...]  # in target order
+
+
+def has_spans(text: bytes) -> bool:
+    """Tell whether a text has the spans of ``moses -t``."""
+    return _SPAN.search(text) is not None
+
+
+def parse_surface(text: bytes) -> Derivation:
+    """Read what ``-t`` or ``-tt`` writes of a segment. Raises RowError for words without a span.
+
+    >>> parse_surface(b"la maison |1-2| bleue |0-0| ")
+    (UsedPhrase(first=1, last=2, tgt=b'la maison'), UsedPhrase(first=0, last=0, tgt=b'bleue'))
+    """
+    begins = _LM.match(text)
+    place, phrases = begins.end() if begins else 0, list[UsedPhrase]()
+    for span in _SPAN.finditer(text, place):
+        phrases.append(UsedPhrase(int(span[1]), int(span[2]), b" ".join(words(text[place : span.start()]))))
+        place = span.end()
+    if rest := words(text[place:]):
+        found = f"no |first-last| after {shown(b' '.join(rest))}" if phrases else "no phrase segmentation"
+        raise RowError(found, "run moses with -t")
+    return tuple(phrases)
+
+
+def parse_entry(fields: Sequence[bytes]) -> Derivation:
+    """Read the entry of an n-best list that has these fields. Raises RowError if it has no segmentation."""
+    if has_spans(fields[1]):
+        return parse_surface(fields[1])
+    target, phrases = words(fields[1]), list[UsedPhrase]()
+    spans = [_SPANS.fullmatch(word) for word in words(fields[4])] if len(fields) > 4 else []
+    if not all(spans) or (target and not spans):
+        hint = "run moses with -t, or with -include-segmentation-in-n-best"
+        raise RowError("no phrase segmentation in an n-best list", hint)
+    place = 0
+    for span in filter(None, spans):
+        first, begin = int(span[1]), int(span[3])
+        last, end = int(span[2] or first), int(span[4] or begin) + 1
+        if begin != place:
+            raise RowError(f"the phrase {shown(span[0])} does not follow the one before it", _OTHER_SOURCE)
+        phrases.append(UsedPhrase(first, last, b" ".join(target[begin:end])))
+        place = end
+    if place != len(target):
+        raise RowError(f"phrases of {counted(place, 'word')} in a target of {len(target)}", "is this an n-best list of moses?")
+    return tuple(phrases)
+
+
+def check_cover(phrases: Derivation, source: Sequence[bytes]) -> None:
+    """Raise RowError unless every source word is in exactly one phrase."""
+    taken = [0] * len(source)
+    for first, last, _ in phrases:
+        if not first <= last < len(source):
+            raise RowError(f"phrase |{first}-{last}| of a source of {counted(len(source), 'word')}", _OTHER_SOURCE)
+        for i in range(first, last + 1):
+            taken[i] += 1
+    for i, times in enumerate(taken):
+        if times > 1:
+            raise RowError(f"source word {i} ({shown(source[i])}) is in {times} phrases", _OTHER_SOURCE)
+        if not times:
+            hint = f"{_OTHER_SOURCE} (-drop-unknown leaves words out: run moses without it)"
+            raise RowError(f"source word {i} ({shown(source[i])}) is in no phrase", hint)
+
+
+def not_utf8(text: bytes) -> RowError | None:
+    """Return what is wrong with text that is not UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        around = shown(text[max(0, error.start - 20) : error.start + 20])
+        return RowError(f"{around} is not UTF-8", "convert the file with iconv -t UTF-8")
+    return None
+
+
+def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> list[Derivation]:
+    """Read a system's output for these sources (their words), which are those of the file ``of``.
+
+    The output is that of ``-t``, or an n-best list, of which the first entry of every segment is taken. Raises InputError, with
+    the line, for another number of segments, an output without segmentation, and phrases that do not cover their source once.
+    """
+    name, firsts = display_name(path), dict[int, tuple[int, list[bytes]]]()
+    nbest, lines = False, 0
+    with open_input(path) as stream:
+        for line, row in enumerate(read_rows(stream), 1):
+            row = row.rstrip(b"\r\n")
+            fields = split_fields(row)
+            lines, nbest = line, nbest or (line == 1 and _is_nbest(fields))
+            if nbest and not _is_nbest(fields):
+                raise InputError(name, f"{shown(row)} is not an entry of an n-best list", "is the file cut off?", line)
+            firsts.setdefault(int(fields[0]) if nbest else line - 1, (line, fields))
+    segments = max(firsts, default=-1) + 1
+    if not lines or segments > len(sources) or (not nbest and segments < len(sources)):
+        found = f"{counted(segments, 'segment')} where {display_name(of)} has {len(sources):,}"
+        raise InputError(name, found, "every system needs a line for every line of the source")
+    derivations = list[Derivation]()
+    for i, source in enumerate(sources):
+        if i in firsts:
+            derivations.append(_derivation(name, *firsts[i], source, nbest))
+        elif source:
+            raise InputError(name, f"no entry for segment {i} of the n-best list", "every line of the source needs one")
+        else:  # an n-best list has no entry for an empty line
+            derivations.append(())
+    return derivations
+
+
+def _is_nbest(fields: Sequence[bytes]) -> bool:
+    return len(fields) >= 4 and _ID.fullmatch(fields[0].strip()) is not None
+
+
+def _derivation(name: str, line: int, fields: Sequence[bytes], source: Sequence[bytes], nbest: bool) -> Derivation:
+    try:
+        phrases = parse_entry(fields) if nbest else parse_surface(fields[0])
+        check_cover(phrases, source)
+        if error := not_utf8(b" ".join(phrase.tgt for phrase in phrases)):
+            raise error
+    except RowError as error:
+        raise error.at(name, line) from None
+    return phrases
+
+
+T = TypeVar("T")
+_HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
+
+
+class Entry(NamedTuple):
+    """An entry of a list, its fields with the blanks around them: id, hypothesis, features, total, and what else there is."""
+
+    segment: int
+    number: int  # of its line, from 1
+    fields: tuple[bytes, ...]
+    end: bytes  # of the line
+    exact_total: float | None = None  # the total before it was written with six digits
+
+    def line(self) -> bytes:
+        """Return the line that it was read from."""
+        return SEPARATOR.join(self.fields) + self.end
+
+    def hypothesis(self) -> list[bytes]:
+        """Return the words of the hypothesis. Raises RowError as ``parse_surface`` does."""
+        if has_spans(self.fields[1]):
+            return [word for phrase in parse_surface(self.fields[1].strip(BLANKS)) for word in words(phrase.tgt)]
+        return words(self.fields[1])
+
+    def derivation(self) -> Derivation:
+        """Return the phrases of the hypothesis. Raises RowError if the entry has no segmentation."""
+        return parse_entry([field.strip(BLANKS) for field in self.fields])
+
+    def features(self) -> dict[bytes, list[float]]:
+        """Return the values by label. Raises RowError for a value before any label, a label that stands twice, a bad value."""
+        found, values = dict[bytes, list[float]](), None
+        for word in words(self.fields[2]):
+            if word.endswith(b"="):
+                if word[:-1] in found:
+                    raise _repeated_label(word)
+                values = found[word[:-1]] = []
+            elif values is None:
+                raise _unlabelled(word)
+            else:
+                values.append(_number(word))
+        return found
+
+    def total(self) -> float:
+        """Return the total. Raises RowError if it is no number."""
+        return _number(self.fields[3].strip(BLANKS)) if self.exact_total is None else self.exact_total
+
+    def with_feature(self, label: bytes, values: Sequence[float], replace: bool) -> Entry:
+        """Return the entry with a feature more, or, with ``replace``, with new values of one that it has already.
+
+        Raises RowError if the label is there already and ``replace`` is not given, and if the list has no labels.
+        """
+        if (first := words(self.fields[2])[:1]) and not first[0].endswith(b"="):
+            raise _unlabelled(first[0])
+        features, text = self.fields[2], b" ".join((label + b"=", *map(as_value, values)))
+        form = rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*"
+        there, *more = [*re.finditer(form, features), None]
+        if there and more[0]:
+            raise _repeated_label(label + b"=")
+        if there:
+            if not replace:
+                hint = "renew it with --replace, or choose another with --label"
+                raise RowError(f"the list has a feature {printable(label)} already", hint)
+            features = features[: there.start()] + text + features[there.end() :]
+        else:
+            bare = features.rstrip(BLANKS)
+            features = bare + b" " + text + (features[len(bare) :] or b" ")
+        return self._replace(fields=(*self.fields[:2], features, *self.fields[3:]))
+
+    def with_total(self, total: float) -> Entry:
+        """Return the entry with another total."""
+        old = self.fields[3]
+        before, _, after = old.partition(bare) if (bare := old.strip(BLANKS)) else (old, b"", b"")
+        return self._replace(fields=(*self.fields[:3], before + as_value(total) + after, *self.fields[4:]), exact_total=total)
+
+
+def as_value(value: float) -> bytes:
+    """Write a number with six significant digits as Moses does, and never with ``e+``, of which mert-moses.pl would die."""
+    text = b"%.6g" % value
+    return b"%.0f" % value if b"e+" in text else text
+
+
+def _unlabelled(value: bytes) -> RowError:
+    return RowError(f"the value {shown(value)} has no label", "run moses without -labeled-n-best-list false")
+
+
+def _repeated_label(label: bytes) -> RowError:
+    return RowError(f"the label {shown(label)} stands twice", "make the list anew")
+
+
+def _number(word: bytes) -> float:
+    if not is_number(word) or not math.isfinite(value := float(word)):
+        raise RowError(f"{shown(word)} is not a number", _HINT)
+    return value
+
+
+def parse_line(row: bytes, line: int = 1) -> Entry:
+    """Read a line of a list, the ``line``-th. Raises RowError for one that is not an entry."""
+    bare = row.rstrip(b"\r\n")
+    fields = tuple(split_fields(bare))
+    number = fields[0].strip(BLANKS)
+    if not _ID.fullmatch(number):
+        raise RowError(f"{shown(number)} is not the number of a segment", _HINT)
+    if len(fields) < 4:
+        raise RowError(f"{counted(len(fields), 'field')}, and an entry has four at least", _HINT)
+    return Entry(int(number), line, fields, row[len(bare) :])
+
+
+def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
+    """Yield the entries of a list that messages call ``name``.
+
+    Raises InputError, with the line, for a line that is no entry, and for a segment that comes after a later one.
+    """
+    last = -1
+    for line, row in enumerate(rows, 1):
+        try:
+            entry = parse_line(row, line)
+            if entry.segment < last:
+                raise RowError(f"segment {entry.segment} after segment {last}", "sort the list by segment: sort -s -n")
+        except RowError as error:
+            raise error.at(name, line) from None
+        last = entry.segment
+        yield entry
+
+
+def of_each(entries: Iterable[Entry], name: str, read: Callable[[Entry], T]) -> list[T]:
+    """Return what ``read`` makes of every entry of the list ``name``. Raises InputError, with the line, for its RowError."""
+    found = list[T]()
+    for entry in entries:
+        try:
+            found.append(read(entry))
+        except RowError as error:
+            raise error.at(name, entry.number) from None
+    return found
+
+
+def weighted_total(features: Mapping[bytes, Sequence[float]], weights: Mapping[bytes, Sequence[float]]) -> float:
+    """Return Σ weight · value. Raises RowError for a feature without its weights, or with another number of them."""
+    total = 0.0
+    for label, values in features.items():
+        if (given := weights.get(label)) is None:
+            if b"_" in label:
+                continue
+            raise RowError(f"no weight of the feature {printable(label)}", "name it in the file of --weights")
+        if len(given) != len(values):
+            found = f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}"
+            raise RowError(found, "is this the file of weights of this list?")
+        total += sum(weight * value for weight, value in zip(given, values, strict=True))
+    if not math.isfinite(total):
+        raise RowError("weights and values whose total is beyond all numbers", "is this the file of weights of this list?")
+    return total
+
+
+def check_label(label: bytes) -> None:
+    """Raise OptionError for a label that Moses' tuners do not take."""
+    if not re.fullmatch(rb"[A-Za-z][0-9A-Za-z]*", label):
+        raise OptionError(f"--label {shown(label)}: letters and digits only, a letter first, as in CSLM0")
