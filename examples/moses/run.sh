@@ -66,7 +66,7 @@ for name in MOSES MODEL INI TABLE TUNE TEST WORK; do
         *) stop "$name=${!name}: give the whole path, from / on; tuning runs the decoder in a folder of its own" ;;
     esac
 done
-for program in "$moses" "$filter" "$mert"; do
+for program in "$moses" "$filter" "$mert" "$MOSES"/bin/{extractor,mert,pro,kbmira,evaluator}; do # mert-moses.pl wants all
     [[ -x $program ]] || stop "$program: no such program; MOSES names an installation with bin and scripts"
 done
 command -v phrase-rescore > /dev/null || stop "phrase-rescore is not on the PATH"

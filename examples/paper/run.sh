@@ -23,11 +23,15 @@ https://github.com/moses-smt/mosesdecoder, ./bjam -j4, then MOSES_BIN=.../mosesd
 [[ -n ${FAST_ALIGN:-} ]] || stop "FAST_ALIGN is not set; it names the folder of fast_align and atools: git clone \
 https://github.com/clab/fast_align, build it with cmake, then FAST_ALIGN=.../fast_align/build" 2
 export MOSES_BIN FAST_ALIGN MOSES_SCRIPTS=${MOSES_SCRIPTS:-$MOSES_BIN/../scripts}
-for program in "$MOSES_BIN"/{moses,extract,score,consolidate,lmplz,build_binary,mert,extractor,kbmira} \
-    "$FAST_ALIGN"/{fast_align,atools} "$MOSES_SCRIPTS"/training/{train-model.perl,mert-moses.pl,filter-model-given-input.pl}; do
+# mert-moses.pl stops where one of mert, extractor, pro, kbmira and evaluator is missing, whichever it is told to use;
+# train-model.perl calls the programs next to its own folder
+for program in "$MOSES_BIN"/{moses,extract,score,consolidate,lmplz,build_binary,mert,extractor,pro,kbmira,evaluator} \
+    "$FAST_ALIGN"/{fast_align,atools} "$MOSES_SCRIPTS"/../bin/{extract,score,consolidate} \
+    "$MOSES_SCRIPTS"/training/{train-model.perl,clean-corpus-n.perl,mert-moses.pl,filter-model-given-input.pl} \
+    "$MOSES_SCRIPTS"/{generic/{extract,score}-parallel,tokenizer/{tokenizer,lowercase}}.perl; do
     [[ -x $program ]] || stop "$program: there is no such program"
 done
-for program in phrase-rescore make perl; do
+for program in phrase-rescore make perl python3 awk cmp grep gzip sed tar xz; do
     command -v "$program" > /dev/null || stop "$program is not on the PATH"
 done
 python3 -c 'import phrase_rescore' 2> /dev/null || stop "python3 does not find phrase_rescore; activate its environment"

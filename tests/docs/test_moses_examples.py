@@ -79,10 +79,14 @@ def ours_on_the_path(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", warm_path)
 
 
+OF_TUNING = ("extractor", "mert", "pro", "kbmira", "evaluator")  # mert-moses.pl stops without any of them
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     programs = {
-        "bin/moses": MOSES, "scripts/training/filter-model-given-input.pl": FILTER, "scripts/training/mert-moses.pl": MERT
+        "bin/moses": MOSES, "scripts/training/filter-model-given-input.pl": FILTER, "scripts/training/mert-moses.pl": MERT,
+        **dict.fromkeys((f"bin/{name}" for name in OF_TUNING), ""),
     }  # fmt: skip
     for name, text in programs.items():
         program = tmp_path / "moses" / name
@@ -213,6 +217,15 @@ def test_settings_that_are_refused(site: Site, settings: dict[str, str], told: s
     assert done.returncode == (2 if settings.get("MOSES") == "" else 1)
     assert done.stderr.splitlines()[0] == f"run.sh: {told.format(site.folder)}"
     assert site.log() == []
+
+
+@pytest.mark.parametrize("name", OF_TUNING)
+def test_programs_of_tuning_are_asked_for_before_training(site: Site, name: str) -> None:
+    program = site.folder / "moses" / "bin" / name
+    program.unlink()
+    done = site.run()
+    assert (done.returncode, site.log()) == (1, [])
+    assert done.stderr.startswith(f"run.sh: {program}: no such program; ")
 
 
 # ---- EMS

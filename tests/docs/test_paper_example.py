@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,38 @@ def test_what_is_missing_is_named_at_once(config: str, env: dict[str, str], stat
     assert (done.returncode, done.stdout) == (status, "")
     assert re.match(rf"run\.sh: {message}", done.stderr)
     assert "bible-es-en.conf" in run_sh().stderr
+
+
+OF_MOSES = {
+    "bin": "moses extract score consolidate lmplz build_binary mert extractor pro kbmira evaluator",
+    "scripts/training": "clean-corpus-n.perl train-model.perl filter-model-given-input.pl mert-moses.pl",
+    "scripts/generic": "extract-parallel.perl score-parallel.perl",
+    "scripts/tokenizer": "tokenizer.perl lowercase.perl",
+}
+
+
+def installed(folder: Path, programs: Mapping[str, str]) -> list[Path]:
+    paths = [folder / place / name for place, names in programs.items() for name in names.split()]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(0o755)
+    return paths
+
+
+def test_every_program_of_the_steps_is_asked_for(tmp_path: Path) -> None:
+    """Those of Moses that train-model.perl calls lie beside its own folder, whatever MOSES_BIN names."""
+    programs = [*installed(tmp_path, OF_MOSES), *installed(tmp_path, {"align": "fast_align atools"})]
+    other = installed(tmp_path / "other", OF_MOSES)
+    env = {"MOSES_BIN": f"{tmp_path}/bin", "FAST_ALIGN": f"{tmp_path}/align"}
+    elsewhere = {**env, "MOSES_SCRIPTS": f"{tmp_path}/other/scripts"}
+    cases = [*((path, env) for path in programs), *((path, elsewhere) for path in other if path.name in ("extract", "score"))]
+    for path, settings in cases:
+        path.chmod(0o644)
+        done = run_sh(PAPER / "smoke.conf", "-n", f"WORK={tmp_path}/work", **settings)
+        path.chmod(0o755)
+        assert done.returncode == 1
+        assert re.fullmatch(rf"run\.sh: \S*/{re.escape(path.name)}: there is no such program\n", done.stderr)
+    assert run_sh(PAPER / "smoke.conf", "-n", f"WORK={tmp_path}/work", **elsewhere).returncode == 0
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
