@@ -1,7 +1,4 @@
-"""The exceptions of this package, and the words of their messages.
-
-The library raises; the command line turns an exception into one line and an exit status.
-"""
+"""The exceptions of this package, which the command line turns into one line and an exit status, and words of messages."""
 
 import contextlib
 import errno

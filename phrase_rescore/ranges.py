@@ -48,18 +48,16 @@ Whole = partial(Range, whole=True)  # numbers
 SEEDS = Whole(0, 2**63 - 1)
 TEST_SEEDS = Whole(1, 2**63 - 1)  # sacrebleu takes 0 for no seed
 DIGITS = Whole(2, 17)  # significant
-FACTORS = Whole(0, 100)
+FACTORS, LAYERS = Whole(0, 100), Whole(1, 16)  # layers of recurrent cells
 LENGTHS = Whole(1, 10_000)  # words of a phrase
-LAYERS = Whole(1, 16)  # of recurrent cells
 JOBS, THREADS = Whole(1, 1024), Whole(1, 1024)
 WORKERS = Whole(1, 100_000)  # of a cluster that is started
 COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns
 TABLE_ROWS, BLOCK_ROWS, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
 BYTES = Whole(1, 2**50)
 SECONDS = Range(0, 1e9, above=True)  # 31 years
-SOURCES, TOP_K = Whole(1, 10**9), Whole(1, 10**9)
+SOURCES, TOP_K, TEMPERATURES = Whole(1, 10**9), Whole(1, 10**9), Range(0.01, 1e6)
 HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
-TEMPERATURES = Range(0.01, 1e6)
 SAMPLES = Whole(1, 1_000_000)  # of a test of significance
 SHOWN_SEGMENTS = Whole(0, 1_000_000)  # of each kind that is listed
 

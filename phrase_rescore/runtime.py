@@ -27,10 +27,7 @@ def share_of_cores() -> int:
 
 
 def use_threads(threads: int) -> None:
-    """Let the calling thread compute on ``threads`` cores, as every thread must be told.
-
-    Results then do not depend on the number of workers, nor on which of them did what.
-    """
+    """Let the calling thread compute on ``threads`` cores. Results then do not depend on which worker did what."""
     import torch
 
     torch.set_flush_denormal(True)  # running averages of rare words, softmax tails: each would cost a hundred normal numbers

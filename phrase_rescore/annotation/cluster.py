@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask
@@ -40,8 +41,6 @@ RETRIES = 3  # of a block that a worker failed at; how many may die of one is Da
 
 Say = Callable[[str], object]
 
-# What runs on a worker
-
 
 class WorkerState(NamedTuple):
     """What a worker has."""
@@ -53,7 +52,7 @@ class WorkerState(NamedTuple):
 
 
 def introduce(models: tuple[SignedModel, ...], dask_worker: Any) -> WorkerState:
-    """Say what this process has; Dask fills in its worker."""
+    """Say, on a worker, what it has; Dask fills in the worker."""
     import torch
 
     lacks = ""
@@ -66,7 +65,7 @@ def introduce(models: tuple[SignedModel, ...], dask_worker: Any) -> WorkerState:
 
 
 def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Statistics]:
-    """Annotate a block. Raises RescoreError if this worker, which may have come late, lacks something."""
+    """Annotate a block, on a worker. Raises RescoreError if this one, which may have come late, lacks something."""
     worker = get_worker()
     if version != __version__:
         raise RescoreError(f"worker {worker.address} has phrase-rescore {__version__}, here is {version}")
@@ -108,24 +107,18 @@ class ModelFiles(WorkerPlugin):
     """Brings the files of a model to every worker, also to those that come later."""
 
     def __init__(self, model: SignedModel) -> None:
-        self._model, self._files = model, dict[str, bytes]()
-        for name in files_of(model.directory):
-            with open(os.path.join(model.directory, name), "rb") as stream:
-                self._files[name] = stream.read()
+        self._model = model
+        self._files = {name: Path(model.directory, name).read_bytes() for name in files_of(model.directory)}
 
     def setup(self, worker: Worker) -> None:
         folder = _folder(worker, self._model)
         os.makedirs(folder, exist_ok=True)
         for name, content in self._files.items():
-            with open(os.path.join(folder, name), "wb") as stream:
-                stream.write(content)
-
-
-# What runs on the client
+            Path(folder, name).write_bytes(content)
 
 
 class Scoring(NamedTuple):
-    """A block on its way."""
+    """A block on its way, on the client."""
 
     cluster: Cluster
     block: Block

@@ -124,11 +124,10 @@ class Settings:
         """
         if unknown := settings.keys() - self.settings().keys():
             raise TypeError(f"a training has no setting {min(unknown)!r}")
-        changed = {
-            name: replace(part, **{key: settings[key] for key in vars(part) if key in settings})
-            for name, part in self.parts().items()
-        }
-        return replace(self, **changed)
+        parts = self.parts()
+        for name, part in parts.items():
+            parts[name] = replace(part, **{key: settings[key] for key in vars(part) if key in settings})
+        return replace(self, **parts)
 
 
 @dataclass

@@ -136,9 +136,9 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
 
 
 def shortfall(training: Mapping[str, Any], learnt: str = "pairs") -> str:
-    """Say how a training was too short, by its unchecked summary in config.json; one that began with a model never is."""
+    """Say how a training was too short, by its unchecked summary in config.json; empty if it was not."""
     steps, passes = training.get("steps"), training.get("passes")
-    if training.get("init_from") and training.get("init") == "all":
+    if training.get("init_from") and training.get("init") == "all":  # it began with all weights of a model
         return ""
     if isinstance(steps, int) and 0 <= steps < _HARDLY:
         return f"hardly trained: {counted(steps, 'step')}"

@@ -27,10 +27,7 @@ class Task(Protocol):
         """Yield minibatches, all with a length, without end, from number ``first`` (0, 1, …); each depends on that alone."""
 
     def parts(self, batch: Any, parts: int, step: int = 0, done: float = 1.0) -> list[Any]:
-        """Cut the minibatch of ``step``, the share ``done`` of the run lying before it, into ``parts`` of like work.
-
-        None is empty unless the minibatch is too small.
-        """
+        """Cut the minibatch of ``step``, after the share ``done`` of the run, into parts of like work, if it can."""
 
     def loss(self, module: nn.Module, part: Any) -> Tensor:
         """Return the summed loss of a part, a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
@@ -41,11 +38,11 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended. ``best`` are the figures of ``best_step``, whose weights the module has now."""
+    """How a training ended."""
 
     steps: int
-    best_step: int
-    best: dict[str, float] | None
+    best_step: int  # whose weights the module has now
+    best: dict[str, float] | None  # its figures
 
     def summary(self, passes: float) -> dict[str, Any]:
         """Return what the training summary of config.json says of it; ``passes`` over the data were made."""
@@ -97,8 +94,8 @@ def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
 class Trainer:
     """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times ``evaluate``, which calls ``save``.
 
-    If ``max_steps`` ends the run, the weights depend only on task, recipe, torch, and the number of threads and processes.
-    Every process of a group has a trainer; the first one tells its observer of evaluations and saves.
+    If ``max_steps`` ends the run on a CPU, the weights depend to the bit only on task, recipe, torch, and the number of threads
+    and processes. Every process of a group has a trainer; the first one tells its observer of evaluations and saves.
 
     Raises OptionError for a recipe without a limit or with an unknown optimizer.
     """

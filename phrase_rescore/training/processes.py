@@ -65,10 +65,9 @@ class ProcessGroup:
     def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = silent) -> bool:
         """Let the first process do something while the others wait, and return its outcome in all of them.
 
-        They wait without a collective, whose time would be limited; the second process tells every minute that it waits. What
-        started the processes ends them when the first one dies. This comes before any collective.
-
-        Raises in the first process what ``work`` raises, and in the others RescoreError if it failed or its store is gone.
+        They wait without a collective, whose time would be limited; the second one says so every minute. What started the
+        processes ends them when the first one dies. Raises in the first process what ``work`` raises, in the others
+        RescoreError if it failed or its store is gone.
         """
         if self.store is None:
             return work()
@@ -123,14 +122,13 @@ def find_processes() -> ProcessGroup:
 
 
 @contextlib.contextmanager
-def process_group(device: str, processes: ProcessGroup | None = None) -> Iterator[ProcessGroup]:
+def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup]:
     """Join the other processes for the ``with`` block, by NCCL (GPUs) or gloo (CPUs). Raises RescoreError if one is lost.
 
     No wrapped module may outlive the block (``Gradients.close`` lets go of its own). Were its reducer the last to hold the
     process group, the group would be destroyed by a thread that holds Python's global lock and joins gloo's threads, which
     wait for that lock to free the tensors that they sent last.
     """
-    processes = processes or find_processes()
     if processes.store is None:
         yield processes
         return

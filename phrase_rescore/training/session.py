@@ -39,12 +39,9 @@ def on_this_machine(settings: AnySettings) -> AnySettings:
 class Session(contextlib.ExitStack):
     """A training's stay in its model directory, a ``with`` block: ``prepare``, ``learning``, ``publish`` in this order.
 
-    The same inputs, settings and torch build give the same files, byte for byte, on a CPU if the run ends by ``max_steps``
-    (the log aside), however often it was killed and resumed. An error leaves no model directory, only, once training had
-    begun, the state from which ``resume`` continues.
-
-    Every process that torchrun started has a session. The first one prepares the data, talks, writes, and holds the lock of
-    the model directory from before its first write until the block ends.
+    An error leaves no model directory, only, once training had begun, the state from which ``resume`` continues. Every process
+    that torchrun started has a session. The first one prepares the data, talks, writes, and holds the lock of the model
+    directory from before its first write until the block ends.
 
     ``identity`` has all settings that may change the weights; the state compares the data themselves.
     """

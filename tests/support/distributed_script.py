@@ -12,7 +12,7 @@ import torch
 from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.training.processes import Gradients, ProcessGroup, process_group
+from phrase_rescore.training.processes import Gradients, ProcessGroup, find_processes, process_group
 
 STEPS = 20
 
@@ -37,7 +37,7 @@ def train(processes: ProcessGroup, path: str, batch_size: int) -> None:
 
 def main() -> None:
     folder, *sizes = sys.argv[1:]
-    with process_group("cpu") as processes:
+    with process_group("cpu", find_processes()) as processes:
         for size in sizes:
             train(processes, f"{folder}/{size}.npz", int(size))
         assert processes.broadcast(float(processes.rank + 7)) == 7.0
