@@ -24,6 +24,10 @@ from phrase_rescore.training.session import Session, on_this_machine
 
 _EVALUATED = 1024  # n-grams at a time
 _MEASURED = 8192  # contexts whose log Z is measured
+_SUMMARIZED = (
+    "shortlist", "min_count", "preset", "dropout", "shorten", "self_normalize", "optimizer", "learning_rate", "objective",
+    "clip", "decay", "warm_up", "paper_initialisation", "batch_size", "precision", "seed", "max_steps",
+)  # fmt: skip
 
 
 @torch.no_grad()
@@ -80,10 +84,8 @@ class NgramTask:
             return []
         sizes = self.module.config
         generator = torch.Generator(self.device).manual_seed(int(np.random.SeedSequence(part.draw).generate_state(1)[0]))
-        widths = ((sizes.order - 1) * sizes.embedding, sizes.hidden, sizes.output)
-        kept = 1.0 - self.dropout
-        shapes = ((len(part), width) for width in widths)
-        drawn = (torch.rand(shape, generator=generator, device=self.device) for shape in shapes)
+        widths, kept = ((sizes.order - 1) * sizes.embedding, sizes.hidden, sizes.output), 1.0 - self.dropout
+        drawn = (torch.rand(len(part), width, generator=generator, device=self.device) for width in widths)
         return [(numbers < kept).to(torch.float32).div_(kept) for numbers in drawn]
 
     def evaluate(self) -> dict[str, float] | None:
@@ -95,8 +97,7 @@ class NgramTask:
 def centre(task: NgramTask) -> dict[str, float]:
     """Shift the biases of a trained model so that the mean log Z is 0, and return log Z's ``mean`` before and ``deviation``.
 
-    It is measured on the held-out text, or without one on the text itself. No probability changes, but logits, which Moses
-    takes for log-probabilities, come nearer to them.
+    It is measured on the held-out text, else on the text. Moses takes logits for log-probabilities: they come nearer to them.
     """
     model, ids = task.module, task.held_out if len(task.held_out) else task.ids
     places = np.unique(np.linspace(0, len(ids) - 1, min(_MEASURED, len(ids))).astype(np.int64))
@@ -108,18 +109,12 @@ def centre(task: NgramTask) -> dict[str, float]:
     return {"mean": mean, "deviation": float(log_z.std(correction=0))}
 
 
-_SUMMARIZED = (
-    "shortlist", "min_count", "preset", "dropout", "shorten", "self_normalize", "optimizer", "learning_rate", "objective",
-    "clip", "decay", "warm_up", "paper_initialisation", "batch_size", "precision", "seed", "max_steps",
-)  # fmt: skip
-
-
 def train_text(
     inputs: Sequence[str], model_dir: str, config: LanguageModelConfig | None = None, observer: Observer | None = None
 ) -> LanguageModel:
     """Learn log p(word | the words before it) from all inputs, write the model directory and return the model.
 
-    ``Session`` says what is left after an error. Raises OptionError, InputError or RescoreError.
+    Raises OptionError, InputError or RescoreError; ``Session`` says what is left then.
     """
     config = on_this_machine(config or LanguageModelConfig())
     text, regularization, machine = config.text, config.regularization, config.machine
@@ -167,6 +162,6 @@ def train_text(
 
 def sizes(config: LanguageModelConfig, vocabulary: int) -> LanguageModelSizes:
     """Return the sizes of the network that is to know so many words."""
-    network = config.network
-    output = network.output or network.embedding
-    return LanguageModelSizes(vocabulary, network.order, network.embedding, network.hidden, output, network.output is None)
+    chosen = config.network
+    output = chosen.output or chosen.embedding
+    return LanguageModelSizes(vocabulary, chosen.order, chosen.embedding, chosen.hidden, output, tied=chosen.output is None)

@@ -20,7 +20,7 @@ MULTIPLE = 64  # the rows of a product in fewer digits are filled up to one
 
 
 def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return x itself if it is of this type, else a copy that is, with rows of zeros up to a multiple of ``MULTIPLE``."""
+    """Return x itself if it is of this type, else ``filled``."""
     return x if x.dtype == dtype else filled(x, dtype)
 
 
@@ -81,10 +81,7 @@ _active = _Gathering()
 
 @contextlib.contextmanager
 def gathered_gradients(dtype: torch.dtype | None = None) -> Iterator[None]:
-    """Gather the gradients of this thread's products, and make these in ``dtype`` (None: that of their matrix).
-
-    The ``with`` block is for one forward pass in which every product takes part in the loss.
-    """
+    """Gather the gradients of this thread's products, made in ``dtype`` (None: the matrix's), in a forward pass to the loss."""
     _active.on, _active.dtype = True, dtype
     try:
         yield

@@ -1,8 +1,7 @@
 """The low-rank softmax of the output layer, without ever holding the logits of all positions.
 
-p(y = k) = softmax_k(G_l g + b_G) with g = G_r s of R numbers and K = some 15,000 words: the logits of one batch would be a
-hundred times larger than anything else in the model. So rows are taken a few at a time and, in training, the gradient
-is formed while they are at hand.
+p(y = k) = softmax_k(G_l g + b_G) with g = G_r s of R numbers and K = some 15,000 words: the logits of a batch would be larger
+than all else. So rows are taken a few at a time and, in training, the gradient is formed while they are at hand.
 """
 
 import math
@@ -38,8 +37,7 @@ def _exponentials(g: Tensor, G_l: Tensor, b: Tensor, M: Tensor, out: Tensor) -> 
     """Return e = exp(G_l g + b - shift), a column for each row of g: (K, n); G_lᵀ e (R, n); Z = Σ e (n,); and the shift.
 
     M, G_l's extension, saves passes over e: the product with g adds the bias, that with e sums it. The shift is 0 where that
-    is safe, which saves two passes more, else each column's largest logit (n,). The K symbols lie along the columns because
-    all three products of training are faster that way. e lies in ``out`` of K n numbers where it can.
+    is safe, else each column's largest logit (n,). Products are faster with the K symbols along the columns. e lies in ``out``.
     """
     R = g.shape[1]
     extended = torch.cat((g * LOG2_E, g.new_ones(len(g), M.shape[1] - R - 1)), 1).to(M.dtype)
@@ -62,8 +60,7 @@ def _logits_of(targets: Tensor, g: Tensor, G_l: Tensor, b: Tensor) -> Tensor:
 class _CrossEntropy(torch.autograd.Function):
     """Σ_i -log softmax(G_l g_i + b)[target_i] + α log² Z_i, with the gradients made in the forward pass.
 
-    ∂/∂logits = (1 + 2 α log Z) e / Z - [target] with e = exp(logits), Z = Σ e. The division is done on the factors R wide, not
-    on e, K wide.
+    ∂/∂logits = (1 + 2 α log Z) e / Z - [target], e = exp(logits), Z = Σ e. What is divided is R wide, and not e, K wide.
     """
 
     @staticmethod

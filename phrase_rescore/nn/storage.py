@@ -69,10 +69,7 @@ def save_files(
     directory: str, kind: str, network: StoredNetwork, entries: Mapping[str, Any], vocabularies: Mapping[str, Vocabulary],
     training: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Write the files of a model of a kind (of MODELS_OF) into an existing directory. The same model gives the same bytes.
-
-    ``entries``: of config.json, the kind's own. ``vocabularies``: files of words, by name.
-    """
+    """Write the files of a model of a kind (of MODELS_OF), with its own entries of config.json, into an existing directory."""
     weights = ((name, weight.detach().to("cpu", torch.float32)) for name, weight in network.named_weights())
     tensors = {name: weight.clone(memory_format=torch.contiguous_format) for name, weight in weights}
     save_file(tensors, os.path.join(directory, _WEIGHTS))

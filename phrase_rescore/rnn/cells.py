@@ -31,10 +31,9 @@ def tanh(x: Tensor) -> Tensor:
 
 
 class RecurrentCell(nn.Module, ABC):
-    """A cell, with its weights from the input (W, b), from h (U) and, in a decoder, from the summary c (V, b_V, C).
+    """A cell: weights of the input (W, b), of h (U) and, in a decoder, of the summary c of ``summary`` numbers (V, b_V, C).
 
     The gates' weights are concatenated in common matrices, so that one product serves all, in the order of ``GATES``.
-    ``summary``: the size of c, in a decoder. The input of a cell of an ``upper`` layer is the output of the one below.
     """
 
     NAME: ClassVar[str]  # in config.json

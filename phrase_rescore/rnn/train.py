@@ -34,7 +34,7 @@ def train_pairs(
 ) -> Checkpoint:
     """Learn log p(target | source) from the distinct pairs of all inputs, write the model directory and return the model.
 
-    ``Session`` says what is left after an error. Raises OptionError, InputError, ModelError or RescoreError.
+    Raises OptionError, InputError, ModelError or RescoreError; ``Session`` says what is left then.
     """
     config = on_this_machine(config or TrainingConfig())
     data, start, machine = config.data, config.start, config.machine

@@ -158,9 +158,8 @@ def sample(
 ) -> list[list[Decoded]]:  # fmt: skip
     """Draw a target for every one of the ``random`` streams of each summary c (sources, H), in their order.
 
-    Words come with probabilities in proportion to p^(1 / temperature), and of the ``top_k`` most probable words alone, if that
-    is given. The words that are ``barred``, EOS among them for the first word, never come. A target of ``max_length`` words
-    ends there. log p is the model's own, at temperature 1 and among all words.
+    Words come in proportion to p^(1 / temperature), and of the ``top_k`` most probable words alone, if given. ``barred``
+    ones, EOS among them for the first word, never come. log p is the model's own, at temperature 1 and among all words.
     """
     number = [len(streams) for streams in random]
     flat = [stream for streams in random for stream in streams]
@@ -191,7 +190,7 @@ def sample(
 
 
 def can_stand_in_a_table(word: bytes) -> bool:
-    """Tell whether a word of a vocabulary can be part of a phrase pair: ``[X]`` and a word with a separator in it cannot."""
+    """Tell whether a word can be part of a phrase pair: ``[X]`` and a word with a separator in it cannot."""
     try:
         phrase_words(word, "target")
     except RowError:
