@@ -28,9 +28,8 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD
 from phrase_rescore.files.inputs import open_input
-from phrase_rescore.moses.factors import WHOLE
 from phrase_rescore.moses.pairs import read_pair_blocks
-from phrase_rescore.moses.table import parse_row
+from phrase_rescore.moses.table import WHOLE, parse_row
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.prepare import HeldOut
 from phrase_rescore.rnn.scorer import Scorer

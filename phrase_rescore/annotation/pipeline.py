@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RowError, counted
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
-from phrase_rescore.files.outputs import gzip_member, row_output
+from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_outputs
+from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.moses.columns import JUDGED_ROWS
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
 from phrase_rescore.runtime import no_cycle_collection

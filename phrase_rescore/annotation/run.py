@@ -17,9 +17,9 @@ from phrase_rescore.annotation.annotator import Annotator, Compute, RowPolicy, S
 from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share, silent
 from phrase_rescore.files.inputs import Block, count_rows, display_name, open_input, read_blocks
-from phrase_rescore.files.outputs import DroppedRows, RowOutput, atomic_output, row_output
+from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_outputs, is_stream
-from phrase_rescore.files.resumable import ResumableOutput
+from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.moses.columns import ColumnFormat, check_replaced, format_sidecar, looks_annotated, sidecar_path
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
 from phrase_rescore.rnn.checkpoint import SIDES
@@ -285,7 +285,7 @@ def annotate(
     """Annotate a table: rows in, rows out, in their order.
 
     A file appears under its name only when all is well. With ``resume`` the run goes on from what an interrupted one with the
-    same models, options and rows left (``files.resumable``); the output is the same to the byte.
+    same models, options and rows left (``files.row_outputs``); the output is the same to the byte.
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.

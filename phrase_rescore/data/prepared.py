@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.directories import check_replaceable, replace_directory
 from phrase_rescore.files.inputs import map_array
+from phrase_rescore.files.outputs import check_replaceable, replace_directory
 
 AT_ONCE = 1 << 22  # ids of an array that is mapped from a file
 Fingerprint = dict[str, Any]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.directories import remove_directory
+from phrase_rescore.files.outputs import remove_directory
 from phrase_rescore.moses.pairs import PairBlock
 
 _CHUNK = 1 << 20  # bytes read back at a time

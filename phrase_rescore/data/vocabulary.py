@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.inputs import open_plain, read_rows
-from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.table import words
+from phrase_rescore.moses.table import select_factor, words
 from phrase_rescore.moses.text import escape, unescape
 
 EOS = 0  # ends every phrase

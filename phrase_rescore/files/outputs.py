@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all, streams that are written to as they are, rows that are counted or left out."""
+"""Files and directories that appear complete or not at all, and streams that are written to as they are."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import errno
 import io
 import os
 import re
-import sys
+import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
 
-from phrase_rescore.errors import IncompleteOutput, OptionError, counted, writing
+from phrase_rescore.errors import OptionError, writing
 from phrase_rescore.files.inputs import CHUNK
 from phrase_rescore.files.locks import has_name, lock_file
-from phrase_rescore.files.paths import followed, is_stream, partial_of
+from phrase_rescore.files.paths import followed, is_stream, names_around, older_directory, partial_of
 
 GZIP_LEVELS = ("fast", *"123456789")
-_NAMED = 10  # dropped rows whose place is told
 _FAST = 2  # 1 is faster by a third, and files are a third larger
 
 
@@ -254,77 +253,55 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
         yield stream
 
 
-class DroppedRows:
-    """The .dropped file: rows left out of the output. It is there at the end only if there are any.
+def check_replaceable(directory: str) -> None:
+    """Raise OptionError if the directory cannot be replaced by another one because of what it is, whatever is in it."""
+    target = os.path.realpath(directory)
+    if os.path.commonpath([target, os.path.realpath(os.curdir)]) == target:
+        raise OptionError(f"{directory} is the current directory or has it inside, and would be replaced; name another")
+    if os.path.ismount(target):
+        raise OptionError(f"{directory} is a mount point and cannot be replaced; name a directory in it")
 
-    With ``expected`` false no row will be left out and nothing is touched.
+
+def remove_directory(directory: str | os.PathLike[str]) -> None:
+    """Remove a directory and all in it, if it is there; a disk that fails once is asked again."""
+    for _ in range(2):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def recover_directory(directory: str) -> None:
+    """Put right what was left by a run that was killed while it replaced the directory: the older one gets its name back.
+
+    The caller holds the lock of the directory (``files.locks``). Raises OSError if the older one cannot be moved.
     """
-
-    def __init__(self, path: str, expected: bool) -> None:
-        self.path, self.expected = path, expected
-        self.rows, self.where = 0, list[str]()
-        self._stream: Writable | None = None
-
-    @contextlib.contextmanager
-    def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
-        """Take rows while the ``with`` block lasts: in ``partial``, which somebody else publishes, or in a file made now.
-
-        That file is complete when the block ends well, and gone otherwise. A stream is written to as it is. Raises OptionError
-        if the file cannot be made.
-        """
-        output: contextlib.AbstractContextManager[Writable | None] = contextlib.nullcontext(partial)
-        if self.expected and not partial:
-            output = atomic_output(self.path) if is_stream(self.path) else PartialFile(self.path).written(keep_empty=False)
-        with output as self._stream:
-            yield self
-
-    def add(self, where: str, row: bytes) -> None:
-        """Keep a row (without newline); ``where`` it stood is remembered for the first few."""
-        assert self._stream, "only while it is opened"
-        self._stream.write(row + b"\n")
-        self.rows += 1
-        if len(self.where) < _NAMED:
-            self.where.append(where)
-
-    def summary(self) -> str:
-        """``dropped 2 rows, kept in FILE: 17, 40``, or nothing if there is nothing to say."""
-        if not self.rows:
-            return ""
-        more = ", …" if self.rows > len(self.where) else ""
-        return f"dropped {counted(self.rows, 'row')}, kept in {self.path}: {', '.join(self.where)}{more}"
-
-
-class RowOutput:
-    """Rows that are counted as they are written to a stream or a file."""
-
-    complete, restart_hint = False, ""
-
-    def __init__(self, stream: BinaryIO, at_once: bool) -> None:
-        self._stream, self._at_once, self.rows = stream, at_once, 0
-
-    def write(self, data: bytes, rows: int) -> None:
-        self._stream.write(data)
-        if self._at_once:  # a reader need not wait, and one that went away is noticed
-            self._stream.flush()
-        self.rows += rows
-
-    def commit(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Do nothing: what goes to a stream cannot be taken back, nor resumed."""
+    target, temporary, old = names_around(directory)
+    if older_directory(directory):
+        os.rename(old, target)
+    for left in (temporary, old):
+        remove_directory(left)
 
 
 @contextlib.contextmanager
-def row_output(out: str) -> Iterator[RowOutput]:
-    """Open a stream (``is_stream``) as it is, else a file that takes its name when the ``with`` block ends well.
+def replace_directory(directory: str) -> Iterator[str]:
+    """Make a directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
-    Raises IncompleteOutput, with the reason as its cause, when writing to a stream ends in an error.
+    What stood under that name goes; a link stays and its target is replaced. After a kill, ``recover_directory`` puts right
+    what is left. The caller holds the lock of the directory (``files.locks``). Raises OptionError if it cannot be made.
     """
-    streamed, output = is_stream(out), None
+    target, temporary, old = names_around(directory)
+    with writing(directory, OptionError):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        recover_directory(directory)
+        os.mkdir(temporary, 0o700)
     try:
-        with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
-            output = RowOutput(stream, at_once=streamed)
-            yield output
-    except (Exception, KeyboardInterrupt) as error:
-        rows = output.rows if output else 0
-        if not streamed or isinstance(error, BrokenPipeError) or (not rows and isinstance(error, OptionError)):
-            raise
-        raise IncompleteOutput(rows) from error
+        yield temporary
+        apply_umask(temporary, 0o777)
+        for path in (os.path.join(temporary, name) for name in os.listdir(temporary)):
+            apply_umask(path)  # safetensors makes its files readable by nobody else
+            sync(path)
+        sync(temporary)
+        if os.path.isdir(target):
+            os.rename(target, old)
+        os.rename(temporary, target)
+        sync(os.path.dirname(target))
+    finally:
+        recover_directory(directory)

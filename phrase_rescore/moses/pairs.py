@@ -9,8 +9,19 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
-from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
-from phrase_rescore.moses.table import SEPARATOR, BadRow, is_number, parse_block, phrase_pair, split_fields, valid_rows, words
+from phrase_rescore.moses.table import (
+    SEPARATOR,
+    WHOLE,
+    BadRow,
+    Factors,
+    is_number,
+    parse_block,
+    phrase_pair,
+    select_factor,
+    split_fields,
+    valid_rows,
+    words,
+)
 
 RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
 

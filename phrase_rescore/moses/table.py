@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from phrase_rescore.errors import RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
-from phrase_rescore.moses.factors import WHOLE, Factors, check_factors, have_factor
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Factors = tuple[int | None, int | None]  # of source and target: 0, 1, …; None: words are whole tokens
+WHOLE: Factors = (None, None)
 
 BLOCK_ROWS = 16384
 SEPARATOR = b"|||"
@@ -65,16 +67,58 @@ def words(field: bytes) -> list[bytes]:
     return [word for word in field.split(b" ") if word]
 
 
+@functools.cache
+def _word_with(factor: int) -> re.Pattern[bytes]:
+    """Make the expression of a word that has the factor, which is its group (``moses/Word.cpp``)."""
+    return re.compile(rb"(?:[^ \n|]*+\|){%d}([^ \n|]++)(?:\|[^ \n]*+)?+" % factor)
+
+
+@functools.cache
+def _text_with(factor: int) -> re.Pattern[bytes]:
+    """Make the expression of phrases, one a line, whose words all have the factor."""
+    return re.compile(rb"(?:%b(?:[ \n]|\Z))*+" % _word_with(factor).pattern)
+
+
+def check_factor(phrase: bytes, factor: int | None, side: str) -> None:
+    """Raise RowError if a word of a phrase (single blanks between words) lacks the factor, or has an empty one."""
+    if factor is None or have_factor([phrase], factor):
+        return
+    bad = next(word for word in phrase.split(b" ") if not _word_with(factor).fullmatch(word))
+    raise RowError(f"{side} word {shown(bad)} has no factor {factor}", "factors are counted from 0 and stand between bars")
+
+
+def check_factors(src: bytes, tgt: bytes, factors: Factors) -> None:
+    """Raise RowError as ``check_factor`` for either phrase of a pair."""
+    check_factor(src, factors[0], "source")
+    check_factor(tgt, factors[1], "target")
+
+
+def have_factor(phrases: Sequence[bytes], factor: int | None) -> bool:
+    """Tell whether all words of all phrases have the factor."""
+    return factor is None or _text_with(factor).fullmatch(b"\n".join(phrases)) is not None
+
+
+def select_factor(phrases: Sequence[bytes], factor: int | None, side: str) -> Sequence[bytes]:
+    """Reduce phrases to this factor of their words. Raises RowError if a word lacks it.
+
+    >>> select_factor([b"the|DT houses|NNS", b"a|DT"], 1, "source")
+    [b'DT NNS', b'DT']
+    """
+    if factor is None:
+        return phrases
+    if not have_factor(phrases, factor):
+        for phrase in phrases:
+            check_factor(phrase, factor, side)
+    return _word_with(factor).sub(rb"\1", b"\n".join(phrases)).split(b"\n") if phrases else phrases
+
+
 def is_non_terminal(word: bytes) -> bool:
     """Tell whether Moses takes a word for a non-terminal: two bytes or more in brackets (``moses/Phrase.cpp``)."""
     return len(word) >= 2 and word.startswith(b"[") and word.endswith(b"]")
 
 
 def phrase_words(field: bytes, side: str) -> list[bytes]:
-    """Cut a source or target field into its words.
-
-    Raises RowError for an empty phrase and for a non-terminal.
-    """
+    """Cut a source or target field into its words. Raises RowError for an empty phrase and for a non-terminal."""
     found = words(field)
     if not found:
         raise RowError(f"the {side} phrase is empty", "every row needs both phrases")
@@ -105,9 +149,7 @@ class TableRow(NamedTuple):
 
 
 def parse_row(row: bytes, n_scores: int | None = None) -> TableRow:
-    """Cut and check one row, without its newline.
-
-    ``n_scores`` is the number of scores that the first row had: Moses needs it to be the same on every row.
+    """Cut and check one row, without its newline. The first row has ``n_scores`` scores; Moses needs as many on every row.
 
     Raises RowError for fewer than three fields, an empty phrase, a non-terminal, a score that is not a plain decimal number,
     no score at all, or another number of scores than ``n_scores``.

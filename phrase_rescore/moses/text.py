@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from phrase_rescore.errors import OptionError, RowError, shown
 from phrase_rescore.files.inputs import batches
-from phrase_rescore.moses.factors import WHOLE, Factors, check_factor
-from phrase_rescore.moses.table import SEPARATOR, phrase_pair, phrase_words, split_fields, words
+from phrase_rescore.moses.table import SEPARATOR, WHOLE, Factors, check_factor, phrase_pair, phrase_words, split_fields, words
 
 _ENTITIES = {  # & is escaped first and unescaped last
     b"&": b"&amp;", b"|": b"&#124;", b"<": b"&lt;", b">": b"&gt;",

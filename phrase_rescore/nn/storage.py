@@ -21,7 +21,7 @@ from torch import Tensor
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, printable, writing
-from phrase_rescore.files.directories import replace_directory
+from phrase_rescore.files.outputs import replace_directory
 from phrase_rescore.files.paths import missing_model
 
 PAIRS, TEXT = "phrase pairs, made by train", "text, made by train-lm"

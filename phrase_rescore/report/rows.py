@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from phrase_rescore.data.sampling import hashes
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
-from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.table import BLOCK_ROWS, TableBlock, read_table
+from phrase_rescore.moses.table import BLOCK_ROWS, TableBlock, read_table, select_factor
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
 LONG = 4  # words of a long source, as in the paper's Table 2 and figure 5

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from phrase_rescore.data.vocabulary import UNK, too_many_unknown
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.files.outputs import gzip_member, row_output
+from phrase_rescore.files.outputs import gzip_member
+from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.columns import MIN_LOG_P
-from phrase_rescore.moses.factors import check_factors
 from phrase_rescore.moses.hypotheses import Entry, check_cover, check_label, of_each, read_entries, weighted_total
 from phrase_rescore.moses.ini import read_ini, read_weights
-from phrase_rescore.moses.table import words
+from phrase_rescore.moses.table import check_factors, words
 from phrase_rescore.nn.storage import TEXT, Config
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer

@@ -14,8 +14,7 @@ from typing import Any
 
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.moses.factors import WHOLE, Factors, select_factor
-from phrase_rescore.moses.table import words
+from phrase_rescore.moses.table import WHOLE, Factors, select_factor, words
 from phrase_rescore.nn import storage
 from phrase_rescore.nn.storage import Config, as_json, is_share, is_whole, require
 from phrase_rescore.ranges import LAYERS

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from phrase_rescore.moses.factors import WHOLE, Factors
+from phrase_rescore.moses.table import WHOLE, Factors
 from phrase_rescore.ranges import BYTES, FACTORS, LAYERS, LENGTHS, Checked, Whole, check, ranged
 from phrase_rescore.training.config import LAYER_SIZES, TIMES, Recipe, Settings
 

@@ -37,8 +37,8 @@ from phrase_rescore.data.vocabulary import (
 )
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.files.outputs import DroppedRows
 from phrase_rescore.files.paths import beside, is_stream
+from phrase_rescore.files.row_outputs import DroppedRows
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_name
 from phrase_rescore.rnn.checkpoint import SIDES, SOURCE_VOCAB, TARGET_VOCAB
 from phrase_rescore.rnn.config import Data

@@ -19,8 +19,7 @@ from torch import Tensor
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases, prefix_levels
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.moses.factors import select_factor
-from phrase_rescore.moses.table import words
+from phrase_rescore.moses.table import select_factor, words
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.rnn.cells import Rows, State, rows_of
 from phrase_rescore.rnn.checkpoint import Checkpoint

@@ -16,9 +16,8 @@ from phrase_rescore import runtime
 from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import Store
 from phrase_rescore.errors import OptionError, RescoreError, writing
-from phrase_rescore.files.directories import check_replaceable, recover_directory
 from phrase_rescore.files.locks import locked
-from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.outputs import atomic_output, check_replaceable, recover_directory
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
 from phrase_rescore.training.config import Observer, Recipe, Settings

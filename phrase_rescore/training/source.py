@@ -9,8 +9,8 @@ from typing import Any, Generic
 from phrase_rescore.data.prepared import Fingerprint, Layout, Store
 from phrase_rescore.data.sorting import is_in_scratch, remove_scratch
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.directories import recover_directory
 from phrase_rescore.files.locks import lock_name, locked
+from phrase_rescore.files.outputs import recover_directory
 from phrase_rescore.training.config import Observer
 
 

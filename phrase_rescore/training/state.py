@@ -19,8 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
-from phrase_rescore.files.directories import remove_directory
-from phrase_rescore.files.outputs import sync, write_durably
+from phrase_rescore.files.outputs import remove_directory, sync, write_durably
 from phrase_rescore.nn.storage import utf8_name
 
 FORMAT_VERSION = 2

@@ -19,9 +19,9 @@ from system_calls import available
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.run import AnnotateObserver, _Run
-from phrase_rescore.files import resumable
-from phrase_rescore.files.outputs import DroppedRows, PartialFile
-from phrase_rescore.files.resumable import ResumableOutput
+from phrase_rescore.files import row_outputs
+from phrase_rescore.files.outputs import PartialFile
+from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput
 from phrase_rescore.rnn.checkpoint import load, save
 
 pytestmark = pytest.mark.slow
@@ -199,7 +199,7 @@ def test_resume_needs_a_file(run: Run, table: Path, model_dir: str) -> None:
 def test_a_bad_row_late_in_the_table_loses_nothing(
     run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resumable, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(row_outputs, "SECONDS_BETWEEN", 0.0)
     table.write_bytes(b"".join(ROWS[:50]) + b"bad\n")
     out = table.parent / "out.gz"
     with pytest.raises(Exception, match="1 field in 'bad'") as raised:
@@ -250,7 +250,7 @@ def test_an_interruption_at_any_place_loses_and_repeats_no_row(
     run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: bool,
     seconds_between: float,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(resumable, "SECONDS_BETWEEN", seconds_between)
+    monkeypatch.setattr(row_outputs, "SECONDS_BETWEEN", seconds_between)
     bad = {3: b"bad 3\n", 14: b"bad 14\n", 15: b"bad 15\n", 33: b"bad 33\n", 34: b"bad 34\n"}
     table.write_bytes(b"".join(bad.get(i, row) for i, row in enumerate(ROWS[:57])))
     command = ("annotate", table, "-m", model_dir, "--block-size", 10, "--on-bad-row", "drop", "-o")
@@ -290,7 +290,7 @@ def test_a_complete_run_is_not_finished_with_another_table(
         if left == "the partial":
             interrupt_at(patch, PartialFile, "publish", 2, after=False, error=KeyboardInterrupt)  # the first is the sidecar's
         else:
-            patch.setattr(resumable.os, "unlink", stop_at_journal)
+            patch.setattr(row_outputs.os, "unlink", stop_at_journal)
         assert run(*command, out).status == 130
     assert out.exists() == (left == "the journal")
     before = names(table.parent)
@@ -312,7 +312,7 @@ def test_a_complete_run_is_not_finished_with_another_table(
 
 
 def keeps_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(row_outputs, "SECONDS_BETWEEN", 0.0)
 
 
 @pytest.mark.parametrize("name", ["out", "out.gz"])

@@ -19,8 +19,7 @@ from conftest import ROOT, MakeModel, Run
 from source_tree import imported, modules
 
 from phrase_rescore.errors import ModelError
-from phrase_rescore.files.directories import replace_directory
-from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.outputs import atomic_output, replace_directory
 from phrase_rescore.training.state import TrainingState
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n" * 3

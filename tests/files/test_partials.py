@@ -16,7 +16,8 @@ import pytest
 
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files import outputs as atomic
-from phrase_rescore.files.outputs import DroppedRows, PartialFile, atomic_output
+from phrase_rescore.files.outputs import PartialFile, atomic_output
+from phrase_rescore.files.row_outputs import DroppedRows
 
 KILLED = """
 import os, sys

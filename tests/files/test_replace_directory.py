@@ -14,8 +14,8 @@ import pytest
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import outputs as atomic
-from phrase_rescore.files.directories import check_replaceable, recover_directory, remove_directory, replace_directory
 from phrase_rescore.files.locks import locked
+from phrase_rescore.files.outputs import check_replaceable, recover_directory, remove_directory, replace_directory
 from phrase_rescore.files.paths import older_directory
 
 

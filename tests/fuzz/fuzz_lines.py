@@ -13,7 +13,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, RowError
-    from phrase_rescore.moses.factors import WHOLE, Factors
+    from phrase_rescore.moses.table import WHOLE, Factors
     from phrase_rescore.moses.text import PairReader, PhraseReader, parsed_lines
 
 from harness import fuzz, told

@@ -18,9 +18,18 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, RowError
     from phrase_rescore.files.inputs import Block
     from phrase_rescore.moses import table as moses_table
-    from phrase_rescore.moses.factors import WHOLE, Factors, check_factor, select_factor
     from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks
-    from phrase_rescore.moses.table import cut_after_scores, has_irregular_blanks, parse_block, parse_row, with_single_blanks
+    from phrase_rescore.moses.table import (
+        WHOLE,
+        Factors,
+        check_factor,
+        cut_after_scores,
+        has_irregular_blanks,
+        parse_block,
+        parse_row,
+        select_factor,
+        with_single_blanks,
+    )
 
 from harness import fuzz, told
 

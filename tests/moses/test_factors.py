@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small_trainings import Training
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.factors import check_factor, have_factor, select_factor
+from phrase_rescore.moses.table import check_factor, have_factor, select_factor
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.scorer import Scorer
 

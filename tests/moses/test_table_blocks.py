@@ -14,8 +14,9 @@ from row_edits import with_scores
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.moses import table as moses_table
-from phrase_rescore.moses.factors import WHOLE, Factors
 from phrase_rescore.moses.table import (
+    WHOLE,
+    Factors,
     cut_rows,
     has_irregular_blanks,
     parse_block,

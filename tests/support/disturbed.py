@@ -35,7 +35,7 @@ from tqdm import tqdm
 import phrase_rescore
 from phrase_rescore.cli.main import main as command_line
 from phrase_rescore.data.vocabulary import count_words, most_frequent
-from phrase_rescore.files import resumable
+from phrase_rescore.files import row_outputs
 from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.lm.checkpoint import save as save_lm
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
@@ -80,7 +80,7 @@ def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
         os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
         faulthandler.dump_traceback_later(_SECONDS - 5, file=2)  # of a process that hangs
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
-        resumable.SECONDS_BETWEEN = 0.0  # an entry of the journal after every block
+        row_outputs.SECONDS_BETWEEN = 0.0  # an entry of the journal after every block
         os.sched_getaffinity = _one_core
         prepare()
         command_line(args)

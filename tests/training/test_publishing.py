@@ -12,7 +12,7 @@ from conftest import Run
 from small_trainings import SIZES, Stopped, Training, files, write_language
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files import directories, locks
+from phrase_rescore.files import locks, outputs
 from phrase_rescore.rnn.checkpoint import load
 from phrase_rescore.training import state as training_state
 from phrase_rescore.training.config import Observer
@@ -154,7 +154,7 @@ def test_a_disk_that_fills_at_the_end_keeps_the_training(training: Training, mon
 
     training.but(model_dir=f"{training.model_dir}.whole").run()
     with monkeypatch.context() as broken:
-        broken.setattr(directories, "sync", full)
+        broken.setattr(outputs, "sync", full)
         broken.setattr(training_state, "sync", lambda path: None)
         with pytest.raises(Exception, match="cannot write .*No space left on device; make room") as caught:
             training.but(pairs_dir=f"{training.model_dir}.whole.pairs").run()

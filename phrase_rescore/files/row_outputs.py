@@ -1,4 +1,6 @@
-"""Files written over hours, which are resumed after a kill, a full disk or a power cut: partials beside them, and a journal.
+"""Outputs of rows: files and streams whose rows are counted, those that are resumed, rows that are left out.
+
+A file written over hours is resumed after a kill, a full disk or a power cut. Beside it there are:
 
 OUT.partial          what has been written so far
 OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood;
@@ -15,14 +17,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
-from phrase_rescore.errors import OptionError, RescoreError, writing
-from phrase_rescore.files.outputs import PartialFile, measured, write_durably
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, counted, writing
+from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output, measured, write_durably
+from phrase_rescore.files.paths import is_stream
 
+_NAMED = 10  # dropped rows whose place is told
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3
 
@@ -201,3 +206,79 @@ class ResumableOutput:
                 else:
                     partial.discard()
             raise
+
+
+class DroppedRows:
+    """The .dropped file: rows left out of the output. It is there at the end only if there are any.
+
+    With ``expected`` false no row will be left out and nothing is touched.
+    """
+
+    def __init__(self, path: str, expected: bool) -> None:
+        self.path, self.expected = path, expected
+        self.rows, self.where = 0, list[str]()
+        self._stream: Writable | None = None
+
+    @contextlib.contextmanager
+    def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
+        """Take rows while the ``with`` block lasts: in ``partial``, which somebody else publishes, or in a file made now.
+
+        That file is complete when the block ends well, and gone otherwise. A stream is written to as it is. Raises OptionError
+        if the file cannot be made.
+        """
+        output: contextlib.AbstractContextManager[Writable | None] = contextlib.nullcontext(partial)
+        if self.expected and not partial:
+            output = atomic_output(self.path) if is_stream(self.path) else PartialFile(self.path).written(keep_empty=False)
+        with output as self._stream:
+            yield self
+
+    def add(self, where: str, row: bytes) -> None:
+        """Keep a row (without newline); ``where`` it stood is remembered for the first few."""
+        assert self._stream, "only while it is opened"
+        self._stream.write(row + b"\n")
+        self.rows += 1
+        if len(self.where) < _NAMED:
+            self.where.append(where)
+
+    def summary(self) -> str:
+        """``dropped 2 rows, kept in FILE: 17, 40``, or nothing if there is nothing to say."""
+        if not self.rows:
+            return ""
+        more = ", …" if self.rows > len(self.where) else ""
+        return f"dropped {counted(self.rows, 'row')}, kept in {self.path}: {', '.join(self.where)}{more}"
+
+
+class RowOutput:
+    """Rows that are counted as they are written to a stream or a file."""
+
+    complete, restart_hint = False, ""
+
+    def __init__(self, stream: BinaryIO, at_once: bool) -> None:
+        self._stream, self._at_once, self.rows = stream, at_once, 0
+
+    def write(self, data: bytes, rows: int) -> None:
+        self._stream.write(data)
+        if self._at_once:  # a reader need not wait, and one that went away is noticed
+            self._stream.flush()
+        self.rows += rows
+
+    def commit(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Do nothing: what goes to a stream cannot be taken back, nor resumed."""
+
+
+@contextlib.contextmanager
+def row_output(out: str) -> Iterator[RowOutput]:
+    """Open a stream (``is_stream``) as it is, else a file that takes its name when the ``with`` block ends well.
+
+    Raises IncompleteOutput, with the reason as its cause, when writing to a stream ends in an error.
+    """
+    streamed, output = is_stream(out), None
+    try:
+        with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
+            output = RowOutput(stream, at_once=streamed)
+            yield output
+    except (Exception, KeyboardInterrupt) as error:
+        rows = output.rows if output else 0
+        if not streamed or isinstance(error, BrokenPipeError) or (not rows and isinstance(error, OptionError)):
+            raise
+        raise IncompleteOutput(rows) from error
