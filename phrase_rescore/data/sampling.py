@@ -48,10 +48,7 @@ class Permutation:
 
 
 def drawn_rows(n: int, size: int, seed: int, first: int = 0) -> Iterator[NDArray[np.int64]]:
-    """Yield ``size`` of n rows at a time without end, drawn at random without replacement, pass after pass: (size,).
-
-    What is yielded depends on its number alone, which begins with ``first``.
-    """
+    """Yield ``size`` of n rows at a time without end, drawn without replacement, pass after pass, from the ``first``-th on."""
     for start in count(first * size, size):
         places = np.arange(start, start + size)
         rows = np.empty(size, dtype=np.int64)
@@ -104,10 +101,7 @@ Lines = NDArray[np.int64]
 
 
 def hashes(phrases: Sequence[bytes]) -> Hashes:
-    """Return 64 bits of every phrase that look random, the same in every process, in a third of the time of BLAKE2.
-
-    Samples of phrases and rows are chosen by them. (Which sources are held out, ``store`` chooses by BLAKE2, for good.)
-    """
+    """Return 64 bits of every phrase that look random, the same in every process, in a third of the time of BLAKE2."""
     n = len(phrases)
     mixed: Hashes = np.fromiter(map(zlib.crc32, phrases), np.uint64, n) << np.uint64(32)
     mixed |= np.fromiter(map(zlib.adler32, phrases), np.uint64, n)
@@ -125,10 +119,7 @@ def _seeded(phrases: Sequence[bytes], seed: int) -> Hashes:
 
 
 def sample_phrases(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list[bytes]:
-    """Choose ``n`` distinct phrases, each as likely as any other however often it stands there; in the order of the input.
-
-    They are those of the smallest hashes, so that no more than some 2 n and a block are in memory.
-    """
+    """Choose ``n`` distinct phrases, each as likely as any other, in the order of the input; 2 n and a block are in memory."""
     kept: dict[bytes, int] = {}
     largest = 2**64 - 1
     for phrases in blocks:

@@ -67,10 +67,7 @@ def _gnu_sort() -> str:
 def _running(
     program: str, directory: str, memory: int, threads: int, counted: bool
 ) -> Iterator[tuple[subprocess.Popen[bytes], list[IO[bytes]]]]:
-    """Run sort for as long as the ``with`` block lasts; give its standard input, output and error, too.
-
-    It reads everything before it writes anything, so it can be fed first and read after that.
-    """
+    """Run sort, with its standard input, output and error. It reads everything before it writes anything."""
     # With counts, equal pairs are different lines: they meet when the count takes no part in the comparison
     order = ["--stable", "--field-separator=\t", "--key=1,2"] if counted else ["--unique"]
     bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", f"--batch-size={_MERGED}"]
@@ -192,12 +189,9 @@ def sorted_pairs(
     """Give the distinct pairs of all blocks, once each, for as long as the ``with`` block lasts.
 
     ``memory``: the bytes that sorting may use; the rest lies in a directory made in ``scratch``, which is always removed.
-    Pairs with a phrase of more than ``max_length`` words are left out, and so are those whose counts add up to less than
-    ``min_count`` (which, above 1, needs blocks with counts). With ``owner``, a path whose lock the caller has, the directory
-    always has the same name, and what a killed run left in it goes.
-
-    Raises OptionError if there is no GNU sort or ``scratch`` cannot be written in, and RescoreError if sorting fails, as when
-    the disk is full.
+    Pairs with a phrase of more than ``max_length`` words are left out, and those whose counts add up to less than ``min_count``
+    (above 1, blocks need counts). With ``owner``, a path whose lock the caller has, the directory always has the same name, and
+    what a killed run left in it goes. Raises OptionError without GNU sort or a usable ``scratch``, RescoreError if it fails.
     """
     program = _gnu_sort()
     with contextlib.ExitStack() as made:

@@ -48,8 +48,7 @@ class Vocabulary:
 def most_frequent(counts: Counter[bytes], shortlist: int) -> tuple[Vocabulary, int]:
     """Return the ``shortlist`` most frequent words, ties in byte order, and how many words were left out to teach UNK.
 
-    If there are no more types than the shortlist has places, UNK would never be seen in training. Then the rarest words,
-    1 % of the types and at least one, are left out. A side of a single type keeps it.
+    If the shortlist would hold all types, the rarest 1 %, at least one, are left out. A side of a single type keeps it.
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     left_out = 0
@@ -74,10 +73,7 @@ def format_vocabulary(vocabulary: Vocabulary) -> bytes:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Read what ``format_vocabulary`` wrote.
-
-    Raises InputError for an empty or repeated word, a blank inside a word, or a count that is missing or not a number.
-    """
+    """Read what ``format_vocabulary`` wrote. Raises InputError for an empty or repeated word, one with a blank, a bad count."""
     found: dict[bytes, int] = {}
     hint = "write one word, a tab and a count a line"
     with open_plain(path) as stream:
@@ -98,10 +94,7 @@ def read_vocabulary(path: str) -> Vocabulary:
 
 
 def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabulary:
-    """Read the words that a network is to know, as ``read_vocabulary`` does, those of ``without`` left out.
-
-    Raises InputError if there are none, too.
-    """
+    """Read the words that a network is to know, as ``read_vocabulary`` does, without those of ``without``; at least one."""
     vocabulary = read_vocabulary(path)
     if not without.isdisjoint(vocabulary.words):
         kept = [item for item in zip(vocabulary.words, vocabulary.counts, strict=True) if item[0] not in without]
@@ -155,9 +148,9 @@ def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
 
 
 def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) -> tuple[float, str]:
-    """Return the share of running words that a vocabulary has, 1 without any, and which words it lacks most, and why.
+    """Return the share of running words that a vocabulary has, and, below FEW_KNOWN, which words it lacks most, and why.
 
-    ``other`` is the vocabulary of the other side. The second text is empty if the share is not below FEW_KNOWN.
+    ``other`` is the vocabulary of the other side.
     """
     unknown, total = _unknown(counts, vocab), counts.total()
     share = (total - unknown.total()) / total if total else 1.0
@@ -190,10 +183,7 @@ def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Coun
 def fit_warnings(
     seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
 ) -> list[str]:
-    """Return a line for each side whose unknown words exceed 5 % and twice their share in training, the source first.
-
-    ``seen``: the words of each side, and how often each stands in the table.
-    """
+    """Return a line for each side with ``too_many_unknown`` among the words ``seen`` in a table, the source first."""
     warnings = []
     for i, side in enumerate(("source", "target")):
         vocab, other, counts = vocabs[i], vocabs[1 - i], seen[i]

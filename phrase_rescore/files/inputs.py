@@ -53,11 +53,7 @@ class _Raw(io.RawIOBase):
 
 
 class _Streams:
-    """Compressed streams one after the other, to the very end of the file.
-
-    (BZ2File and LZMAFile take bytes that begin no stream for the end of the file; zstandard's stream_reader takes a frame that
-    is cut off for it.)
-    """
+    """Compressed streams one after the other, to the very end of the file, which the libraries' own readers take too early."""
 
     def __init__(self, stream: Any, make: Callable[[], Any], padding: bytes = b"") -> None:
         self._stream, self._make, self._padding = stream, make, padding
@@ -131,10 +127,8 @@ def standard_input() -> io.BufferedReader:
 def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.BufferedReader:
     """Open ``path`` (``-``: standard input) for reading the bytes that it decompresses to.
 
-    gzip (any number of members), bzip2, xz and zstandard are known by their first bytes, not by the name.
-    ``on_read`` is called with the number of bytes taken from the file itself.
-
-    Raises InputError when the file cannot be opened and, while reading, when it is cut off or damaged.
+    gzip (any number of members), bzip2, xz and zstandard are known by their first bytes, not by the name. ``on_read`` is
+    called with the number of bytes taken from the file itself. Raises InputError, also while reading, for damage.
     """
     name = display_name(path)
     counted = io.BufferedReader(_Raw(standard_input() if path == "-" else _open(path), name, on_read), CHUNK)
@@ -161,10 +155,7 @@ def open_plain(path: str) -> io.BufferedReader:
 
 
 def map_array(path: str, hint: str) -> np.memmap[Any, np.dtype[Any]]:
-    """Map the array of an ``.npy`` file, which is then never all in memory. Nothing in the file is executed.
-
-    Raises InputError, with the hint, for any other file and for an array of Python objects, which would be unpickled.
-    """
+    """Map the array of an ``.npy`` file. Raises InputError, with the hint, for another file, and for an array of objects."""
     from numpy.lib.format import open_memmap  # here, so that commands that read text need not wait for it
 
     open_plain(path).close()  # raises what the system says of the file
@@ -196,10 +187,7 @@ def _too_long(name: str, row: int) -> InputError:
 
 
 def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
-    """Yield the rows with their newlines, one at a time.
-
-    Raises InputError for a row of more than LONGEST_ROW bytes, and reads no further: a file without newlines would be one row.
-    """
+    """Yield the rows with their newlines, one at a time. Raises InputError for a row of more than LONGEST_ROW bytes."""
     for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
         if len(row) > LONGEST_ROW:
             raise _too_long(getattr(stream, "name", "<stdin>"), number)
@@ -207,10 +195,7 @@ def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
 
 
 def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
-    """Yield rows in lists of ``most``, or of fewer that come to BLOCK_BYTES: long rows take no more memory than others.
-
-    Where a list ends depends on the rows alone.
-    """
+    """Yield rows in lists of ``most``, or of fewer that come to BLOCK_BYTES. Where a list ends depends on the rows alone."""
     taken, size = list[bytes](), 0
     for row in rows:
         taken.append(row)

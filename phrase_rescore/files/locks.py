@@ -1,8 +1,7 @@
 """Locks between processes that say who holds them.
 
-PATH.lock is locked (flock) while somebody writes PATH, and a line of JSON in it says who: pid, host, since. It is removed on
-release; one left by a killed process is stale and is taken over. Where the file system has no flock, what the file says is
-believed if it was written on another host or its process lives.
+PATH.lock is locked (flock) while somebody writes PATH, and a line of JSON in it says who. One left by a killed process is taken
+over. Where the file system has no flock, the file is believed if it was written on another host or its process lives.
 """
 
 from __future__ import annotations

@@ -24,10 +24,9 @@ _FAST = 2  # 1 is faster by a third, and files are a third larger
 
 
 def gzip_member(data: bytes, level: str) -> bytes:
-    """Compress data to one whole gzip member: no file name, mtime 0, so the same bytes whenever it is made.
+    """Compress data to one whole gzip member, the same bytes whenever it is made (by ISA-L one in some thousands would differ).
 
-    ``level`` is one of GZIP_LEVELS: zlib's, computed by zlib-ng. (ISA-L, faster still, makes one member in some thousands
-    in other bytes when it is made again.)
+    ``level`` is one of GZIP_LEVELS: zlib's, computed by zlib-ng.
     """
     compressor = zlib_ng.compressobj(_FAST if level == "fast" else int(level), zlib.DEFLATED, 31)
     return bytes(compressor.compress(data) + compressor.flush())
@@ -52,7 +51,7 @@ def apply_umask(file: str | int, most: int = 0o666) -> None:
 def write_durably(path: str, data: bytes) -> None:
     """Replace a file by one of these bytes that its owner alone can read; a kill or power cut leaves the older one or this.
 
-    One process at a time may do so: the caller holds a lock. Raises OSError if it cannot be written.
+    The caller holds a lock. Raises OSError if it cannot be written.
     """
     new = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
@@ -96,10 +95,7 @@ class PartialFile:
         self.length, self.crc, self.handle = 0, 0, -1
 
     def make(self) -> None:
-        """Make the partial, empty, and lock it. What stands in its place goes, unless its writer lives.
-
-        Raises OptionError if it cannot be made, or if another process has it.
-        """
+        """Make the partial, empty, and lock it; what a dead run left goes. Raises OptionError if it cannot be made."""
         if os.path.isdir(self.target):
             raise OptionError(f"{self.name} is a directory; name a file to write")
         with writing(self.name, OptionError):
@@ -169,10 +165,7 @@ class PartialFile:
             os.fsync(self.handle)
 
     def publish(self, keep_empty: bool = True) -> None:
-        """Give the file its name; if nothing is in it and such a file is not to be kept, remove what has that name.
-
-        Raises RescoreError when it cannot.
-        """
+        """Give the file its name; if it is empty and not to be kept, remove what has it. Raises RescoreError if it cannot."""
         with writing(self.name):
             if not self.length and not keep_empty:
                 with contextlib.suppress(FileNotFoundError):
@@ -238,9 +231,8 @@ def _open_stream(path: str) -> int:
 def atomic_output(path: str) -> Iterator[BinaryIO]:
     """Open a file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
-    A link stays and its target is replaced. A stream (``is_stream``) is written to as it is.
-
-    Raises OptionError if the file cannot be made, RescoreError when writing fails before the end, as on a full disk.
+    A link stays and its target is replaced. A stream (``is_stream``) is written to as it is. Raises OptionError if the file
+    cannot be made, RescoreError when writing fails.
     """
     if is_stream(path):
         with writing(path, OptionError):
@@ -269,9 +261,9 @@ def remove_directory(directory: str | os.PathLike[str]) -> None:
 
 
 def recover_directory(directory: str) -> None:
-    """Put right what was left by a run that was killed while it replaced the directory: the older one gets its name back.
+    """Give the older directory its name back if a run was killed while it replaced it. The caller holds the directory's lock.
 
-    The caller holds the lock of the directory (``files.locks``). Raises OSError if the older one cannot be moved.
+    Raises OSError if it cannot be moved.
     """
     target, temporary, old = names_around(directory)
     if older_directory(directory):
@@ -284,8 +276,8 @@ def recover_directory(directory: str) -> None:
 def replace_directory(directory: str) -> Iterator[str]:
     """Make a directory to fill that takes its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
-    What stood under that name goes; a link stays and its target is replaced. After a kill, ``recover_directory`` puts right
-    what is left. The caller holds the lock of the directory (``files.locks``). Raises OptionError if it cannot be made.
+    What stood under that name goes; a link stays and its target is replaced. The caller holds the lock of the directory
+    (``files.locks``). Raises OptionError if it cannot be made.
     """
     target, temporary, old = names_around(directory)
     with writing(directory, OptionError):

@@ -93,9 +93,8 @@ def partial_of(path: str, hidden: bool = True) -> str:
 def check_paths(uses: Iterable[Use]) -> None:
     """Raise OptionError, which names the option, for paths that a command cannot read or write or must not mix up.
 
-    Call it before anything is opened for writing, with all paths, those derived from others after them. Files are the same if
-    their device and inode are, through links and other spellings; one that is not there yet is its directory and its name.
-    Nothing may lie in a directory that is replaced as a whole.
+    Call it before anything is opened for writing, with all paths, those derived from others after them. Links and other
+    spellings are seen through. Nothing may lie in a directory that is replaced as a whole.
     """
     checked = list[Use]()
     for use in uses:

@@ -145,21 +145,14 @@ class ResumableOutput:
         return self._others[partial.target]
 
     def commit(self, state: Callable[[], dict[str, Any]], complete: bool = False) -> None:
-        """Count everything that was written so far, at once: a failure before this leaves nothing of it, one after it all.
-
-        ``state`` is what a later run needs to resume from here. Now and then, and when complete, the entry is saved.
-        """
+        """Count everything that was written so far, at once. ``state`` is what a later run needs to resume from here."""
         if self.complete:  # an earlier run has said so
             return
         journal = {
-            "format_version": _FORMAT_VERSION,
-            "identity": self._identity,
-            "complete": complete,
-            "rows": self.rows,
+            "format_version": _FORMAT_VERSION, "identity": self._identity, "complete": complete, "rows": self.rows,
             "table": [self._table.length, self._table.crc],
-            "others": {path: [partial.length, partial.crc] for path, partial in self._others.items()},
-            "state": state(),
-        }
+            "others": {path: [partial.length, partial.crc] for path, partial in self._others.items()}, "state": state(),
+        }  # fmt: skip
         self._entry = json.dumps(journal).encode()
         if complete or time.monotonic() >= self._saved_at + SECONDS_BETWEEN:
             self._save()
@@ -171,9 +164,7 @@ class ResumableOutput:
         for partial in self._partials():
             partial.sync()
         with writing(self._journal):
-            write_durably(
-                self._journal, b"%b\n%08x\n" % (self._entry, zlib.crc32(self._entry))
-            )  # the table's partial is locked
+            write_durably(self._journal, b"%b\n%08x\n" % (self._entry, zlib.crc32(self._entry)))  # the partial is locked
         self._saved, self._saved_at, self._entry = json.loads(self._entry), time.monotonic(), b""
 
     def publish(self) -> None:
@@ -185,10 +176,7 @@ class ResumableOutput:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[ResumableOutput]:
-        """Keep what counts when the ``with`` block fails; the error gets a note of how to resume. If nothing counts, all goes.
-
-        A failure before the first entry of the journal was saved leaves nothing; an interruption leaves what there is.
-        """
+        """Keep what counts when the ``with`` block fails; a note on the error says how to resume. If none does, all goes."""
         try:
             yield self
         except BaseException as error:
@@ -209,10 +197,7 @@ class ResumableOutput:
 
 
 class DroppedRows:
-    """The .dropped file: rows left out of the output. It is there at the end only if there are any.
-
-    With ``expected`` false no row will be left out and nothing is touched.
-    """
+    """The .dropped file: rows left out of the output, if there are any. Unless they are ``expected``, nothing is touched."""
 
     def __init__(self, path: str, expected: bool) -> None:
         self.path, self.expected = path, expected
@@ -223,8 +208,7 @@ class DroppedRows:
     def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
         """Take rows while the ``with`` block lasts: in ``partial``, which somebody else publishes, or in a file made now.
 
-        That file is complete when the block ends well, and gone otherwise. A stream is written to as it is. Raises OptionError
-        if the file cannot be made.
+        That file is complete when the block ends well, and gone otherwise. Raises OptionError if it cannot be made.
         """
         output: contextlib.AbstractContextManager[Writable | None] = contextlib.nullcontext(partial)
         if self.expected and not partial:
@@ -268,10 +252,7 @@ class RowOutput:
 
 @contextlib.contextmanager
 def row_output(out: str) -> Iterator[RowOutput]:
-    """Open a stream (``is_stream``) as it is, else a file that takes its name when the ``with`` block ends well.
-
-    Raises IncompleteOutput, with the reason as its cause, when writing to a stream ends in an error.
-    """
+    """Open what ``atomic_output`` does for rows. Raises IncompleteOutput, with the cause, when a stream ends in an error."""
     streamed, output = is_stream(out), None
     try:
         with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:

@@ -90,8 +90,7 @@ def format_sidecar(
 ) -> str:
     """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added.
 
-    ``models``: signature, and the sides that are read and predicted. ``table``: the file of its ``rows`` rows, which is
-    described too; None for a stream.
+    ``models``: signature, and the sides read and predicted. ``table``: the file of its ``rows`` rows, None for a stream.
     """
     of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
     columns = list[AddedColumn]()
@@ -115,10 +114,7 @@ def _head(path: str) -> str:
 
 
 def read_sidecar(table: str) -> list[AddedColumn] | None:
-    """Read the columns that models added from ``TABLE.columns.json``; None if there is no such file.
-
-    Raises InputError for a file that is damaged, of another format, or says that it describes another table.
-    """
+    """Read the columns that models added from ``TABLE.columns.json``; None without it. Raises InputError if it is not fit."""
     path = sidecar_path(table)
     if table == "-" or not os.path.isfile(path):
         return None
@@ -174,8 +170,7 @@ _LOOKS: dict[tuple[str, str], Callable[[float], bool]] = {  # of the values of a
 def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
     """Tell whether the ``last`` columns of all rows look like these features, model after model, or their logarithms.
 
-    Plain scores may all be probabilities, or all 1. So a count must be another number there, or more columns than the usual
-    four.
+    Plain scores may all be probabilities, or all 1. So a count must be another number, or columns more than the usual four.
     """
     if not rows or any(row.n_scores <= last for row in rows) or last % len(features):
         return False
@@ -232,10 +227,7 @@ class ScoreColumn:
         return values[self.number - 1]
 
     def is_count(self, added: bool) -> bool:
-        """Tell whether the column is exp of a count, which is never below 1, and not a probability.
-
-        Where no feature says it: if every value is 1, an ``added`` column is a count that is always 0, any other a probability.
-        """
+        """Tell whether the column is exp of a count, never below 1. A column of ones is one if it is ``added``."""
         if self.feature:
             return self.feature.startswith("unknown")
         return self.low >= 1 and (added or self.high > 1)
@@ -253,9 +245,8 @@ class TableColumns:
     def read(cls, table: str, limit: int = JUDGED_ROWS, loadable: bool = False) -> TableColumns:
         """Read the columns from the first ``limit`` rows of a table (``-``: standard input) and its sidecar.
 
-        Raises InputError for an empty table, a row that is not valid or has another number of scores than the first one, as
-        ``read_sidecar``, and for a sidecar that names columns beyond the last. If the table must be ``loadable``, also for a
-        negative score: Moses takes its logarithm, and the phrase pair vanishes without a message.
+        Raises InputError for an empty table, a bad row, as ``read_sidecar``, and for a sidecar that names columns beyond the
+        last; if the table must be ``loadable``, also for a negative score.
         """
         rows, added = _read_first_rows(table, limit, loadable), read_sidecar(table)
         n = rows[0].n_scores
@@ -283,10 +274,7 @@ class TableColumns:
         return None if number is None else self.columns[number - 1]
 
     def phi(self, inverse: bool = False) -> ScoreColumn:
-        """Return φ(target | source), the third of the table's own columns; φ(source | target), the first, if ``inverse``.
-
-        A table with fewer than three of its own has the first taken.
-        """
+        """Return φ(target | source), the third of the table's own columns; the first if ``inverse``, or if there are fewer."""
         own = [column for column in self.columns if not column.feature] or self.columns
         return own[0 if inverse or len(own) < 3 else 2]
 
@@ -319,10 +307,7 @@ def _names(n: int, added: Mapping[int, AddedColumn]) -> list[str]:
 
 
 def check_compression(table: str) -> None:
-    """Raise InputError for a compressed table that Moses would take for a plain one.
-
-    Moses decides by the name whether a file is gzip (``moses/InputFileStream.cpp``), and knows no other compression.
-    """
+    """Raise InputError for a compressed table that is not a gzip file named .gz (``moses/InputFileStream.cpp``)."""
     if not os.path.isfile(table):
         return
     with open_plain(table) as raw, open_input(table) as stream:

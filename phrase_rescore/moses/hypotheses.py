@@ -111,10 +111,9 @@ def not_utf8(text: bytes) -> RowError | None:
 
 
 def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> list[Derivation]:
-    """Read a system's output for these sources (their words), which are those of the file ``of``.
+    """Read a system's output for the sources (their words) of the file ``of``: of ``-t``, or the first of each n-best list.
 
-    The output is that of ``-t``, or an n-best list, of which the first entry of every segment is taken. Raises InputError, with
-    the line, for another number of segments, an output without segmentation, and phrases that do not cover their source once.
+    Raises InputError for another number of segments, for no segmentation, for phrases that do not cover their source once.
     """
     name, firsts = display_name(path), dict[int, tuple[int, list[bytes]]]()
     nbest, lines = False, 0
@@ -202,10 +201,7 @@ class Entry(NamedTuple):
         return _number(self.fields[3].strip(BLANKS)) if self.exact_total is None else self.exact_total
 
     def with_feature(self, label: bytes, values: Sequence[float], replace: bool) -> Entry:
-        """Return the entry with a feature more, or, with ``replace``, with new values of one that it has already.
-
-        Raises RowError if the label is there already and ``replace`` is not given, and if the list has no labels.
-        """
+        """Return the entry with this feature, which may be there if it is to ``replace`` it. Raises RowError without labels."""
         if (first := words(self.fields[2])[:1]) and not first[0].endswith(b"="):
             raise _unlabelled(first[0])
         features, text = self.fields[2], b" ".join((label + b"=", *map(as_value, values)))
@@ -263,10 +259,7 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
 
 
 def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
-    """Yield the entries of a list that messages call ``name``.
-
-    Raises InputError, with the line, for a line that is no entry, and for a segment that comes after a later one.
-    """
+    """Yield the entries of a list. Raises InputError for a line that is no entry, and for a segment after a later one."""
     last = -1
     for line, row in enumerate(rows, 1):
         try:

@@ -1,8 +1,7 @@
 """Read a ``moses.ini``: its features, its phrase table and the weights.
 
-It is read as Moses reads it (``moses/Parameter.cpp``, ``moses/FF/FeatureFunction.cpp``): ``#`` begins a comment anywhere,
-blanks, tabs and CR around a line are ignored, and a line ``[section]`` names the lines below it. A line of ``[feature]`` is an
-implementation and ``key=value`` words. A line of ``[weight]`` is ``NAME= w w …``, with ``=`` glued to the name.
+As in Moses (``moses/Parameter.cpp``, ``moses/FF/FeatureFunction.cpp``) ``#`` begins a comment anywhere, and ``[section]`` names
+the lines below it: in ``[feature]`` an implementation and ``key=value`` words, in ``[weight]`` ``NAME= w w …``.
 """
 
 import math
@@ -80,11 +79,7 @@ class Feature:
 
 
 def read_features(lines: Sequence[IniLine], where: str) -> list[Feature]:
-    """List all features, under the names that Moses gives them.
-
-    Raises InputError, where Moses refuses the ini too, for a word that is not ``key=value`` and a key that comes twice in a
-    line.
-    """
+    """List all features, under Moses' names. Raises InputError for a word that is not ``key=value``, and for a repeated key."""
     features, unnamed = list[Feature](), list[bytes]()
     for line in lines:
         if line.section != b"feature":
@@ -154,10 +149,9 @@ def _weight_line(feature: Feature, where: str, lines: Sequence[IniLine]) -> int:
 
 
 def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
-    """Find the phrase table of that name, or the only one, with ``weights_line``.
+    """Find the phrase table of that name, or the only one, with ``weights_line``. ``where`` is the file's name.
 
-    Raises InputError, with ``where`` as the file's name, for an ini of the old style, one without features or phrase tables,
-    several tables and no name, a name that none of them has, and weights that are missing or not ``num-features`` many.
+    Raises InputError for an ini of the old style, for no such table or several, and for weights that do not fit it.
     """
     lines = list(read_lines(ini))
     feature = _chosen(name, where, lines)
@@ -178,10 +172,7 @@ def read_ini(path: str) -> bytes:
 
 
 def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float]]:
-    """Return the weights of all features by name, as ``[weight]`` has them.
-
-    Raises InputError, with the line, for a line that is not ``NAME= w w …``, and for an ini without any.
-    """
+    """Return the weights of ``[weight]`` by name. Raises InputError for a line that is not ``NAME= w w …``, and without any."""
     weights = dict[bytes, list[float]]()
     for line in read_lines(ini):
         if line.section == b"weight":

@@ -81,10 +81,7 @@ def row_format(row: bytes) -> str | None:
 
 
 def detect_format(path: str, first_rows: list[bytes]) -> str:
-    """Choose the format that most of the first rows have.
-
-    Raises InputError when none fits, or when they are those of a half table.
-    """
+    """Choose the format that most of the first rows have. Raises InputError if none fits, or if they are of a half table."""
     votes = [form for form in map(row_format, first_rows) if form]
     if not votes:
         row = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
@@ -132,21 +129,14 @@ def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Fa
 
 
 def read_pair_blocks(
-    path: str,
-    form: str | None = None,
-    on_read: Callable[[int], object] | None = None,
-    on_bad_row: Callable[[int, bytes, RowError], None] | None = None,
-    counts: bool = False,
-    factors: Factors = WHOLE,
-) -> Generator[PairBlock, None, None]:
-    """Read the pairs of a file some thousands at a time, as columns.
+    path: str, form: str | None = None, on_read: Callable[[int], object] | None = None,
+    on_bad_row: Callable[[int, bytes, RowError], None] | None = None, counts: bool = False, factors: Factors = WHOLE,
+) -> Generator[PairBlock, None, None]:  # fmt: skip
+    """Read the pairs of a file some thousands at a time, as columns; of words with factors, the one chosen for their side.
 
-    ``form`` is one of FORMATS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and
-    error for a row that cannot be used, which is then left out. Without it, such a row raises InputError. The error of a bad
-    row comes before any pair of its block.
-    ``counts`` adds how often each pair was extracted: a table's joint count (a row without one is a bad row), and 1 for
-    every row of an extract file or TSV. Phrases of words with factors have the factor chosen for their side, and a word
-    without it makes a bad row.
+    ``form`` is one of FORMATS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and error for
+    each bad row of a block, before its pairs; without it, the row raises InputError. ``counts`` adds how often each pair was
+    extracted: a table's joint count (a row without one is a bad row), else 1 for every row.
     """
     refuse_by_name(path)
     name, n_scores = display_name(path), None

@@ -33,10 +33,7 @@ def check_weights(how: str) -> list[str]:
 def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
     """Choose a weight for each added column: ``small``, ``zero``, or numbers between commas, taken as they are.
 
-    Small weights are 0.01, and -0.01 for counts. They leave a tuned system nearly where it was, with log p counting for a
-    hypothesis and unknown words against it.
-
-    Raises OptionError for anything else.
+    Small weights are 0.01, and -0.01 for counts: a tuned system stays nearly where it was. Raises OptionError for other texts.
     """
     if how == "small":
         return [b"-0.01" if column.is_count(added=True) else b"0.01" for column in added]
@@ -51,9 +48,7 @@ def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
 def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
     """Write the ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
 
-    ``tuneable-components``, where the line has it, gets a 1 for each of them, as Moses wants one word for every column.
-
-    Raises OptionError for a path that cannot stand in an ini.
+    ``tuneable-components`` gets a 1 for each of them. Raises OptionError for a path that cannot stand in an ini.
     """
     _check_path("--table or --path", path)
     rows, place = ini.split(b"\n"), feature.line.number - 1
@@ -115,12 +110,11 @@ def rewrite_ini(
     ini: str, out: str, table: str | None, lm: str | None, name: str | None, path: str | None, weights: str,
     read_order: Callable[[str], int],
 ) -> list[str]:  # fmt: skip
-    """Write the ini for a table and a language model; return what is to be said of it.
+    """Write the ini for a table and a language model; return what is to be said of it. ``out`` may be ``ini``.
 
     ``table`` takes the place of the phrase table ``name``, or of the only one, and ``path`` is written instead of its own.
-    ``read_order`` reads the order of a model in NPLM's format. ``-`` is standard input or output; ``out`` may be ``ini``.
-    Raises InputError as ``find_table`` and ``TableColumns.read``, and for a table with fewer columns than the old one;
-    OptionError for a binarized one without ``path``, and as ``new_weights``.
+    ``read_order`` reads the order of a model in NPLM's format. Raises InputError as ``find_table`` and ``TableColumns.read``,
+    and for fewer columns than before; OptionError for a binarized table without ``path``, and as ``new_weights``.
     """
     if table is None and lm is None:
         raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
@@ -150,10 +144,9 @@ def rewrite_ini(
 
 
 def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: str = "moses.ini") -> tuple[bytes, bytes]:
-    """Return the ini with a feature NeuralLM more, which loads a model in NPLM's format, and the name of the feature.
+    """Return the ini with a feature NeuralLM after the last one, and its weight after the last; and the feature's name.
 
-    Its line follows the last feature, its weight the last weight. Raises InputError for an ini without either, OptionError
-    for a path that cannot stand in an ini.
+    Raises InputError for an ini without features or weights, OptionError for a path that cannot stand in an ini.
     """
     _check_path("--lm", path)
     taken = {feature.name for feature in read_features(list(read_lines(ini)), where)}

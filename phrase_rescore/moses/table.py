@@ -205,11 +205,7 @@ def cut_after_scores(fields: list[bytes]) -> tuple[bytes, bytes]:
 
 
 def has_irregular_blanks(scores: bytes) -> bool:
-    """Tell whether the score field has a tab or two neighbouring blanks.
-
-    CreateProbingPT splits this field at every single blank (``probingpt/StoreTarget.cpp``) and would misread it, as would
-    the Perl filters that index scores.
-    """
+    """Tell whether the score field has a tab or two neighbouring blanks, which CreateProbingPT and Perl filters misread."""
     return b"  " in scores or b"\t" in scores
 
 
@@ -266,10 +262,7 @@ class TableBlock:
     bad: list[BadRow] = field(default_factory=list)
 
     def write(self, drop: int, append: Sequence[bytes]) -> bytes:
-        """Join the rows, with newlines, without their last ``drop`` scores (never all), and with ``append`` after them.
-
-        What is appended brings its leading blank. No other byte of a row changes.
-        """
+        """Join the rows, with newlines, without their last ``drop`` scores (never all), and with ``append``, blank first."""
         heads = [head.rsplit(None, drop)[0] for head in self.heads] if drop else self.heads
         return b"".join(chain.from_iterable(zip(heads, append, self.tails, strict=True)))
 

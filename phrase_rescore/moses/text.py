@@ -105,10 +105,9 @@ def check_language(option: str, language: str) -> None:
 
 
 class TypedText:
-    """Tokenizes typed text, escapes its special characters and, as requested, lower-cases it, as Moses' scripts do.
+    """Tokenizes, escapes and, as requested, lower-cases typed text as Moses' scripts do: ``L'eau`` is ``l&apos; eau``.
 
-    ``TypedText("fr", lowercase=True)(b"L'eau")`` is ``b"l&apos; eau"``. Raises OptionError for an unknown language, RowError
-    for bytes that are not UTF-8.
+    Raises OptionError for an unknown language, RowError for bytes that are not UTF-8.
     """
 
     def __init__(self, language: str, lowercase: bool = False) -> None:
@@ -133,10 +132,9 @@ def as_written(side: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class PhraseReader:
-    """Reads a line as a phrase of one side of a table: its words with single blanks between them.
+    """Reads a line as a phrase of one side: its words with single blanks between them. Every word must have the ``factor``.
 
-    ``factor`` is the one that every word must have. Raises RowError for a line that is empty or more than a phrase, a
-    non-terminal, a word without the factor.
+    Raises RowError for a line that is empty or more than a phrase, a non-terminal, a word without the factor.
     """
 
     side: str

@@ -69,10 +69,7 @@ class TextFeature:
 
 
 class PairFeature:
-    """log p and the number of unknown words, summed over the phrase pairs of the hypothesis.
-
-    As in an annotated table log p of a pair is at least -87.3. A word that the decoder passed through is a pair with itself.
-    """
+    """log p, at least -87.3 of a pair, and the number of unknown words, summed over the phrase pairs of the hypothesis."""
 
     def __init__(self, scorer: Scorer, sources: Sequence[Sequence[bytes]]) -> None:
         self._scorer, self._sources = scorer, sources
@@ -160,8 +157,7 @@ class RescoreSummary:
 def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int], object] | None = None) -> RescoreSummary:
     """Add the features of models to every entry of an n-best list, and recompute totals or choose, as asked.
 
-    Entries keep their order unless they are to be sorted. ``out`` appears under its name only when it is complete. Raises
-    InputError, with the line, for a bad list, ModelError for a bad model, OptionError for options that do not fit.
+    Raises InputError, with the line, for a bad list, ModelError for a bad model, OptionError for options that do not fit.
     """
     options.check()
     weights = None if options.weights is None else read_weights(read_ini(options.weights), display_name(options.weights))
@@ -215,10 +211,7 @@ def _lines(
     options: RescoreOptions, entries: Iterable[Entry], features: Mapping[str, EntryScorer],
     weights: Mapping[bytes, Sequence[float]] | None, sources: Sequence[Sequence[bytes]] | None, summary: RescoreSummary,
 ) -> Iterator[list[bytes]]:  # fmt: skip
-    """Yield the lines of every segment: its entries, or the words of the best one.
-
-    With ``best`` a segment without entries is an empty line: there the source was empty.
-    """
+    """Yield the lines of every segment: its entries, or the words of the best one, none for a segment without entries."""
     name, written = display_name(options.nbest), 0
     for block in _gathered(list(group) for _, group in groupby(entries, key=lambda entry: entry.segment)):
         for label, scorer in features.items():
