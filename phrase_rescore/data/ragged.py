@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from phrase_rescore.data.vocabulary import EOS, Vocabulary
 
 _NO_SEPARATORS = bytes(set(range(256)) - set(b" \n"))
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,6 @@ class EncodedPairs:
 
     def concatenated(self, other: EncodedPairs) -> EncodedPairs:
         return EncodedPairs(self.src.concatenated(other.src), self.tgt.concatenated(other.tgt))
-
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

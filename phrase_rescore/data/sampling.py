@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ROUNDS = 6
+ROOM = 1 << 16  # distinct hashes kept: the number of distinct phrases is right to 0.4 % (standard deviation)
+Hashes = NDArray[np.uint64]
+Lines = NDArray[np.int64]
 
 
 class Permutation:
@@ -92,12 +95,6 @@ class Smallest:
         """Return the hash below which items are chosen when all have gone by: equal hashes together or not at all."""
         allowed = len(self.chosen())
         return self.kept[allowed][0] if allowed < len(self.kept) else self.limit
-
-
-ROOM = 1 << 16  # distinct hashes kept: the number of distinct phrases is right to 0.4 % (standard deviation)
-
-Hashes = NDArray[np.uint64]
-Lines = NDArray[np.int64]
 
 
 def hashes(phrases: Sequence[bytes]) -> Hashes:

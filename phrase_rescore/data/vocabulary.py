@@ -18,8 +18,10 @@ EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
 FIRST_WORD = 2
 _DIGITS = 18  # of a count, at most: 64 bits
-
 UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK can be learnt, if the shortlist would hold all
+MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
+EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
+FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,6 @@ def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabu
     if not vocabulary.words:
         raise InputError(path, "is empty", "name the words of the shortlist, one a line")
     return vocabulary
-
-
-MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
-EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
-FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
 
 
 def _folded(word: bytes) -> bytes:

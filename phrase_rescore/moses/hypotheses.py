@@ -27,6 +27,8 @@ _SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[
 _SPANS = re.compile(rb"(\d{1,9})(?:-(\d{1,9}))?=(\d{1,9})(?:-(\d{1,9}))?")
 _ID = re.compile(rb"\d{1,9}")
 _OTHER_SOURCE = "is this the output for this source?"
+_HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
+T = TypeVar("T")
 
 
 class UsedPhrase(NamedTuple):
@@ -153,10 +155,6 @@ def _derivation(name: str, line: int, fields: Sequence[bytes], source: Sequence[
     except RowError as error:
         raise error.at(name, line) from None
     return phrases
-
-
-T = TypeVar("T")
-_HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
 
 
 class Entry(NamedTuple):

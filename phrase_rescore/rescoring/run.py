@@ -25,6 +25,9 @@ from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer
 
 Pair = tuple[bytes, bytes]
+T = TypeVar("T")
+BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
+GZIP_LEVEL = "fast"
 
 
 def beyond(segment: int, sources: int) -> RowError:
@@ -104,11 +107,6 @@ class PairFeature:
 
 
 EntryScorer = TextFeature | PairFeature
-
-
-T = TypeVar("T")
-BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
-GZIP_LEVEL = "fast"
 
 
 @dataclass(frozen=True)

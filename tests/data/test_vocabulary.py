@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrase_rescore.data.vocabulary import (
-    EOS,
-    UNK,
-    Vocabulary,
-    count_words,
-    format_vocabulary,
-    most_frequent,
-    read_vocabulary,
-)
+from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, count_words, format_vocabulary, most_frequent, read_vocabulary
 from phrase_rescore.errors import InputError
 
 WORD = st.binary(min_size=1, max_size=4).filter(lambda word: not set(word) & set(b" \t\n"))

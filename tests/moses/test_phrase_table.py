@@ -14,14 +14,7 @@ from row_edits import with_scores
 
 from phrase_rescore.annotation.pipeline import strip
 from phrase_rescore.errors import InputError, RowError, shown
-from phrase_rescore.moses.table import (
-    has_irregular_blanks,
-    parse_row,
-    phrase_words,
-    split_fields,
-    with_single_blanks,
-    words,
-)
+from phrase_rescore.moses.table import has_irregular_blanks, parse_row, phrase_words, split_fields, with_single_blanks, words
 
 ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
 ODD = st.sampled_from([b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x1c", b"\x00", b"\r", b"[", b"]", b"&#91;"])
