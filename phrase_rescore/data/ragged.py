@@ -140,8 +140,7 @@ def prefix_levels(phrases: Ragged, roots: Indices | None = None) -> list[Level]:
 
 def distinct_phrases(phrases: Ragged) -> tuple[Indices, Indices]:
     """Return one row of each distinct phrase, (phrases,), and which of them each row is, (rows,)."""
-    last = np.full(len(phrases), -1, dtype=np.int64)
-    base = 0
+    last, base = np.full(len(phrases), -1, dtype=np.int64), 0
     for level in prefix_levels(phrases):
         last[level.rows] = base + level.nodes
         base += len(level.words)

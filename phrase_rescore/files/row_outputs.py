@@ -6,10 +6,9 @@ OUT.partial          what has been written so far
 OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood;
                      a line of JSON, and its own CRC-32 on the next
 
-``commit`` makes the next entry of the journal, in memory: what was written up to it counts, what comes after it does not.
-Every few seconds the last entry is saved: what it counts is put on disk, then the journal, which is replaced whole. So at
-whatever moment a run ends, a later one finds a journal and at least the bytes that it counts; the bytes after them are cut off.
-The files take their names when all partials are on disk, OUT the last.
+``commit`` makes the next entry of the journal, in memory: what was written up to it counts. Every few seconds what it counts is
+put on disk, then the journal, which is replaced whole. So a later run finds a journal and at least the bytes that it counts;
+bytes after them are cut off. The files take their names when all partials are on disk, OUT the last.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class ResumableOutput:
 
     ``identity`` is what must be the same for a run to resume another's partials; ``beside`` names the other files that it may
     write. ``state`` is what the interrupted run left, None in a new one; ``complete`` says that it had written everything.
-
     Raises OptionError if the files cannot be written or are another run's, RescoreError if they are damaged.
     """
 

@@ -113,7 +113,7 @@ def not_utf8(text: bytes) -> RowError | None:
 
 
 def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> list[Derivation]:
-    """Read a system's output for the sources (their words) of the file ``of``: of ``-t``, or the first of each n-best list.
+    """Read a system's output, of ``-t`` or the first entries of an n-best list, for the sources (words) of the file ``of``.
 
     Raises InputError for another number of segments, for no segmentation, for phrases that do not cover their source once.
     """

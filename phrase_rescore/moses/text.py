@@ -49,8 +49,6 @@ def readable(phrase: bytes) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)
 
 
-# ---- what a text looks like
-
 _QUOTE = re.compile(r"['\"]")
 _APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
 
@@ -85,12 +83,8 @@ def mismatch(reference: Look, output: Look) -> str | None:
     return None
 
 
-# ---- lines of phrases and phrase pairs
-
 T = TypeVar("T")
 Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
-
-
 _UNSPACED = {"ja", "ko", "cjk"}  # which sacremoses' tokenizer knows, beside the languages whose abbreviations it has
 
 

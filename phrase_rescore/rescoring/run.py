@@ -185,8 +185,7 @@ def _features(
     options: RescoreOptions, sources: Sequence[Sequence[bytes]] | None, device: str, summary: RescoreSummary
 ) -> Iterator[tuple[str, EntryScorer]]:  # fmt: skip
     """Load the models: the scorer of every feature, by label. Raises OptionError if two have the same label."""
-    taken: dict[str, str] = {}
-    numbers = {"CSLM": 0, "RNN": 0}
+    taken, numbers = dict[str, str](), {"CSLM": 0, "RNN": 0}
     for i, directory in enumerate(options.models):
         of_text = Config(directory).model_of() == TEXT
         base = "CSLM" if of_text else "RNN"
