@@ -1,7 +1,5 @@
 """What surrounds every training in its model directory: device, processes, lock, resume, log, and the model's publication."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """``annotate`` and ``strip`` from the outside: bytes in, bytes out, what Moses reads from them, and every way to fail."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """An annotation that was killed, or whose disk was full, goes on to the same bytes; nothing is reused that should not be."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Blocks scored by workers of a Dask cluster: the bytes of a local run, whatever happens to workers and their lines."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

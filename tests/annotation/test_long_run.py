@@ -1,7 +1,5 @@
 """The benchmark that annotates one table again and again in one process: it runs, and it can tell that something grows."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What is not a regular file is written to as it is, by every option that writes; no file takes another's place."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``annotate --replace`` and ``strip`` remove scores: never a table's own unasked, and as many from every row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -7,8 +7,6 @@ worker and the scheduler, or to the client or the scheduler, after which --resum
 counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -6,8 +6,6 @@ A point is a line of a file of the package, at its first and at its last passing
 the handlers of the command line; SIGKILL ends the process there. Every run is a process forked from this one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ a clock that goes backwards, or memory that runs out at a line of the package. W
 fail too, is drawn with a fixed seed.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

@@ -1,7 +1,5 @@
 """A Dask scheduler and workers as a user starts them by hand, and things that happen to them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -3,8 +3,6 @@
 Import this before torch: processes are forked, so no library may have started threads of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import gc

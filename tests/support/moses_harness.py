@@ -1,7 +1,5 @@
 """What the tests against a decoder need: programs found, an ini, a run whose failure shows everything, n-best lists read."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -8,8 +8,6 @@ Words are the bytes between separators, before the decoder looks for factors or 
 for `moses/TranslationModel/`; numbers behind a colon are lines of the Moses file.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

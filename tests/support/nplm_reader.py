@@ -4,8 +4,6 @@ src/model.cpp (read, readConfig), src/util.h (readMatrix), src/util.cpp (splitBy
 (lookup_ngram) and src/neuralNetwork.h (lookup_ngram without normalization).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 ``weights``: name -> array. Ids are lists; EOS is id 0. A state is (h, m), whose m only an LSTM has.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

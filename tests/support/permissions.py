@@ -1,7 +1,5 @@
 """Root may read and write everything: this takes that right from the calling thread."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

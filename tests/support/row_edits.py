@@ -1,7 +1,5 @@
 """Rows of phrase tables with other scores."""
 
-from __future__ import annotations
-
 from phrase_rescore.moses.table import cut_after_scores
 
 

@@ -1,7 +1,5 @@
 """A pytest plugin for CI (``-p skips``): prints every skip with its reason, and fails the run for those not allowed."""
 
-from __future__ import annotations
-
 import pytest
 
 ALLOWED = {"moses", "gpu"}  # they need what CI does not have

@@ -1,7 +1,5 @@
 """Small models and pairs for tests."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

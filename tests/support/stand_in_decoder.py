@@ -4,8 +4,6 @@ It shows that those tests work, and nothing about Moses. It reads what they give
 a few words that the table covers. Phrases in the order of the source, every segmentation and translation, the best 50.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import sys

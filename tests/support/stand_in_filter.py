@@ -1,7 +1,5 @@
 """Stands in for ``filter-model-given-input.pl``: keeps the rows whose source is in the input. Arguments: TARGET INI INPUT."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import sys

@@ -1,7 +1,5 @@
 """Every cell, depth and encoder through the whole of the tool: train, be interrupted and resumed, annotate, meet the oracle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path

@@ -4,8 +4,6 @@ The process hands the calls to its parent (seccomp's user notifications, Linux 5
 or answers it with an error, or, of a write, carries out half.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

@@ -5,8 +5,6 @@ is how many seconds a block takes at least. HIDDEN is a folder that this worker 
 what it finds there instead. POISON is the block that it dies of.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -6,8 +6,6 @@ As a program this is that process (``warm_command.py serve SOCKET``) or a caller
 these as Python takes them: ``-m MODULE …``, ``-c CODE …``, ``SCRIPT …``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

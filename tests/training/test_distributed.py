@@ -1,7 +1,5 @@
 """Several processes under torchrun train as one does."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """One training at a time into a directory; killed at any line of its end, it loses neither the old model nor the new one."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A training killed at any moment goes on to the very same weights."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
