@@ -19,7 +19,7 @@ from inputs import encode, middle_rows, paper_model, table
 from macs import shared, unshared
 from plain import PlainScorer
 
-from phrase_rescore.report.theme import BLUE, VERMILION, altair, picture, specification
+from phrase_rescore.report.charts import BLUE, VERMILION, altair, picture, specification
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 

@@ -12,7 +12,7 @@ from phrase_rescore.files.paths import Role, Use
 
 def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     """Yield the file of the phrases that is written beside vectors of numpy."""
-    from phrase_rescore.queries.vector_files import format_of, index_of
+    from phrase_rescore.queries.embed import format_of, index_of
 
     if out != "-" and format_of(out, values["form"]) == "npy":
         yield Use("the index of -o", index_of(out), Role.WRITE)

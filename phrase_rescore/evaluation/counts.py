@@ -2,7 +2,7 @@
 
 A file is text in gzip, without the output itself. The first line is a JSON object that says what the counts rest on, the second
 has the names of the columns, and each other line has the counts of a segment, between tabs. ``docs/format.md`` describes it to
-its readers. Files of version 1 lack the columns that follow from others; they are read, too.
+its readers.
 """
 
 from __future__ import annotations
@@ -37,11 +37,6 @@ COLUMNS = {
     "BLEU": ["bleu.sys_len", "bleu.ref_len", *(f"bleu.{what}_{n}" for what in ("correct", "total") for n in range(1, 5))],
     "chrF2": [f"chrf.{what}_{n}" for n in range(1, 7) for what in ("sys", "ref", "match")],
     "TER": ["ter.edits", "ter.ref_length"],
-}
-_COLUMNS_OF_1 = {
-    "BLEU": COLUMNS["BLEU"][:6],
-    "chrF2": ["chrf.sys_len", "chrf.ref_len", *(f"chrf.match_{n}" for n in range(1, 7))],
-    "TER": ["ter.edits", "ter.ref_lengths"],
 }
 _MOST = {"BLEU": [(2, 6), (3, 7), (4, 8), (5, 9)], "chrF2": [(3 * n + 2, 3 * n + side) for n in range(6) for side in (0, 1)]}
 _KINDS = {
@@ -137,9 +132,9 @@ class Basis:
             settings.detokenize, settings.lowercase, signatures, version("sacrebleu"), settings.sacremoses,
         )  # fmt: skip
 
-    def names(self, columns: Mapping[str, Sequence[str]] = COLUMNS) -> list[str]:
+    def names(self) -> list[str]:
         """Return the names of the columns of a file."""
-        return [name for metric in self.signatures for name in columns[metric]]
+        return [name for metric in self.signatures for name in COLUMNS[metric]]
 
 
 @dataclass(frozen=True)
@@ -174,26 +169,23 @@ def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
     """Make statistics of a file's rows. Raises InputError for a damaged file or another version's."""
     try:
         head = json.loads(rows[0])
-        if (number := head.pop("version")) not in (1, VERSION):
-            found = f"statistics in version {shown(str(number))} of their format where 1 and {VERSION} are read"
+        if (number := head.pop("version")) != VERSION:
+            found = f"statistics in version {shown(str(number))} of their format where {VERSION} is read"
             raise InputError(path, found, "write them again with this version's evaluate --statistics")
         del head["format"]
         basis = Basis(**head)
         right = all(isinstance(getattr(basis, name), kind) for name, kind in _KINDS.items())
         if not right or basis.references < 1 or not all(isinstance(text, str) for text in basis.signatures.values()):
             raise ValueError("the first line has a value of another kind")
-        columns = _COLUMNS_OF_1 if number == 1 else COLUMNS
-        if rows[1] != "\t".join(names := basis.names(columns)).encode() + b"\n":
+        if rows[1] != "\t".join(names := basis.names()).encode() + b"\n":
             raise ValueError("the second line does not name the columns")
         if len(rows) != basis.segments + 2:
             raise ValueError(f"{len(rows) - 2:,} of {counted(basis.segments, 'segment')}")
         if bad := next((line for line, row in enumerate(rows[2:], 3) if not _ROW.fullmatch(row)), None):
             raise ValueError(f"line {bad} is not numbers between tabs")
         numbers = np.array([row.split(b"\t") for row in rows[2:]]).astype(float).reshape(basis.segments, len(names))
-        ends = np.cumsum([len(columns[metric]) for metric in basis.signatures])[:-1]
+        ends = np.cumsum([len(COLUMNS[metric]) for metric in basis.signatures])[:-1]
         counts = dict(zip(basis.signatures, np.split(numbers, ends, axis=1), strict=True))
-        if number == 1:
-            counts = {metric: _completed(metric, of_metric, basis.references) for metric, of_metric in counts.items()}
         for metric, pairs in _MOST.items():
             for match, possible in pairs if metric in counts else ():
                 if (counts[metric][:, match] > counts[metric][:, possible]).any():
@@ -202,16 +194,3 @@ def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
         why = f" ({shown(str(error), 200)})" if type(error) is ValueError else ""
         raise InputError(path, f"damaged statistics{why}", _AGAIN) from None
     return OutputStatistics(basis, counts)
-
-
-def _completed(metric: str, columns: Counts, references: int) -> Counts:
-    """Make sacrebleu's counts of the columns of version 1."""
-    if metric == "TER":
-        return columns / [1, references]
-    of_system, of_reference, matches = columns[:, :1], columns[:, 1:2], columns[:, 2:]
-    orders = np.arange(matches.shape[1])
-    ours, theirs = np.maximum(of_system - orders, 0), np.maximum(of_reference - orders, 0)
-    if metric == "BLEU":
-        return np.concatenate([columns, ours], axis=1)
-    ours = np.where(theirs > 0, ours, 0)  # as sacrebleu counts them
-    return np.stack([ours, theirs, matches], axis=-1).reshape(len(columns), -1)

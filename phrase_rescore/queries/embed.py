@@ -1,15 +1,150 @@
-"""All of ``embed``: words, or lines with phrases, in; vectors out."""
+"""All of ``embed``: words, or lines with phrases, in; files of vectors out, as txt, npy or tsv."""
 
+import contextlib
+import hashlib
+import io
 import os
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO
 
-from phrase_rescore.errors import silent
+import numpy as np
+
+from phrase_rescore.errors import OptionError, silent
 from phrase_rescore.files.inputs import standard_input
+from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.lines import line_batches, ready_model
-from phrase_rescore.queries.vector_files import format_of, vector_output
-from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, embedded_words, word_embeddings
+from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embedded_words, word_embeddings
 from phrase_rescore.runtime import resolve_device
+
+ENDINGS = {".txt": "txt", ".vec": "txt", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+_DIGITS = 12  # of a count that is written at the end; zeros before it, which every reader of numbers takes
+_ESCAPED = re.compile(rb"[\\_]")
+
+
+def vector_name(phrase: bytes) -> bytes:
+    r"""Name a phrase as word2vec's format needs it: UTF-8 without blanks, and no two phrases are named alike.
+
+    Blanks become ``_``; a ``_`` or backslash of the phrase gets a backslash before it, a byte that is not UTF-8 becomes
+    ``\xff``.
+
+    >>> [vector_name(phrase).decode() for phrase in (b"in the end", b"snake_case", b"caf\xe9")]
+    ['in_the_end', 'snake\\_case', 'caf\\xe9']
+    """
+    name = _ESCAPED.sub(rb"\\\g<0>", phrase).replace(b" ", b"_")
+    return name if name.isascii() else name.decode("utf-8", "backslashreplace").encode()
+
+
+def index_of(path: str) -> str:
+    """Return the name of the index beside an ``.npy`` file: ``c.index`` of ``c.npy``. Its i-th line, as bytes, is row i."""
+    return path.removesuffix(".npy") + ".index"
+
+
+def format_of(out: str, asked: str | None) -> str:
+    """Return the format asked for, or the one that the name stands for; TSV on a stream such as standard output (``-``).
+
+    Raises OptionError for any other name, and for a stream where there must be a file for the index beside it.
+    """
+    if out.endswith(_COMPRESSED):
+        raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
+    ending = os.path.splitext(out)[1]
+    form = asked or ENDINGS.get(ending) or ("tsv" if is_stream(out) else None)
+    if form is None:
+        raise OptionError(f"-o {out} ends in none of {', '.join(ENDINGS)}; choose a --format")
+    if form == "npy" and is_stream(out):
+        raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
+    return form
+
+
+def _npy_header(count: int, width: int) -> bytes:
+    """Make NumPy's own header, which leaves room for its first number to grow: it is of one length whatever the count."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (count, width)})
+    return header.getvalue()
+
+
+class VectorWriter:
+    """Writes named vectors of ``width`` numbers in one of the formats; nine digits of text are the very float32."""
+
+    def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None, index: BinaryIO | None) -> None:
+        self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
+        self._seen: set[bytes] | None = set() if count is None and form == "txt" else None  # digests of phrases
+        self.rows = self.repeated = 0
+        stream.write(self._header(count or 0))
+
+    def _header(self, count: int) -> bytes:
+        if self._form == "npy":
+            return _npy_header(count, self._width)
+        digits = 1 if self._count is not None else _DIGITS
+        return b"" if self._form == "tsv" else b"%0*d %d\n" % (digits, count, self._width)
+
+    def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
+        """Write phrases (n) with single blanks and their vectors (n, width).
+
+        In word2vec's format a name stands once, as in gensim's KeyedVectors: where the number of phrases was not known,
+        repeated ones are left out and counted. To notice them takes some 80 bytes of memory a phrase.
+        """
+        if vectors.shape != (len(phrases), self._width):
+            raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
+        if self._seen is not None:
+            new = list[int]()
+            for i, phrase in enumerate(phrases):
+                digest = hashlib.blake2b(phrase, digest_size=16).digest()
+                if digest not in self._seen:
+                    self._seen.add(digest)
+                    new.append(i)
+            self.repeated += len(phrases) - len(new)
+            phrases, vectors = [phrases[i] for i in new], vectors[new]
+        self.rows += len(phrases)
+        numbers = np.ascontiguousarray(vectors, "<f4")
+        if self._index is not None:
+            self._stream.write(numbers.data)
+            self._index.writelines(phrase + b"\n" for phrase in phrases)
+            return
+        names: Iterable[bytes] = phrases if self._form == "tsv" else map(vector_name, phrases)
+        template = (b"\t%.9g" if self._form == "tsv" else b" %.9g") * self._width + b"\n"
+        rows = (template % tuple(row) for row in numbers.tolist())
+        self._stream.writelines(name + row for name, row in zip(names, rows, strict=True))
+        if self._form == "tsv":  # somebody may be waiting for it
+            self._stream.flush()
+
+    def summary(self) -> str:
+        """Return what was written, in words: ``3 vectors of 500 numbers``."""
+        repeated = f"; {self.repeated:,} repeated phrases left out" if self.repeated else ""
+        return f"{self.rows:,} vectors of {self._width} numbers{repeated}"
+
+    def finish(self) -> None:
+        """Put the number of vectors in its place, if it was not known before."""
+        if self._count is None and self._form != "tsv":
+            self._stream.seek(0)
+            self._stream.write(self._header(self.rows))
+
+
+@contextlib.contextmanager
+def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
+    """Open a file (and for ``npy`` its index) that takes its name when the ``with`` block ends well; ``-``: standard output.
+
+    ``form`` is of ``format_of``. ``count`` is the number of vectors, None where nobody knows it before the end. Raises
+    OptionError for a stream where that number must come first.
+    """
+    with contextlib.ExitStack() as stack:
+        if out == "-":
+            stream: BinaryIO = sys.stdout.buffer
+        else:
+            stream = stack.enter_context(atomic_output(out))
+        if count is None and form != "tsv" and is_stream(out):
+            hint = "name a regular file with -o, or write --format tsv"
+            raise OptionError(f"--format {form} begins with the number of phrases, which is known at the end; {hint}")
+        # The file takes its name after its index, so where it stands both are there
+        index = stack.enter_context(atomic_output(index_of(out))) if form == "npy" else None
+        writer = VectorWriter(stream, form, width, count, index)
+        yield writer
+        writer.finish()
+        stream.flush()
 
 
 def embed(

@@ -9,7 +9,7 @@ from typing import Any
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.nn.storage import CONFIG
-from phrase_rescore.report.theme import COLOURS, Records, Spec, altair, picture, specification
+from phrase_rescore.report.charts import COLOURS, Records, Spec, altair, picture, specification
 from phrase_rescore.training.log import Point, Run
 
 FORMATS = {".png": "png", ".svg": "svg"}

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from phrase_rescore.errors import percent
 from phrase_rescore.moses.text import readable
-from phrase_rescore.report.theme import Spec, vega_lite_version
+from phrase_rescore.report.charts import Spec, vega_lite_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """

@@ -12,10 +12,9 @@ from phrase_rescore.data.sampling import hashes
 from phrase_rescore.data.vocabulary import too_many_unknown
 from phrase_rescore.errors import percent, share
 from phrase_rescore.moses.text import readable
-from phrase_rescore.report.charts import scatter
+from phrase_rescore.report.charts import Records, Spec, scatter
 from phrase_rescore.report.page import nats, number
 from phrase_rescore.report.rows import LONG, Floats, SampleRows, SideWords, TableReader, is_long
-from phrase_rescore.report.theme import Records, Spec
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.translator import Hypothesis, Translator
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.queries.vector_files import format_of, index_of, vector_name, vector_output
+from phrase_rescore.queries.embed import format_of, index_of, vector_name, vector_output
 
 # blanks, the characters that names escape, bytes that are no UTF-8, line ends of other alphabets, a BOM
 PHRASES = [

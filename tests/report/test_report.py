@@ -9,9 +9,9 @@ import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS
 
 from phrase_rescore.moses.text import readable
-from phrase_rescore.report.maps import LEVELS, label_levels, project
 from phrase_rescore.report.page import environment
 from phrase_rescore.report.rows import TableReader
+from phrase_rescore.report.run import LEVELS, label_levels, project
 from phrase_rescore.report.sections import Targets, diverse, spearman
 from phrase_rescore.rnn.checkpoint import load
 
