@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import add
@@ -17,13 +17,104 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 from phrase_rescore.errors import InputError, OptionError, counted, shown
 from phrase_rescore.evaluation.corpora import read_lines
-from phrase_rescore.evaluation.regions import CUTS, Region, TablePair, UsedTable, differing_regions, take_words, text_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream
+from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, not_utf8, read_derivations
-from phrase_rescore.moses.table import SEPARATOR, words
+from phrase_rescore.moses.table import SEPARATOR, TableBlock, read_table, words
 from phrase_rescore.moses.text import look, mismatch
 from phrase_rescore.ranges import SHOWN_SEGMENTS, check
+
+CUTS = (
+    "the same source phrases, other targets", "fewer, longer source phrases", "more, shorter source phrases",
+    "as many source phrases, cut elsewhere",
+)  # fmt: skip
+
+
+class Region(NamedTuple):
+    """Source words ``first`` to ``last``, from 0, and the phrases that each system uses for them, in its target order."""
+
+    first: int
+    last: int
+    phrases: tuple[Derivation, Derivation]
+
+    @property
+    def recut(self) -> bool:
+        """Whether the phrases differ and their words do not."""
+        one, other = map(text_of, self.phrases)
+        return one == other
+
+    @property
+    def cut(self) -> str:
+        """How the second system cuts the region, one of CUTS."""
+        one, other = ({(phrase.first, phrase.last) for phrase in phrases} for phrases in self.phrases)
+        return CUTS[0 if one == other else 1 if len(other) < len(one) else 2 if len(other) > len(one) else 3]
+
+
+def text_of(phrases: Iterable[UsedPhrase]) -> bytes:
+    """Return what phrases say, single blanks between words."""
+    return b" ".join(phrase.tgt for phrase in phrases if phrase.tgt)
+
+
+def differing_regions(one: Derivation, other: Derivation) -> list[Region]:
+    """Return the smallest regions whose phrases differ, in the order of the source. Both must cover the same source.
+
+    >>> def used(*phrases): return tuple(UsedPhrase(*phrase) for phrase in phrases)
+    >>> both = used((0, 0, b"a"), (1, 2, b"b c")), used((0, 0, b"a"), (2, 2, b"c"), (1, 1, b"b"))
+    >>> [(region.first, region.last, region.cut) for region in differing_regions(*both)]
+    [(1, 2, 'more, shorter source phrases')]
+    """
+    ends = sorted({phrase.last for phrase in one} & {phrase.last for phrase in other})
+    regions, first = list[Region](), 0
+    for last in ends:
+        phrases = tuple(tuple(phrase for phrase in used if first <= phrase.first <= last) for used in (one, other))
+        if set(phrases[0]) != set(phrases[1]):
+            regions.append(Region(first, last, (phrases[0], phrases[1])))
+        first = last + 1
+    return regions
+
+
+def take_words(phrases: Iterable[UsedPhrase], left: Counter[bytes]) -> dict[UsedPhrase, int]:
+    """Count each phrase's words that are ``left`` of the reference, and take them: together BLEU's right unigrams."""
+    right = dict.fromkeys(phrases, 0)
+    for phrase in right:
+        for word in phrase.tgt.split(b" "):
+            if left[word] > 0:
+                left[word] -= 1
+                right[phrase] += 1
+    return right
+
+
+class TablePair(NamedTuple):
+    """A phrase pair of the table."""
+
+    logs: list[float]  # natural logarithm of every score
+    source: float  # how often the source was seen, nan where the table does not say
+    joint: float  # how often both were
+
+
+class UsedTable:
+    """The phrase pairs of a table that were used, and which of their sources it has. Raises InputError if it cannot be read."""
+
+    def __init__(self, table: str) -> None:
+        self.name, self.columns = table, TableColumns.read(table)
+        self.unknown: ScoreColumn | None = self.columns.unknown(self.columns.score())  # words unknown to the network
+        self.sources = set[bytes]()
+        self.pairs: dict[tuple[bytes, bytes], TablePair] = {}
+
+    def read(self, wanted: Collection[tuple[bytes, bytes]], on_read: Callable[[int], object] | None) -> None:
+        """Read the table once and keep these pairs (source, target)."""
+        sources, n = {src for src, _ in wanted}, len(self.columns)
+        for rows in read_table(self.name, n, on_read):
+            at = [i for i, src in enumerate(rows.src) if src in sources]
+            heads, src, tgt, tails = ([of[i] for i in at] for of in (rows.heads, rows.src, rows.tgt, rows.tails))
+            some = TableBlock(at, heads, src, tgt, tails)
+            self.sources.update(src)
+            logs = self.columns.logs(some.values(n)).tolist()
+            for key, of_row, seen in zip(zip(src, tgt, strict=True), logs, some.occurrences().tolist(), strict=True):
+                if key in wanted:
+                    self.pairs[key] = TablePair(of_row, *seen)
+
 
 CHANGES = {  # how the second system's choice for a region differs, by what is looked at
     "source phrases": CUTS,
@@ -195,11 +286,9 @@ def compare(
     systems: Sequence[tuple[str, str]], source: str, reference: str, table: str, segments: int = 10,
     on_read: Callable[[int], object] | None = None,
 ) -> Comparison:  # fmt: skip
-    """Read everything and compare two systems (name, output), of which the second is the one that is asked about.
+    """Read everything and compare two systems (name, output); the second is the one that is asked about.
 
-    ``segments``: how many that gained most are to be shown, and as many that lost most. ``on_read`` hears of the bytes of the
-    table.
-
+    ``segments``: how many that gained most are to be shown, and as many that lost most. ``on_read`` gets the table's bytes.
     Raises OptionError for anything but two systems and for a table that is a stream, InputError for files that cannot be read
     or do not go together.
     """

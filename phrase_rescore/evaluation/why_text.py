@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from phrase_rescore.errors import counted, percent, printable, share
-from phrase_rescore.evaluation.regions import Region
-from phrase_rescore.evaluation.why import CHANGES, Choice, ComparedSegment, Comparison
+from phrase_rescore.evaluation.why import CHANGES, Choice, ComparedSegment, Comparison, Region
 from phrase_rescore.moses.text import readable
 
 _WIDTH = 110

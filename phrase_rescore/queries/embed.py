@@ -16,7 +16,7 @@ from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.queries.lines import line_batches, ready_model
+from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embedded_words, word_embeddings
 from phrase_rescore.runtime import resolve_device
 

@@ -13,7 +13,7 @@ from phrase_rescore.errors import InputError, OptionError, RowError, counted, si
 from phrase_rescore.files.inputs import display_name, standard_input
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.queries.lines import answers_at_once, line_batches, ready_model, typed
+from phrase_rescore.queries.score import answers_at_once, line_batches, ready_model, typed
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator

@@ -1,4 +1,4 @@
-"""Lines with phrase pairs or sentences in, lines with their scores out, one for one."""
+"""Lines that a person or another program writes, of which each gets its answer, in order; ``score`` answers with scores."""
 
 import contextlib
 import io
@@ -6,21 +6,56 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.vocabulary import UNK
+from phrase_rescore.data.vocabulary import UNK, untrained_unk
 from phrase_rescore.errors import OptionError, silent
 from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows, standard_input
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.formats import ArpaReader
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores, fit_mixture
 from phrase_rescore.moses.table import words
-from phrase_rescore.moses.text import PairReader
-from phrase_rescore.queries.lines import line_batches, ready_model, typed
+from phrase_rescore.moses.text import PairReader, Prepare, TypedText, as_written, parsed_lines
+from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
+
+T = TypeVar("T")
+
+
+def ready_model(
+    model_dir: str | os.PathLike[str], warn: Callable[[str], object] = silent, consequence: str = "", reads_alone: bool = False
+) -> Checkpoint:
+    """Load a model and configure torch for it. Warn of sides (``reads_alone``: of the one read) without unknown words."""
+    prepare(usable_cores())
+    checkpoint = load(os.fspath(model_dir))
+    shares = zip(SIDES, checkpoint.unk_shares, strict=True)
+    of_interest = {side: share for side, share in shares if not reads_alone or side == checkpoint.sides[0]}
+    for warning in untrained_unk(of_interest, consequence):
+        warn(warning)
+    return checkpoint
+
+
+def answers_at_once(stream: io.BufferedReader, flush: bool) -> bool:
+    """Tell whether every line is answered before the next one is read: with ``--flush``, and at a terminal."""
+    return flush or stream.isatty()
+
+
+def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: int, flush: bool = False) -> Iterator[list[T]]:
+    """Yield what ``parse`` makes of the lines of standard input: of ``most`` lines, or of one where each is answered at once.
+
+    Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
+    """
+    return parsed_lines(read_rows(stream), parse, "<stdin>", 1 if answers_at_once(stream, flush) else most)
+
+
+def typed(language: str | None, lowercase: bool) -> Prepare:
+    """Return what makes tokens of typed text in a language; without one the lines are tokenized already."""
+    return as_written if language is None else TypedText(language, lowercase)
+
 
 _SENTENCES = 1024  # at a time
 _END = b"</s>"

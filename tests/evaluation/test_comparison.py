@@ -11,8 +11,7 @@ from conftest import Run
 from moses_harness import found_decoder, run_program
 from sacrebleu.metrics.bleu import BLEU
 
-from phrase_rescore.evaluation.regions import CUTS, differing_regions
-from phrase_rescore.evaluation.why import Comparison, compare
+from phrase_rescore.evaluation.why import CUTS, Comparison, compare, differing_regions
 from phrase_rescore.evaluation.why_text import lines, most
 from phrase_rescore.moses.hypotheses import UsedPhrase
 
