@@ -75,16 +75,11 @@ class EvaluationSettings(Checked):
         """BLEU's tokenization: tokens of Moses stay what they are; detokenized text is cut as WMT's BLEU cuts it."""
         return self.tokenize or (_UNSPACED.get(self.detokenize, "13a") if self.detokenize else "none")
 
-    @property
-    def sacremoses(self) -> str | None:
-        """The version of what detokenizes; None if nothing does."""
-        return version("sacremoses") if self.detokenize else None
-
     def text(self) -> str:
         """What the scored text is."""
         if self.detokenize is None:
             return "as it is"
-        return f"detokenized ({self.detokenize}), escapes undone, by sacremoses {self.sacremoses}"
+        return f"detokenized ({self.detokenize}), escapes undone, as Moses' detokenizer.perl does"
 
     def make_metrics(self, number: int, references: Sequence[Segments] = ()) -> dict[str, Metric]:
         """Make sacrebleu's metrics for so many references, by the names it gives their scores.
@@ -119,7 +114,7 @@ class Basis:
     lowercase: bool
     signatures: dict[str, str]  # by the names of sacrebleu's scores
     sacrebleu: str  # its version
-    sacremoses: str | None  # its version, None if nothing was detokenized
+    sacremoses: str | None  # the version that detokenized the text of older files
 
     @classmethod
     def of(cls, references: Sequence[Segments], settings: EvaluationSettings) -> Basis:
@@ -129,7 +124,7 @@ class Basis:
         text = "".join(f"{segment}\n" for segments in references for segment in segments)
         return cls(
             len(references[0]), len(references), hashlib.sha256(text.encode()).hexdigest(), settings.tokenization,
-            settings.detokenize, settings.lowercase, signatures, version("sacrebleu"), settings.sacremoses,
+            settings.detokenize, settings.lowercase, signatures, version("sacrebleu"), None,
         )  # fmt: skip
 
     def names(self) -> list[str]:

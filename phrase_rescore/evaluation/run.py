@@ -30,7 +30,8 @@ from phrase_rescore.evaluation.counts import (
 )
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.moses.text import Look, check_language, look, mismatch
+from phrase_rescore.moses.scripts import Detokenizer, check_language
+from phrase_rescore.moses.text import Look, look, mismatch
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,8 @@ def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
             raise InputError(display_name(path), found, hint)
     warnings = list[tuple[str, str]]()
     if settings.detokenize:
-        from sacremoses import MosesDetokenizer  # Moses' detokenizer.perl, escapes undone
-
-        detokenize = MosesDetokenizer(settings.detokenize).detokenize
-        texts = {path: tuple(detokenize(line.split()) for line in segments) for path, segments in texts.items()}
+        detokenize = Detokenizer(settings.detokenize)
+        texts = {path: tuple(map(detokenize, segments)) for path, segments in texts.items()}
     elif texts:
         warnings += _warnings(first, {path: look(segments) for path, segments in texts.items()}, settings)
     references = tuple(texts[path] for path in files.references)
@@ -139,7 +138,7 @@ def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
         if output.basis.references_sha256 != basis.references_sha256:
             hint = "figures against different references cannot be compared"
             raise InputError(display_name(path), f"counted against other references than {against}", hint)
-        warnings += [(path, warning) for warning in _other_versions(output.basis, settings)]
+        warnings += [(path, warning) for warning in _other_versions(output.basis)]
     every: dict[str, Output] = {**texts, **counts}
     outputs = {system: tuple(every[path] for path in paths) for system, paths in files.systems.items()}
     return _SetOutputs(files, basis, references, outputs, warnings)
@@ -172,13 +171,12 @@ def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Non
             raise InputError(name, found, "give the same --tokenize and --lowercase")
 
 
-def _other_versions(basis: Basis, settings: EvaluationSettings) -> Iterator[str]:
+def _other_versions(basis: Basis) -> Iterator[str]:
     """Yield which programs counted in other versions than those that are installed: allowed, and said."""
-    installed = {"sacrebleu": version("sacrebleu"), "sacremoses": settings.sacremoses}
-    for program, ours in installed.items():
-        theirs = getattr(basis, program)
-        if theirs != ours:
-            yield f"made with {program} {printable(str(theirs))}, and {ours} is installed; figures may differ"
+    if basis.sacrebleu != (ours := version("sacrebleu")):
+        yield f"made with sacrebleu {printable(basis.sacrebleu)}, and {ours} is installed; figures may differ"
+    if basis.sacremoses is not None:
+        yield f"detokenized by sacremoses {printable(basis.sacremoses)}, not quite as Moses does; figures may differ"
 
 
 def _warnings(reference: str, looks: Mapping[str, Look], settings: EvaluationSettings) -> Iterator[tuple[str, str]]:

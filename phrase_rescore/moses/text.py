@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from phrase_rescore.errors import OptionError, RowError, shown
+from phrase_rescore.errors import RowError, shown
 from phrase_rescore.files.inputs import batches
 from phrase_rescore.moses.table import SEPARATOR, WHOLE, Factors, check_factor, phrase_pair, phrase_words, split_fields, words
 
@@ -85,38 +85,6 @@ def mismatch(reference: Look, output: Look) -> str | None:
 
 T = TypeVar("T")
 Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
-_UNSPACED = {"ja", "ko", "cjk"}  # which sacremoses' tokenizer knows, beside the languages whose abbreviations it has
-
-
-def check_language(option: str, language: str) -> None:
-    """Raise OptionError, with the list, for a language of which sacremoses has no rules: it would take it for English."""
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    known = sorted(_UNSPACED.union(NonbreakingPrefixes().available_langs.values()))
-    if language not in known:
-        hint = f"write one of {', '.join(known)}, or en, whose rules others get"
-        raise OptionError(f"{option} {shown(language)} is no language that sacremoses has rules of; {hint}")
-
-
-class TypedText:
-    """Tokenizes, escapes and, as requested, lower-cases typed text as Moses' scripts do: ``L'eau`` is ``l&apos; eau``.
-
-    Raises OptionError for an unknown language, RowError for bytes that are not UTF-8.
-    """
-
-    def __init__(self, language: str, lowercase: bool = False) -> None:
-        from sacremoses import MosesTokenizer  # half a second, which lines of tokens need not wait for
-
-        check_language("--tokenize", language)
-        self._tokenizer, self._lowercase = MosesTokenizer(lang=language), lowercase
-
-    def __call__(self, text: bytes) -> bytes:
-        try:
-            typed = text.decode()
-        except UnicodeDecodeError:
-            raise RowError(f"{shown(text.strip())} is not UTF-8", "typed text is tokenized as UTF-8; convert it") from None
-        tokenized: str = self._tokenizer.tokenize(typed.lower() if self._lowercase else typed, return_str=True, escape=True)
-        return tokenized.encode()
 
 
 def as_written(side: bytes) -> bytes:

@@ -17,8 +17,9 @@ from phrase_rescore.files.inputs import batches, display_name, open_input, read_
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.formats import ArpaReader
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores, fit_mixture
+from phrase_rescore.moses.scripts import TypedText
 from phrase_rescore.moses.table import words
-from phrase_rescore.moses.text import PairReader, Prepare, TypedText, as_written, parsed_lines
+from phrase_rescore.moses.text import PairReader, Prepare, as_written, parsed_lines
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.text import PairReader, PhraseReader, TypedText, parsed_lines
+from phrase_rescore.moses.scripts import TypedText
+from phrase_rescore.moses.text import PairReader, PhraseReader, parsed_lines
 
 
 def test_the_separator_comes_before_the_tab() -> None:
