@@ -78,22 +78,19 @@ class _Order:
 class NetworkArpa:
     """Reads an ARPA file whole (50 bytes an n-gram, and four a word), and gives its n-grams with a network's probabilities.
 
-    Raises InputError as the reader does, and for a file that lacks ``</s>``.
+    Raises InputError as the reader does.
     """
 
     def __init__(self, reader: ArpaReader, lm: LanguageModel, name: str, device: str = "cpu") -> None:
-        self.counts, self._sizes, self._name = reader.counts, lm.model.config, name
-        self._numbers: dict[bytes, int] = {}
+        self._sizes, self._name = lm.model.config, name
+        self._names = list(dict.fromkeys((*reader.unigrams, UNKNOWN)))
+        self._numbers = {word: number for number, word in enumerate(self._names)}
+        self._start, self.has_unknown = self._numbers[START], UNKNOWN in reader.unigrams
         self._orders: list[_Order] = []
         self._read(reader)
-        self._names = list(self._numbers)
-        self.has_unknown = UNKNOWN in self._numbers
-        if END not in self._numbers:
-            raise InputError(name, "no </s> among its unigrams", "make it of sentences, as lmplz does")
         ids = lm.vocab.encode(self._names)
         self._ids = np.where(np.array([word in (START, END) for word in self._names]), EOS, ids)
         self._outside = self._ids == UNK
-        self._start = self._numbers.get(START, -1)
         self._scorer = NgramScorer(lm, device, among=np.unique(self._ids[~self._outside]))
         shares: list[NDArray[np.float64]] = []  # S of each order's n-grams as contexts, NaN where they are none
         for n in range(1, len(self.counts) + 1):
@@ -107,34 +104,22 @@ class NetworkArpa:
         for n, count in enumerate(reader.counts, 1):
             flat, log_p, log_bo = array("i"), array("d"), array("d")  # they grow: the header may lie
             for ngram in islice(ngrams, count):
-                if n == 1:
-                    self._numbers.setdefault(ngram.words[0], len(self._numbers))
-                try:
-                    flat.extend(self._numbers[word] for word in ngram.words)
-                except KeyError as word:
-                    found = f"{shown(b' '.join(ngram.words))} has the word {shown(word.args[0])}, which is no unigram"
-                    raise InputError(self._name, found, "is the file whole?") from None
+                flat.extend(self._numbers[word] for word in ngram.words)
                 log_p.append(ngram.log10_p)
                 log_bo.append(ngram.log10_backoff)
             words = np.array(flat, np.int32).reshape(-1, n)
             below = self._rows(words[:, :-1])
             if (below < 0).any():
-                lacking = self._spelt(words[below < 0][0, :-1])
-                raise InputError(self._name, f"n-grams after {lacking}, which is no n-gram itself", "is the file whole?")
+                lacking = shown(b" ".join(self._names[number] for number in words[below < 0][0, :-1]))
+                raise InputError(self._name, f"n-grams after {lacking}, which the file lacks", "is the file whole?")
             keys = below * len(self._numbers) + words[:, -1]
             order = np.argsort(keys, kind="stable")
-            keys = keys[order]
-            if (twice := np.flatnonzero(keys[1:] == keys[:-1])).size:
-                found = f"the {n}-gram {self._spelt(words[order[twice[0]]])} stands twice"
-                raise InputError(self._name, found, "make the file again")
+            order = order[np.diff(keys[order], prepend=-1) > 0]  # of an n-gram that is there twice the first
             p, bo = 10.0 ** np.array(log_p), 10.0 ** np.array(log_bo)
-            new_p, new_bo = np.empty(len(words)), np.ones(len(words))
-            self._orders.append(_Order(words[order], keys, p[order], bo[order], order, new_p, new_bo))
+            new_p, new_bo = np.empty(len(order)), np.ones(len(order))
+            self._orders.append(_Order(words[order], keys[order], p[order], bo[order], order, new_p, new_bo))
         next(ngrams, None)  # the end of the file is looked at
-
-    def _spelt(self, words: NDArray[np.int32]) -> str:
-        names = list(self._numbers)
-        return shown(b" ".join(names[number] for number in words))
+        self.counts = tuple(len(of.keys) for of in self._orders)
 
     def _rows(self, words: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return where n-grams (m, n) are in their order, -1 for those that are not there: (m,). The empty one is 0."""
@@ -208,8 +193,7 @@ class NetworkArpa:
         scale = np.maximum(1.0 - shares[n - 1][rows], 0.0)
         of.p = np.where(self._outside[last], of.p_old, self._network(of.words, starts) * scale[which])
         if n == 1:
-            if self._start >= 0:
-                of.p[last == self._start] = _LEAST
+            of.p[last == self._start] = _LEAST
             of.p /= of.p.sum()  # nothing to back off to: rounding
             return
         explicit = np.bincount(which, of.p, len(starts))
@@ -243,7 +227,7 @@ class NetworkArpa:
         for of in self._orders:
             back = np.argsort(of.place)
             log_p = np.log10(np.clip(of.p, _LEAST, 1.0))  # a float32 may be above 1 in its last digit
-            if of.words.shape[1] == 1 and self._start >= 0:  # never predicted; KenLM writes 0 there
+            if of.words.shape[1] == 1:  # never predicted; KenLM writes 0 there
                 is_start = of.words[:, 0] == self._start
                 log_p[is_start] = np.log10(np.maximum(of.p_old[is_start], _LEAST))
             log_bo = np.log10(np.maximum(of.bo, _LEAST))

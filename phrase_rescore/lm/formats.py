@@ -18,6 +18,7 @@ scores as they are, without dividing by their sum (moses/LM/NeuralLMWrapper.cpp)
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -29,7 +30,7 @@ from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import InputError, RescoreError, shown
 from phrase_rescore.files.inputs import open_plain, read_rows
 from phrase_rescore.files.outputs import Writable
-from phrase_rescore.moses.table import is_number
+from phrase_rescore.moses.table import NUMBER
 
 if TYPE_CHECKING:
     from phrase_rescore.lm.checkpoint import LanguageModel
@@ -37,9 +38,14 @@ if TYPE_CHECKING:
 START, END, UNKNOWN = b"<s>", b"</s>", b"<unk>"
 NULL = b"<null>"
 NEVER = -99.0  # log10 of the probability of what is never predicted
-_MOST = 300.0  # the largest logarithm, either way, whose power is a double
+_MOST = 300.0  # the largest logarithm whose power is a double
 _HINT = "pass the ARPA file that lmplz or ngram-count wrote"
-_COUNT = re.compile(rb"ngram +(\d{1,2}) *= *(\d{1,15})")
+_OTHERS = (  # how other files begin, whose they are, what to do
+    (rb"[iq]ARPA|Q?blmt", "IRSTLM", "write it as ARPA: compile-lm --text=yes {0} {0}.arpa"),
+    (rb"SRILM_BINARY", "SRILM", "write it as ARPA: ngram -lm {0} -write-lm {0}.arpa"),
+    (rb"mmap lm ", "KenLM", "pass the ARPA file that build_binary read"),
+)
+_COUNT = re.compile(rb"[ \t]*ngram \s*\+?(\d{1,2}) *=[ \t]*\+?(\d{1,15})(?!\d)")
 _SEPARATORS = b" \t\n"  # a word with one of them cannot stand in a file of NPLM
 _FLOOR = -100.0  # the score in NPLM of what is never predicted: Moses' floor of log-probabilities
 
@@ -53,65 +59,118 @@ class Ngram(NamedTuple):
 
 
 class ArpaReader:
-    """Reads an ARPA file: ``counts``, the numbers of n-grams by order, then the n-grams. Raises InputError, with the line."""
+    """Reads an ARPA file as KenLM does (lm/read_arpa.cc), ``<UNK>`` as ``<unk>``: ``counts`` by order, then the n-grams.
+
+    ``unigrams`` are read at once. Of an n-gram that is there twice KenLM takes the first, of ``<unk>`` the last one. Messages
+    call the file ``name``. Raises InputError, with the line, for what KenLM refuses.
+    """
 
     def __init__(self, rows: Iterable[bytes], name: str) -> None:
-        self._rows, self._name, self._line, self._newline = iter(rows), name, 0, b"\n"
-        self.counts = self._read_counts()
+        self._rows, self._name, self._line = iter(rows), name, 0
+        unigrams, *others = self._read_counts()
+        self._expect(b"\\1-grams:")
+        self.unigrams: dict[bytes, Ngram] = {}
+        for ngram in self._section(1, unigrams, not others):
+            if (word := ngram.words[0]) not in self.unigrams or word == UNKNOWN:
+                self.unigrams[word] = ngram
+        for mark in (START, END):
+            if mark not in self.unigrams:
+                raise self.error(f"no {mark.decode()} among the unigrams", "make it of sentences, as lmplz does")
+        self.counts = (len(self.unigrams), *others)
 
     def _next(self) -> bytes:
-        row = next(self._rows, None)
-        if row is None:
-            raise self._error("the file ends before \\end\\", "is it cut off?")
-        if not self._line:
-            self._newline = b"\r\n" if row.endswith(b"\r\n") else b"\n"
-        self._line += 1
-        return row.removesuffix(self._newline)
+        """Return the next line that is not blank, without its end."""
+        for row in self._rows:
+            self._line += 1
+            if not row.isspace():
+                return row.removesuffix(b"\n").removesuffix(b"\r")
+        raise self.error("the file ends before \\end\\", "is it cut off?")
 
-    def _error(self, found: str, hint: str = _HINT) -> InputError:
+    def error(self, found: str, hint: str = _HINT) -> InputError:
+        """Return the error of the line that was read last."""
         return InputError(self._name, found, hint, max(1, self._line))
 
-    def _read_counts(self) -> tuple[int, ...]:
-        row = self._next_filled()
+    def _read_counts(self) -> list[int]:
+        while (row := self._next().strip()).startswith(b"#"):
+            pass
         if row != b"\\data\\":
-            raise self._error(f"{shown(row)} where \\data\\ should be")
+            for start, tool, hint in _OTHERS:
+                if re.match(start, row):
+                    raise self.error(f"a file of {tool} that is not ARPA", hint.format(self._name))
+            raise self.error(f"{shown(row)} where \\data\\ should be")
         counts = list[int]()
-        while row := self._next().strip():
-            found = _COUNT.fullmatch(row)
+        for row in self._rows:
+            self._line += 1
+            if row.isspace():
+                break
+            found = _COUNT.match(row)
             if not found or int(found[1]) != len(counts) + 1:
-                raise self._error(f"{shown(row)} where 'ngram {len(counts) + 1}=' should be")
+                raise self.error(f"{shown(row.rstrip())} where 'ngram {len(counts) + 1}=' should be")
             counts.append(int(found[2]))
         if not counts:
-            raise self._error("no numbers of n-grams")
-        return tuple(counts)
-
-    def _next_filled(self) -> bytes:
-        while not (row := self._next().strip()):
-            pass
-        return row
+            raise self.error("no numbers of n-grams")
+        return counts
 
     def ngrams(self) -> Iterator[Ngram]:
         """Yield all n-grams, unigrams first."""
-        for order, count in enumerate(self.counts, 1):
-            title = self._next_filled()
-            if title != b"\\%d-grams:" % order:
-                raise self._error(f"{shown(title)} where \\{order}-grams: should be")
-            for _ in range(count):
-                yield self._parse(self._next(), order)
-            if row := self._next().strip():
-                raise self._error(f"{shown(row)} after the {count:,} {order}-grams that \\data\\ tells of")
-        if (row := self._next_filled()) != b"\\end\\":
-            raise self._error(f"{shown(row)} where \\end\\ should be")
+        yield from self.unigrams.values()
+        known = {UNKNOWN, *self.unigrams}
+        for order, count in enumerate(self.counts[1:], 2):
+            for ngram in self._section(order, count, order == len(self.counts)):
+                for word in ngram.words:
+                    if word not in known:
+                        raise self.error(f"{shown(word)} of the {order}-gram is not among the unigrams", "is the file whole?")
+                yield ngram
+        for row in self._rows:
+            self._line += 1
+            if not row.isspace():
+                raise self.error(f"{shown(row.rstrip())} after \\end\\", "delete what follows \\end\\")
 
-    def _parse(self, row: bytes, order: int) -> Ngram:
-        columns = row.split(b"\t")
-        if len(columns) in (2, 3) and all(map(is_number, columns[::2])):
-            words = tuple(columns[1].split(b" "))
-            found = Ngram(words, float(columns[0]), float(columns[2]) if len(columns) == 3 else 0.0)
-            if len(words) == order and all(words) and -_MOST <= found.log10_p <= 0.0 and abs(found.log10_backoff) <= _MOST:
-                return found
-        what = f"{shown(row)} is no {order}-gram"
-        raise self._error(what, "a line has log10 p, tab, the words, tab and the back-off weight")
+    def _expect(self, title: bytes, after: str = "") -> None:
+        if (row := self._next()).strip() != title:
+            raise self.error(f"{shown(row)} where {title.decode()} should be{after}")
+
+    def _section(self, order: int, count: int, last: bool) -> Iterator[Ngram]:
+        """Yield the n-grams of an order, whose title was read, and read the next title."""
+        usual, any_form, left = _usual_form(order).fullmatch, _form(order, last), count
+        while left:
+            row = next(self._rows, b"\\")  # like a title, which ends a section too early
+            self._line += 1
+            if not (fields := usual(row) or any_form.fullmatch(row)):
+                if row.isspace():
+                    continue
+                found, hint = f"{shown(row.rstrip())} is not a {order}-gram", "a line has log10 p, tab, words, tab, back-off"
+                if row.startswith(b"\\"):
+                    found, hint = f"the section ends after {count - left:,} of {count:,} {order}-grams", "is the file whole?"
+                raise self.error(found, hint)
+            p, text, backoff = fields.groups()
+            log10_p, log10_backoff = float(p), float(backoff) if backoff else 0.0
+            if log10_p > 0:
+                hint = "make the file again, or write 0 there as KenLM's build_binary -i does"
+                raise self.error(f"positive log probability {log10_p:g} of {shown(text)}", hint)
+            if log10_backoff and (last or not -math.inf < log10_backoff <= _MOST):
+                hint = f"the longest n-grams, {order}-grams here, have none" if last else "make the file again"
+                raise self.error(f"back-off {log10_backoff:g} of {shown(text)}", hint)
+            words = tuple(re.split(rb"[ \t\r]+", text) if fields.re is any_form else text.split(b" "))
+            if b"<UNK>" in words:
+                words = tuple(UNKNOWN if word == b"<UNK>" else word for word in words)
+            yield Ngram(words, log10_p, log10_backoff)
+            left -= 1
+        self._expect(b"\\end\\" if last else b"\\%d-grams:" % (order + 1), f", after {count:,} {order}-grams")
+
+
+def _usual_form(order: int) -> re.Pattern[bytes]:
+    """Return the form of most lines: log10 p, tab, the words, tab and the log10 of the back-off weight if it is there."""
+    word = rb"[^ \t\r\n]++"
+    return re.compile(rb"(%b)\t(%b)(?:\t(%b))?+\n" % (NUMBER, b" ".join([word] * order), NUMBER))
+
+
+def _form(order: int, last: bool) -> re.Pattern[bytes]:
+    """Return the form of a line that KenLM reads."""
+    number, blank, word = rb"[ \t\r\v\f]*+(%b|[+-]?inf)" % NUMBER, rb"[ \t\r]", rb"[^ \t\r\n]++"
+    words = (blank + b"++").join([word] * order)
+    first, end = rb"\t%b*+" % blank if order == 1 else blank + b"++", rb"[ \t\r]*+" if last else b""
+    return re.compile(rb"%b%b(%b)(?:\t%b%b)?+\r?+\n?+" % (number, first, words, number, end))
 
 
 def write_arpa(stream: Writable, counts: Sequence[int], ngrams: Iterable[Ngram]) -> None:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.vocabulary import EOS, UNK
-from phrase_rescore.errors import ModelError, OptionError
+from phrase_rescore.errors import ModelError, OptionError, shown
 from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.formats import END, NEVER, START, UNKNOWN, ArpaReader, Ngram
+from phrase_rescore.lm.formats import END, NEVER, START, UNKNOWN, ArpaReader
 from phrase_rescore.lm.network import Ngrams, ngrams_at
 from phrase_rescore.nn.softmax import LogNormaliser
 
@@ -27,6 +27,7 @@ PAIRS = 16384  # of a context and a word, at a time: their rows are held twice
 CONTEXTS = 4096  # at a time: the rows of the first layer that are added up should stay in cache
 SENTENCES = 1024  # at a time
 _STEPS, _CLOSE = 1000, 1e-7  # of EM, and how far λ may still move
+_UNSEEN = -100.0  # KenLM's log10 p of other words, where the file has no <unk>
 _LOG_10 = float(np.log(10.0))
 
 
@@ -191,14 +192,14 @@ class BackoffModel:
 
     def __init__(self, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> None:
         self.order = len(reader.counts)
-        self.unigrams: dict[bytes, float] = {}
-        self._ngrams: dict[tuple[bytes, ...], Ngram] = {}
-        ngrams = reader.ngrams()
-        for ngram in islice(ngrams, reader.counts[0]):
-            self.unigrams[ngram.words[0]] = ngram.log10_p
-            self._ngrams[ngram.words] = ngram
-        wanted = set(self._of(sentences))  # all unigrams are read: which words are unknown is known
-        self._ngrams.update((ngram.words, ngram) for ngram in ngrams if ngram.words in wanted)
+        self.unigrams = {word: ngram.log10_p for word, ngram in reader.unigrams.items()}
+        self._ngrams = {ngram.words: ngram for ngram in reader.unigrams.values()}
+        wanted = set(self._of(sentences))
+        for ngram in islice(reader.ngrams(), len(self.unigrams), None):
+            if ngram.words in wanted:
+                if (context := ngram.words[:-1]) not in self._ngrams:
+                    raise reader.error(f"n-grams after {shown(b' '.join(context))}, which the file lacks", "is the file whole?")
+                self._ngrams.setdefault(ngram.words, ngram)
 
     def known(self, sentence: Sequence[bytes]) -> list[bytes]:
         """Return the words of a sentence, its start and its end, those that the file does not have as ``<unk>``."""
@@ -227,7 +228,7 @@ class BackoffModel:
                 return found.log10_p + backoff
             if context := self._ngrams.get(tuple(words[start:-1])):
                 backoff += context.log10_backoff
-        return NEVER + backoff  # a file without <unk>
+        return _UNSEEN + backoff
 
 
 def unknown_shares(unigrams: Mapping[bytes, float], known: Mapping[bytes, int]) -> dict[bytes, float]:

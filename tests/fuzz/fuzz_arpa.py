@@ -36,7 +36,7 @@ def check(data: bytes) -> None:
     assert [ngram.words for ngram in again] == [ngram.words for ngram in found]
     model = BackoffModel(ArpaReader(rows, "lm.arpa"), [[b"a", b"b"], []])
     for sentence in ([b"a", b"b"], []):
-        assert all(map(math.isfinite, model.log10_probs(sentence)))
+        assert not any(map(math.isnan, model.log10_probs(sentence)))
 
 
 if __name__ == "__main__":

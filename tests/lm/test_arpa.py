@@ -175,19 +175,26 @@ def test_sentences_by_back_off() -> None:
     [
         (lambda d: b"", "the file ends before"),
         (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 20), "'ngram 1=9*' where 'ngram 1=' should be"),
-        (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 15), "is no 1-gram"),
+        (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 15), "the section ends after 9 of 999,.* 1-grams"),
         (lambda d: b"hello\n", "'hello' where .data. should be"),
-        (lambda d: d[: len(d) // 2], "is cut off|is no [123]-gram|the file ends before"),
+        (lambda d: d[: len(d) // 2], "is not a [123]-gram|the file ends before"),
         (lambda d: d.replace(b"ngram 2=", b"ngram 5="), "'ngram 5=.*' where 'ngram 2=' should be"),
         (lambda d: d.replace(b"\\2-grams:", b"\\3-grams:", 1), "where .2-grams: should be"),
         (lambda d: d.replace(b"\\end\\", b"\\fin\\"), "where .end. should be"),
-        (lambda d: d.replace(b"\tzebra\t", b"\tzebra x\t", 1), "is no 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n0.5\tq\t0\n"), "is no 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\nnan\tq\t0\n"), "is no 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1_0\tq\t0\n"), "is no 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t400\n"), "is no 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t0\n"), "after the 9 1-grams that .data. tells of"),
-        (lambda d: d.replace(b"\t</s>\t", b"\t</t>\t", 1), "which is no unigram"),
+        (lambda d: d.replace(b"\tzebra\t", b"\tzebra x\t", 1), "is not a 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n0.5\tq\t0\n"), ":6: positive log probability 0.5 of 'q'"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\nnan\tq\t0\n"), "is not a 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1_0\tq\t0\n"), "is not a 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t400\n"), "back-off 400 of 'q'"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t-inf\n"), "back-off -inf of 'q'"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1 q\t0\n"), "is not a 1-gram"),
+        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t0\n"), "where .2-grams: should be, after 9 1-grams"),
+        (lambda d: d.replace(b"\t</s>\t", b"\t</t>\t", 1), "no </s> among the unigrams"),
+        (lambda d: d.replace(b"<s>", b"<S>"), "no <s> among the unigrams"),
+        (lambda d: d.replace(b"\tzebra\t", b"\tzebu\t", 1), "'zebra' of the 2-gram is not among the unigrams"),
+        (lambda d: d.replace(b"zebra the\n", b"zebra the\t-0.5\n"), "back-off -0.5 of 'zebra the'"),
+        (lambda d: d + b"\\data\\\n", "'.data.' after .end."),
+        (lambda d: b"iARPA\n\n" + d, "a file of IRSTLM that is not ARPA; .*compile-lm --text=yes lm.arpa lm.arpa.arpa"),
     ],
 )
 def test_what_is_no_arpa_file(change, found: str) -> None:
@@ -222,28 +229,48 @@ def test_marks_within_a_text_are_unknown_words() -> None:
     assert len(set(map(tuple, of.values()))) == 1
 
 
-def test_the_ends_of_lines_are_those_of_the_first_one() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.replace(b"\n\n\\", b"\n\\").replace(b"\\1-", b"\n\\1-"),  # SRILM's change-lm-vocab and IRSTLM
+        lambda d: d.replace(b"\n\n", b"\n \t\n\n").replace(b"\n-0.19", b"\n\n-0.19") + b"\n \n",
+        lambda d: (b"\n# made by hand\n" + d)[:-1],
+        lambda d: d.replace(b"ngram 1=", b"ngram  1=   +").replace(b"ngram 2=", b"ngram 02=0"),
+        lambda d: d.replace(b"\n", b"\r\n"),
+        lambda d: d.replace(b" the\n", b" the\r\n"),
+        lambda d: d.replace(b"\tzebra", b"\t \tzebra").replace(b"zebra the\n", b"zebra \tthe\n"),
+        lambda d: d.replace(b"\n-", b"\n  -").replace(b"zebra the\n", b"zebra the\t-0.0 \n"),
+        lambda d: d.replace(b"<unk>", b"<UNK>"),
+        lambda d: d.replace(b"1=9", b"1=11").replace(b"1-grams:\n", b"1-grams:\n-3\t<UNK>\t-1\n").replace(
+            b"\n\n\\2", b"\n-3\tzebra\t0\n\n\\2"),  # lmplz on a text with <UNK> in
+        lambda d: d.replace(b"2=17", b"2=27").replace(b"\n\n\\e", b"\n-3\tzebra the" * 10 + b"\n\n\\e"),
+    ],
+)  # fmt: skip
+def test_what_kenlm_reads(change) -> None:
     data = as_file(a_model(2, 2))
-    assert list(table_of(data.replace(b"\n", b"\r\n"))) == list(table_of(data))
-    odd = data.replace(b"zebra the\n", b"zebra the\r\n")  # the word has the CR, as KenLM sees it
-    assert odd != data
-    assert (b"zebra", b"the\r") in table_of(odd)
+    changed = change(data)
+    assert changed != data
+    assert b"zebra the\n" in data
+    made = [set(NetworkArpa(reader(d), language_model(), "x").ngrams()) for d in (data, changed)]
+    assert made[0] == made[1]
+    sentences = [[b"a", b"b", b"unseen", b"zebra", b"the", b"a"]]
+    models = [BackoffModel(reader(d), sentences) for d in (data, changed)]
+    assert models[0].log10_probs(sentences[0]) == models[1].log10_probs(sentences[0])
+
+
+def test_words_that_are_never_predicted_or_unknown_are_as_kenlm_scores_them() -> None:
+    data = b"\\data\\\nngram 1=3\n\n\\1-grams:\n-inf\t<s>\n-0.5\t</s>\n-inf\ta\n\n\\end\\\n"
+    assert BackoffModel(reader(data), []).log10_probs([b"a", b"unseen"]) == [-math.inf, -100.0, -0.5]
 
 
 def test_an_n_gram_after_words_that_are_none() -> None:
     orders = a_model(3, 3)
     context = orders[2][-1].words[:-1]
     data = as_file([orders[0], [ngram for ngram in orders[1] if ngram.words != context], orders[2]])
-    with pytest.raises(InputError, match=f"n-grams after '{b' '.join(context).decode()}', which is no n-gram itself"):
+    with pytest.raises(InputError, match=f"n-grams after '{b' '.join(context).decode()}', which the file lacks"):
         NetworkArpa(reader(data), language_model(), "lm.arpa")
-
-
-def test_an_n_gram_that_stands_twice() -> None:
-    orders = a_model(2, 2)
-    for of in orders:
-        with pytest.raises(InputError, match="stands twice; make the file again"):
-            data = as_file([[*o, o[3]] if o is of else o for o in orders])
-            NetworkArpa(reader(data), language_model(), "lm.arpa")
+    with pytest.raises(InputError, match="n-grams after .*, which the file lacks"):
+        BackoffModel(reader(data), [[word for word in orders[2][-1].words if word not in (START, END)]])
 
 
 def test_a_mixture_needs_text(run: Run, tmp_path: Path) -> None:
