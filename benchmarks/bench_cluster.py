@@ -6,8 +6,6 @@ First the client alone, with workers that send blocks back as they are, and its 
 by local threads and by as many local workers, in turn; the ratio is the median of the rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

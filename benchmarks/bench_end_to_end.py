@@ -6,8 +6,6 @@ Each round runs the scorer over encoded rows and annotate, both in this process 
 run once in a process of its own: its time, start and loading included, and its peak memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -6,8 +6,6 @@ One size changes at a time, the others are the paper's. The plain scorer runs on
 ours, and sgemm right before it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ same Adam, dropout and penalty. Plain scoring takes all n-grams of all hypothese
 over the vocabulary. Each round measures both and, right before, torch's sgemm. TEXT is by default French of the shared data.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -3,8 +3,6 @@
 usage: bench_precision.py MODEL_DIR [--rows 100000] [--precision bf16] [--json FILE]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 

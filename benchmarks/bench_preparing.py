@@ -7,8 +7,6 @@ as it takes; duplicates are dropped by what is measured. Then `phrase-rescore tr
 to matter runs in processes of its own, whose resident memory and files are looked at twice a second.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

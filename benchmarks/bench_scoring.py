@@ -8,8 +8,6 @@ does; the plain one runs once more with our setting of glibc (freed memory kept)
 only if the plain scorer reaches 33 % of sgemm on its own unshared count.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

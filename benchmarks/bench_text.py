@@ -5,8 +5,6 @@ usage: bench_text.py [--rows 500000] [--json FILE]
 Rows from the middle of the table go from a gzip file to a gzip file; scores and unknown words are constants.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import gzip

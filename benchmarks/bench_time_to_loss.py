@@ -9,8 +9,6 @@ straightforward model, Adam; the same initial weights and the same schedule as o
 then measured, which counts too. Both are measured on the same held-out pairs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

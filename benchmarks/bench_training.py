@@ -8,8 +8,6 @@ has it. All with Adam and clipped gradients, on random pairs of the table. The f
 forward pass's unshared multiply-accumulates.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import json

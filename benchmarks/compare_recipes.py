@@ -7,8 +7,6 @@ candidate is the default preset with something changed; optimisers that `train` 
 `schedule-free` needs `pip install schedulefree`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -7,8 +7,6 @@ already is not trained again, so that an interrupted comparison goes on. Then so
 between them, are timed, and each annotates the first rows of the table.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import tempfile

@@ -1,7 +1,5 @@
 """A preload of ``dask worker`` that sends blocks back as they are, with as many bytes more as two columns have."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """What the benchmarks run on: the real table when it lies beside the repository, else the demo's, and models of any size."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections import Counter

@@ -7,8 +7,6 @@ sitting is killed (SIGKILL) between `--from` and `--to` seconds after its start,
 asked; the next one goes on with --resume. Ends with an error if the models differ in a byte.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import random

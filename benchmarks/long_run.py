@@ -7,8 +7,6 @@ the output is that of the first pass. Ends with an error if memory grows by more
 descriptors changes, or a byte differs. Linux only, as it reads /proc.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

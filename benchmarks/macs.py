@@ -3,8 +3,6 @@
 Tables of W e, W' e and O_y e count as free.
 """
 
-from __future__ import annotations
-
 from phrase_rescore.data.ragged import EncodedPairs, Ragged, distinct_phrases, prefix_levels
 from phrase_rescore.rnn.cells import cells_of
 from phrase_rescore.rnn.network import ENCODERS, POOL, ModelConfig

@@ -4,8 +4,6 @@ The method of the authors' released scorer (GroundHog, experiments/nmt/score.py)
 would write, as the yardstick of `make bench`. It shares the model's weights and nothing else with our scorer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

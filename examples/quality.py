@@ -14,8 +14,6 @@ than training pairs of like φ(target|source), joint count and lengths (a table 
 the best and worst targets of some sources.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -6,8 +6,6 @@ of phrases: relative frequencies and lexical weights both ways, word alignment, 
 the same table.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import sys

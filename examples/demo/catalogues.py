@@ -3,8 +3,6 @@
 The wheels are downloaded by pip, never installed and never unpacked; nothing of them is executed.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import struct

@@ -3,8 +3,6 @@
 The arithmetic is sums in a fixed order, products and quotients, so the same input gives the same numbers everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """From catalogue messages to phrases as Moses sees them: cleaned, tokenized, escaped, lower-cased, in NFC."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

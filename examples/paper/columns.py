@@ -17,8 +17,6 @@ of the segments and choose among the entries of the last third, three times. Gai
 randomization over segments; it does not know that another climb would have ended elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ The cheat knows the sets that it is judged on. It says how far a column could co
 EXTRACT comes from more text like that of TABLE, "recount" says what better counts of the same pairs are worth.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

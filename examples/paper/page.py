@@ -5,8 +5,6 @@ usage: page.py RESULTS.tar.xz > RESULTS.md
 RESULTS.tar.xz has experiment.json and, for every run on every set, SYSTEM.RUN.SET: counts that `phrase-rescore evaluate` reads.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

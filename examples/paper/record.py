@@ -3,8 +3,6 @@
 usage: record.py WORK MODEL SRC TGT SYSTEMS NAME=SETTING...    (experiment.mk calls it; MODEL is WORK or that of MODEL_OF)
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What ``import phrase_rescore`` offers does what the commands do, and raises our exceptions."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

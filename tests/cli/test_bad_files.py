@@ -3,8 +3,6 @@
 Paths that cannot be used at all are in ``test_options`` and ``files/test_paths``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

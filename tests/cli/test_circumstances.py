@@ -3,8 +3,6 @@
 LINES has a valid command line of every command, so a new command fails here until it has one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """The command line itself: help without torch, errors of one line, exit status, nothing but rows on standard output."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

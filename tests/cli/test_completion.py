@@ -1,7 +1,5 @@
 """Completion as docs/cli.md tells users to switch it on, in the shells that are here, and what it offers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

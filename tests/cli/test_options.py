@@ -1,7 +1,5 @@
 """Every option of every command: its type says what a path is used for and which numbers it takes, and the command obeys."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

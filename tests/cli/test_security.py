@@ -1,7 +1,5 @@
 """Strangers' files: no code of theirs runs, nothing of theirs reaches the terminal raw, temporary files are ours alone."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """A sample of what ``make faults`` tries: signals at lines of the package, and calls of the system that fail."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """Distinct pairs by an external sort: the same as a set of them in memory, whatever their bytes; failures leave nothing."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,7 +1,5 @@
 """Sequences of word ids, laid out one after another."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

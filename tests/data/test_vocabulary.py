@@ -1,7 +1,5 @@
 """Shortlists: deterministic, some words left for UNK, special words by position only, files of raw bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

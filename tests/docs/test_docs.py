@@ -8,8 +8,6 @@ outputs of two sets, test.en and outputs with segmentation, a link to docs/ and,
 What should not be run goes into a block that is not ```sh.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import importlib

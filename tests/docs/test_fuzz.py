@@ -1,7 +1,5 @@
 """The fuzz targets, each for a fixed number of inputs from a fixed seed; ``make fuzz`` runs them for longer."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The house: short modules, one name for one thing, a function of ``api`` for every command, which makes one call of it."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter, defaultdict
 

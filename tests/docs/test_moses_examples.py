@@ -1,7 +1,5 @@
 """examples/moses and examples/ems, run with stand-ins for Moses' programs: order, stops, going on, what each is given."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

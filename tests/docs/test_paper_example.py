@@ -1,7 +1,5 @@
 """examples/paper: its parts by hand-worked cases, its pages from the counts in the repository, and with a decoder the whole."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import json

@@ -1,7 +1,5 @@
 """evaluate: its numbers are those of the sacrebleu command, its tables are what one would print."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The words of a set and the lines of its files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Approximate randomization against every shuffle there is, and sacrebleu; the noise of tuning by tables and by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import permutations, product

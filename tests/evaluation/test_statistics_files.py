@@ -1,7 +1,5 @@
 """Files of statistics: all figures are those of the texts, can be checked by hand, and damage is told in a line."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Compressed input by content, damage that never passes for a shorter file, output that is complete or not there."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """One process at a time, and who it is; a killed one's lock is taken over."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

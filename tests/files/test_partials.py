@@ -1,7 +1,5 @@
 """Files that are written under another name first: nobody else's, taken over when their writer is dead, never lost rows."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

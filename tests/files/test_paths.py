@@ -1,7 +1,5 @@
 """Paths are checked before anything is touched: what is there, what can be made, and that no two are the same file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A directory is replaced whole: at a kill the older or the new one is there, and the next run leaves no trace."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

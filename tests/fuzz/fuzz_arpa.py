@@ -1,7 +1,5 @@
 """ARPA files: any bytes are refused in one line, or are read to an end and written again the same n-grams."""
 
-from __future__ import annotations
-
 import io
 import math
 

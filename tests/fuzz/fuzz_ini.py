@@ -1,7 +1,5 @@
 """moses.ini: any bytes are refused, or made for another table in the two lines that this needs."""
 
-from __future__ import annotations
-
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):

@@ -3,8 +3,6 @@
 An input's first byte chooses factors; the rest are lines.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 An input is train.log.jsonl and config.json.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

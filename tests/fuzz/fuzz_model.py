@@ -19,6 +19,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.data.vocabulary import Vocabulary
     from phrase_rescore.errors import ModelError
     from phrase_rescore.info.model import ModelInfo
+    from phrase_rescore.nn import storage
     from phrase_rescore.rnn import checkpoint
     from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 
@@ -26,7 +27,7 @@ import torch
 from harness import ODD_VALUES, fuzz_files, joined, mutate_json, mutate_tensors, told, workplace
 from safetensors.torch import load_file, save_file
 
-FILES = (checkpoint.CONFIG, checkpoint.SOURCE_VOCAB, checkpoint.TARGET_VOCAB, "model-00001-of-00001.safetensors")
+FILES = (storage.CONFIG, checkpoint.SOURCE_VOCAB, checkpoint.TARGET_VOCAB, "model-00001-of-00001.safetensors")
 ODD = (*ODD_VALUES, FILES[3], "../" + FILES[3], [FILES[3], FILES[3]])
 CODECS = ("unicode_escape", *(f"utf-{form}" for form in ("8-sig", "16", "16-be", "16-le", "32", "32-be", "32-le")))
 FORBIDDEN = (

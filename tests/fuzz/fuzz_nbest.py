@@ -1,7 +1,5 @@
 """N-best lists: any bytes are refused in one line, or come back as they were but for the feature added."""
 
-from __future__ import annotations
-
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):

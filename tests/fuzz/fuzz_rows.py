@@ -3,8 +3,6 @@
 An input's first byte chooses numbers of scores and factors; the rest are rows.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -3,8 +3,6 @@
 An input is the table and its sidecar.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -3,8 +3,6 @@
 An input is state.json and the tensors. Most mutations of state.json get the right checksum again, so that they are read.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -5,8 +5,6 @@ that they are opened. Ids are not looked at when a store is
 opened, which may be larger than memory, so an id beyond a vocabulary is not a failure here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

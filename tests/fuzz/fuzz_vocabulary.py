@@ -4,8 +4,6 @@ The same bytes are also a corpus whose words are counted, and a text that is com
 is the size of a shortlist; the rest are lines.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

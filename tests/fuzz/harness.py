@@ -10,8 +10,6 @@ only that input is tried again.
 An input of several files has them with SEPARATOR between; parts that are missing at the end are missing files.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import copy

@@ -1,7 +1,5 @@
 """``info`` from the outside: what it says of tables, of models and of everything else."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Surveys of tables: plain rows against examined ones, parts against the whole, faults against what Moses programs do."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

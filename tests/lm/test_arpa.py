@@ -1,7 +1,5 @@
 """ARPA files with a network's probabilities, against loops over words; sums; KenLM's rules of back-off."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import math

@@ -4,8 +4,6 @@ MOSES_BIN names a Moses that was built --with-nplm=DIR, NPLM_BIN the folder of D
 the model says is shown without them, by a reader in NumPy (tests/support/nplm_reader.py).
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import os

@@ -1,7 +1,5 @@
 """train-lm, from text to a model directory: the same bytes whatever happens on the way, and a model that has learnt."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Factored tables: a model reads one factor of every word, and the table's bytes stay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

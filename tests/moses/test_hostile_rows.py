@@ -1,7 +1,5 @@
 """Rows that a careless reader would fall over: what each command makes of each, as docs/odd-input.md has it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Lines that somebody writes: what is a phrase or a phrase pair, and what is said of any other line."""
 
-from __future__ import annotations
-
 import pytest
 
 from phrase_rescore.errors import InputError, RowError

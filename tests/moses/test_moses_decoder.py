@@ -4,8 +4,6 @@
 test runs with a stand-in as well, which shows that the tests work, and nothing about Moses.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import os

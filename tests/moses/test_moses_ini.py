@@ -1,7 +1,5 @@
 """``moses-ini``: what changes in an ini, what is told beside it, and every refusal."""
 
-from __future__ import annotations
-
 import bz2
 import difflib
 import gzip

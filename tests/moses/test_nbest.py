@@ -1,7 +1,5 @@
 """N-best lists: what is read of an entry, and that all but what is asked for stays, byte for byte."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

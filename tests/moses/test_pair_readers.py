@@ -1,7 +1,5 @@
 """Phrase pairs from tables, extract files and TSV: told apart by content, refused by name, errors with line numbers."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterable
 from pathlib import Path

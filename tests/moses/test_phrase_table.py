@@ -1,7 +1,5 @@
 """Rows of a phrase table: how they are cut, which are valid, what is found wrong; appending then dropping is the identity."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

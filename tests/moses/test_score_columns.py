@@ -1,7 +1,5 @@
 """The bytes of the columns, worked by hand: probabilities, exp of counts, clamps, and each feature by itself."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The sidecar names the table that it describes, and every reader of a sidecar looks whether that is the one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

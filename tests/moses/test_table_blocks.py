@@ -1,7 +1,5 @@
 """Rows cut by one expression against the same rows parsed one by one; only rows that are not plain are parsed."""
 
-from __future__ import annotations
-
 import re
 from unittest import mock
 

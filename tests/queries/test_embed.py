@@ -1,7 +1,5 @@
 """``phrase-rescore embed``: words and lines in; vectors out."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``phrase-rescore generate``: phrases in, hypotheses out in two formats, with and without a table beside them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Commands that answer lines: each at once where that is asked for, and no more of them than a reader wants."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

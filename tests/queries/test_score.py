@@ -1,7 +1,5 @@
 """``phrase-rescore score``: pairs of standard input, a line each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """score-lm: every line against a loop over its words, and the totals as KenLM's query counts them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of vectors: what other programs read in them, and that they appear whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Sequence

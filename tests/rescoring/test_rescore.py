@@ -1,7 +1,5 @@
 """rescore: values against loops over single n-grams and pairs, everything else as it was."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is wrong with paths, files and settings is found before hours of reading: nothing is read, made or changed."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

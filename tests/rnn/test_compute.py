@@ -1,7 +1,5 @@
 """Where ``annotate`` computes: devices, processes, threads and precision share one stream; the bytes are the same."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """Rows that a training leaves out are kept whenever their pairs are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

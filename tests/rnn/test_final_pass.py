@@ -1,7 +1,5 @@
 """After the last measurement the held-out pairs are learnt as well, no more and no less than the others."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Inverse models: p(source | target), with source and target everywhere those of the table."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Losses, gradients and weights that are no numbers: training stops, keeps the minibatch and the last good state."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Encoded pairs on disk: what they would be in memory; reused only when they still fit; there whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

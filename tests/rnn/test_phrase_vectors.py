@@ -1,7 +1,5 @@
 """Embeddings and summaries are those of the model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

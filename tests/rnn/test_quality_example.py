@@ -1,7 +1,5 @@
 """examples/quality.py measures what the training measured: on the same pairs, in the same direction, of the same factors."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import random

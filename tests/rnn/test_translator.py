@@ -1,7 +1,5 @@
 """Beam search and sampling against what can be enumerated, and against the scorer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import product

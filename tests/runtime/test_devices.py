@@ -1,7 +1,5 @@
 """``--device`` and ``--precision``: names that a machine has and names that it lacks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
