@@ -8,9 +8,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, get_type_hints
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +49,11 @@ class Numbers:
     """What prepared data hold, as their summary says: counts, shares, hashes. Raises ValueError for what none can hold."""
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(type(self)).items():
+        for name, kind in ((item.name, item.type) for item in fields(self)):  # text where annotations are postponed
             value: Any = getattr(self, name)
-            if kind is int and not (isinstance(value, int) and value >= 0):
+            if kind in (int, "int") and not (isinstance(value, int) and value >= 0):
                 raise ValueError(f"{name} {value}")
-            if kind is float and not 0 <= value <= 1:
+            if kind in (float, "float") and not 0 <= value <= 1:
                 raise ValueError(f"{name} {value}")
 
 

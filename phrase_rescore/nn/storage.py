@@ -9,9 +9,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import safetensors
 import torch
@@ -198,9 +199,9 @@ class Config:
             sizes = make(**self.entries["sizes"], **structure)
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
-        for name, kind in get_type_hints(make).items():
+        for name, kind in ((item.name, item.type) for item in fields(sizes)):
             value = getattr(sizes, name)
-            if kind is bool:
+            if kind in (bool, "bool"):  # text where annotations are postponed
                 require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
             elif name not in structure:
                 require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
