@@ -15,6 +15,7 @@ from phrase_rescore.annotation.pipeline import strip as strip_table
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
+from phrase_rescore.moses.ini import is_ini
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from phrase_rescore.evaluation.corpora import SetFiles
     from phrase_rescore.evaluation.run import Evaluation
     from phrase_rescore.evaluation.why import Comparison
+    from phrase_rescore.info.ini import IniInfo
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
     from phrase_rescore.lm.export import export_lm
@@ -154,7 +156,7 @@ def strip(table: Path, out: Path, *, columns: int, on_read: Callable[[int], obje
 
 def moses_ini(
     ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
-    path: Path | None = None, weights: str = "small",
+    path: Path | None = None, weights: str = "small", keep_relative: bool = False,
 ) -> list[str]:  # fmt: skip
     """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
 
@@ -165,7 +167,7 @@ def moses_ini(
     from phrase_rescore.moses.rewrite_ini import rewrite_ini
 
     paths = os.fspath(ini), os.fspath(out), _path(table), _path(lm)
-    return rewrite_ini(*paths, feature, _path(path), weights, read_order)
+    return rewrite_ini(*paths, feature, _path(path), weights, keep_relative, read_order)
 
 
 def rescore(
@@ -221,8 +223,8 @@ def why(
 def info(
     path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Callable[[int], object] | None = None,
     on_rows: Callable[[int], object] = lambda rows: None,
-) -> TableInfo | ModelInfo:  # fmt: skip
-    """Describe a phrase table, or a model directory, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
+) -> TableInfo | ModelInfo | IniInfo:  # fmt: skip
+    """Describe a phrase table, a model directory or an ini, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
 
     ``model_dir`` is a model of phrase pairs, whose share of the table's words is counted. ``check()`` of what is returned
     raises RescoreError if some Moses program would mishandle a row. ``on_read`` is told bytes read, ``on_rows`` how many rows
@@ -234,6 +236,12 @@ def info(
         if model_dir is not None or strict:
             raise OptionError(f"{os.fspath(path)} is a model directory; -m and --strict are for tables")
         return ModelInfo.read(os.fspath(path))
+    if is_ini(os.fspath(path)):
+        from phrase_rescore.info.ini import IniInfo
+
+        if model_dir is not None:
+            raise OptionError(f"{os.fspath(path)} is a moses.ini; -m is for tables")
+        return IniInfo.read(os.fspath(path))
     from phrase_rescore.info.table import TableInfo
 
     return TableInfo.read(os.fspath(path), _path(model_dir), on_read, on_rows)

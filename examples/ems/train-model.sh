@@ -25,17 +25,20 @@ if [[ -z $ini || ! -s $ini ]]; then exit 0; fi # a step that writes no ini
 
 # The tables of the ini, as name and path; only those that are text. EMS names a table without .gz, and the filter finds it.
 sed -n 's/#.*//; /^PhraseDictionaryMemory /p' "$ini" | while read -r line; do
-    name= path=
+    name= path= scores=
     for word in $line; do
         case $word in
             name=*) name=${word#name=} ;;
             path=*) path=${word#path=} ;;
+            num-features=*) scores=${word#num-features=} ;;
         esac
     done
     table=$path
     if [[ ! -e $table ]]; then table=$path.gz; fi
     case $path in *glue-grammar*) continue ;; esac
-    if [[ -e $table ]]; then
+    if [[ ! -e $table ]]; then continue; fi
+    columns=$({ gzip -cdf "$table" || true; } 2> /dev/null | awk -F '[|][|][|]' '{ print split($3, score, " "); exit }')
+    if [[ $columns != "$scores" ]]; then # a table that is not annotated stays as it is
         phrase-rescore moses-ini "$ini" --feature "$name" --table "$table" --path "$path" -q -o "$ini"
     fi
 done

@@ -9,24 +9,26 @@ from phrase_rescore.cli.options import path_argument, path_option, quiet_option
 from phrase_rescore.files.paths import Role
 
 
-@options.command(short_help="Describe a phrase table or a model.")
-@path_argument("path", role=Role.READ_EITHER, metavar="TABLE|MODEL_DIR")
+@options.command(short_help="Describe a phrase table, a model or a moses.ini.")
+@path_argument("path", role=Role.READ_EITHER, metavar="TABLE|MODEL_DIR|INI")
 @path_option(
     "-m", "--model", "model_dir", role=Role.READ_DIRECTORY, metavar="MODEL_DIR",
     help="Count the table's words that this model knows.",
 )  # fmt: skip
-@click.option("--strict", is_flag=True, help="Exit with status 1 if some Moses program would mishandle a row.")
+@click.option("--strict", is_flag=True, help="Exit with status 1 if some Moses program would mishandle a row, or INI.")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
 @quiet_option
 def command(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of ours,
     and the rows that some Moses program would mishandle. Or describe MODEL_DIR, that of a language model
-    too: signature, sizes, training, losses.
+    too: signature, sizes, training, losses. Or check INI, a moses.ini: whether the files are there, paths are absolute,
+    and the numbers of scores in the ini, of weights and of scores in the tables agree.
 
     \b
     phrase-rescore info phrase-table.gz
     phrase-rescore info phrase-table.gz -m phrase-rescore-model
     phrase-rescore info phrase-rescore-model
+    phrase-rescore info moses.ini
     set -o pipefail; zcat phrase-table.gz | phrase-rescore info - --strict
 
     The table is read once, some 100,000 rows a second. Memory grows with distinct words alone, so numbers of distinct

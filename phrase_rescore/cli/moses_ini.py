@@ -28,15 +28,17 @@ def _weights(text: str) -> str:
 @click.option("--feature", type=TEXT, metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
 @path_option(
     "--path", role=None, metavar="PATH",
-    help="The path to write: that of a table binarized from TABLE.  [default: TABLE as given]",
+    help="The path to write: that of a table binarized from TABLE.  [default: TABLE]",
 )  # fmt: skip
+@click.option("--keep-relative", is_flag=True, help="Write relative paths as given.  [default: absolute]")
 @click.option(
     "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
     help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words, 0.1 for --lm.",
 )  # fmt: skip
 @quiet_option
 def command(
-    ini: str, table: str | None, lm: str | None, feature: str | None, path: str | None, weights: str, out: str, quiet: bool
+    ini: str, table: str | None, lm: str | None, feature: str | None, path: str | None, keep_relative: bool, weights: str,
+    out: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Write INI for TABLE, which has more score columns than the table in INI. Path and num-features of that feature
     change, and weights are added; every other byte stays. With --lm a feature NeuralLM and its weight are added.
@@ -50,15 +52,18 @@ def command(
     INI may be tuned already: tuning then starts from its weights and small new ones. With --weights zero the decoder's
     output must be exactly the old one; try that first. The ini and the table of filter-model-given-input.pl work too.
 
-    The columns are counted in the first 10,000 rows of TABLE. Its path is written as given; Moses resolves it where it is
-    started. For a binarized table (Compact, OnDisk, Binary, ProbingPT) TABLE is the text it was made from and --path the
-    result; the implementation in INI stays.
+    The columns are counted in the first 10,000 rows of TABLE. Paths are written absolute, as mert-moses.pl starts Moses in
+    another folder. A PhraseDictionaryGroup changes with its member. For a binarized table (Compact, OnDisk, Binary,
+    ProbingPT) TABLE is the text it was made from and --path the result; the implementation in INI stays.
 
     Standard error shows the options that tell MERT and the binarizers of Moses the new number of columns.
     """
     from phrase_rescore.api import moses_ini
     from phrase_rescore.cli.terminal import say
 
-    for line in moses_ini(ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights):
+    told = moses_ini(
+        ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights, keep_relative=keep_relative
+    )  # fmt: skip
+    for line in told:
         if not quiet or line.startswith("warning: "):
             say(line)

@@ -5,19 +5,23 @@ the lines below it: in ``[feature]`` an implementation and ``key=value`` words, 
 """
 
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, counted, printable, shown
-from phrase_rescore.files.inputs import display_name, open_input
+from phrase_rescore.files.inputs import display_name, open_input, open_plain
 from phrase_rescore.moses.table import BLANKS_AND_CR, is_number, words
 
 _LARGEST = 1 << 24  # bytes
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
 BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")
-_FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
+GROUP = b"PhraseDictionaryGroup"
+TRUE, _FALSE = (b"1", b"true", b"yes", b"y"), (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
+_OLD_STYLE = (b"ttable-file", b"lmodel-file", b"weight-t", b"weight-l", b"weight-d", b"weight-w")  # moses/Parameter.cpp
+_SYNTAX = (b"6", b"7", b"8", b"9")  # search algorithms that take tables in memory for RuleTable (moses/StaticData.cpp)
 
 
 class IniLine(NamedTuple):
@@ -48,8 +52,9 @@ class Feature:
     name: bytes
     implementation: bytes
     line: IniLine
-    values: dict[bytes, bytes]  # of its ``key=value`` words, by key
-    weights_line: int = 0  # the number of the line of its weights; ``find_table`` sets it
+    values: dict[bytes, bytes]  # of its ``key=value`` words, by key, as ``[feature-overwrite]`` leaves them
+    places: dict[bytes, int]  # the numbers of the lines where ``[feature-overwrite]`` sets them
+    weights: tuple[IniLine, ...] = ()  # the lines of its weights; ``find_table`` and ``groups_of`` set them
 
     def __str__(self) -> str:
         return printable(self.name)
@@ -72,39 +77,93 @@ class Feature:
         """The value of ``num-features``; 1 where the line has none (``moses/FF/FeatureFunction.cpp``)."""
         return int(self.value(b"num-features") or 1)
 
-    def is_tuneable(self, column: int) -> bool:
-        """Tell whether tuning moves the weight of a column, counted from 0; it moves those of columns added."""
-        tuneable = self.value(b"tuneable-components").split(b",")
-        return column >= min(len(tuneable), self.n_columns) or tuneable[column].lower() not in _FALSE
+    @property
+    def is_tuneable(self) -> bool:
+        """Tell whether tuning moves weights of the feature."""
+        return self.value(b"tuneable").lower() not in _FALSE
+
+    @property
+    def tuneable_columns(self) -> list[bool]:
+        """Tell of every column whether tuning moves its weight."""
+        tuneable = [word.lower() not in _FALSE for word in self.value(b"tuneable-components").split(b",")]
+        return (tuneable + [True] * self.n_columns)[: self.n_columns]
+
+    @property
+    def members(self) -> list[bytes]:
+        """The names of a group's members."""
+        return [name for name in self.value(b"members").split(b",") if name]
+
+    @property
+    def n_extra(self) -> int:
+        """The number of scores that a group adds to those of its members (``PhraseDictionaryGroup::Load``)."""
+        n = len(self.members)
+        extra = {b"phrase-counts": n, b"word-counts": n, b"model-bitmap-counts": (1 << min(n, 64)) - 1}
+        return sum(more for key, more in extra.items() if self.value(key).lower() in TRUE)
+
+
+def _arguments(line: IniLine, where: str) -> dict[bytes, bytes]:
+    """Cut the words of a line, but for the first, into keys and values."""
+    values = dict[bytes, bytes]()
+    for word in line.words[1:]:
+        key, sign, value = word.partition(b"=")
+        if not sign:
+            raise InputError(where, f"{shown(word)} in [{printable(line.section)}]", "Moses wants key=value there", line.number)
+        if key in values:
+            raise InputError(where, f"{printable(key)}= stands twice in a line", "Moses wants every key once", line.number)
+        if key == b"num-features" and not re.fullmatch(rb"0*\d{1,9}", value):
+            raise InputError(
+                where, f"num-features={printable(value)}", "write the number of the table's score columns", line.number
+            )
+        values[key] = value
+    return values
+
+
+def _new_implementations(lines: Sequence[IniLine]) -> dict[bytes, bytes]:
+    """Tell which implementations Moses takes in place of those in the ini (``StaticData::OverrideFeatureNames``)."""
+    names = [word for line in lines if line.section == b"feature-name-overwrite" for word in line.words]
+    new = dict(zip(names[::2], names[1::2], strict=False))
+    if search_algorithm(lines) in _SYNTAX:
+        new |= dict.fromkeys((b"PhraseDictionaryMemory", b"PhraseDictionaryScope3"), b"RuleTable")
+    return new
+
+
+def search_algorithm(lines: Sequence[IniLine]) -> bytes:
+    return next((line.words[0] for line in lines if line.section == b"search-algorithm"), b"0")
 
 
 def read_features(lines: Sequence[IniLine], where: str) -> list[Feature]:
-    """List all features, under Moses' names. Raises InputError for a word that is not ``key=value``, and for a repeated key."""
-    features, unnamed = list[Feature](), list[bytes]()
+    """List all features, under the names and with the values that Moses gives them.
+
+    Raises InputError for an ini of the old style, a word that is not ``key=value``, and a repeated key.
+    """
+    if old := next((line for line in lines if line.section in _OLD_STYLE), None):
+        hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
+        raise InputError(where, f"[{printable(old.section)}], an ini of the old style", hint, old.number)
+    features, unnamed, renamed = list[Feature](), list[bytes](), _new_implementations(lines)
+    for section in (b"feature", b"feature-add"):
+        for line in lines:
+            if line.section != section:
+                continue
+            implementation, values = renamed.get(line.words[0], line.words[0]), _arguments(line, where)
+            if not (name := values.get(b"name", b"")):  # numbered among those of its kind that have none
+                name = implementation + b"%d" % unnamed.count(implementation)
+                unnamed.append(implementation)
+            features.append(Feature(name, implementation, line, values, {}))
     for line in lines:
-        if line.section != b"feature":
-            continue
-        implementation, values = line.words[0], dict[bytes, bytes]()
-        for word in line.words[1:]:
-            key, sign, value = word.partition(b"=")
-            if not sign:
-                raise InputError(where, f"{shown(word)} in [feature]", "Moses wants key=value there", line.number)
-            if key in values:
-                raise InputError(where, f"{printable(key)}= stands twice in a line", "Moses wants every key once", line.number)
-            values[key] = value
-        if not (name := values.get(b"name", b"")):  # numbered among those of its kind that have none
-            name = implementation + b"%d" % unnamed.count(implementation)
-            unnamed.append(implementation)
-        features.append(Feature(name, implementation, line, values))
+        if line.section == b"feature-overwrite":
+            again = _arguments(line, where)
+            if fixed := again.keys() & {b"name", b"num-features"}:
+                found = f"{printable(min(fixed))}= in [feature-overwrite]"
+                raise InputError(where, found, "Moses stops there: write it in [feature]", line.number)
+            for feature in features:
+                if feature.name == line.words[0]:
+                    feature.values.update(again)
+                    feature.places.update(dict.fromkeys(again, line.number))
     return features
 
 
-def _chosen(name: bytes | None, where: str, lines: Sequence[IniLine]) -> Feature:
+def _chosen(name: bytes | None, where: str, features: Sequence[Feature]) -> Feature:
     """Find the phrase table of that name, or else the only one."""
-    if old := next((line for line in lines if line.section == b"ttable-file"), None):
-        hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
-        raise InputError(where, "[ttable-file], an ini of the old style", hint, old.number)
-    features = read_features(lines, where)
     if not features:
         raise InputError(where, "no feature in it", "pass the moses.ini that train-model.perl or mert-moses.pl wrote")
     tables = [feature for feature in features if feature.is_table]
@@ -127,39 +186,46 @@ def _chosen(name: bytes | None, where: str, lines: Sequence[IniLine]) -> Feature
     return named[0]
 
 
-def _weight_line(feature: Feature, where: str, lines: Sequence[IniLine]) -> int:
-    """Find the number of the feature's line in ``[weight]``; of several, Moses takes the last one."""
+def weight_lines(feature: Feature, where: str, lines: Sequence[IniLine]) -> tuple[IniLine, ...]:
+    """Find the lines of a feature's weights: the one that Moses takes, which is the last, and those of alternate settings.
+
+    Raises InputError for weights that are missing, not ``num-features`` many, or in ``[weight-overwrite]`` too.
+    """
     n = feature.n_columns
     example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
-    weights = [line for line in lines if line.section == b"weight"]
-    own = [line for line in weights if line.words[0][:-1] == feature.name]
+    named = [line for line in lines if line.words[0][:-1] == feature.name]
+    own = [line for section in (b"weight-add", b"weight") for line in named if line.section == section]
+    for line in lines:
+        if line.section == b"weight-overwrite" and feature.name + b"=" in line.words:
+            hint = "move them into [weight], as they take the place of those"
+            raise InputError(where, f"weights of {feature} in [weight-overwrite]", hint, line.number)
     if not own:
-        for line in weights:
-            if re.match(re.escape(feature.name) + rb"[ \t]*=", line.text):
+        for line in lines:
+            if line.section == b"weight" and re.match(re.escape(feature.name) + rb"[ \t]*=", line.text):
                 found = f"{shown(line.text)} is not a weight of {feature}"
                 raise InputError(where, found, f"glue '=' to the name, with a blank after it: {example}", line.number)
         found = f"no weight of {feature} in [weight]"
         raise InputError(where, found, f"Moses would take 1 for every column: write {example} with {n} weights below [weight]")
-    line, n_weights = own[-1], len(own[-1].words) - 1
-    if n_weights != n:
-        found = f"{counted(n_weights, 'weight')} of {feature}, of which num-features={n} (line {feature.line.number})"
-        hint = "Moses stops there: make them as many as the columns of the table it had so far"
-        raise InputError(where, found, hint, line.number)
-    return line.number
+    taken = (own[-1], *(line for line in named if line.section == b"alternate-weight-setting"))
+    for line in taken:
+        if (n_weights := len(line.words) - 1) != n:
+            found = f"{counted(n_weights, 'weight')} of {feature}, of which num-features={n} (line {feature.line.number})"
+            hint = "Moses stops there: make them as many as the columns of the table it had so far"
+            raise InputError(where, found, hint, line.number)
+    return taken
 
 
 def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
-    """Find the phrase table of that name, or the only one, with ``weights_line``. ``where`` is the file's name.
+    """Find the phrase table of that name, or the only one, with ``weights``. ``where`` is the file's name.
 
-    Raises InputError for an ini of the old style, for no such table or several, and for weights that do not fit it.
+    Raises InputError as ``read_features`` and ``weight_lines``, and for no such table or several.
     """
     lines = list(read_lines(ini))
-    feature = _chosen(name, where, lines)
-    number = feature.values.get(b"num-features")
-    if number is not None and not re.fullmatch(rb"0*[1-9]\d{0,8}", number):
-        found = f"num-features={printable(number)}"
+    feature = _chosen(name, where, read_features(lines, where))
+    if feature.value(b"num-features") and not feature.n_columns:
+        found = f"num-features={printable(feature.value(b'num-features'))}"
         raise InputError(where, found, "write the number of the table's score columns", feature.line.number)
-    return replace(feature, weights_line=_weight_line(feature, where, lines))
+    return replace(feature, weights=weight_lines(feature, where, lines))
 
 
 def read_ini(path: str) -> bytes:
@@ -169,6 +235,16 @@ def read_ini(path: str) -> bytes:
     if len(ini) > _LARGEST:
         raise InputError(display_name(path), f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
     return ini
+
+
+def is_ini(path: str) -> bool:
+    """Tell whether a file looks like an ini: its first line with a value is a header, and one of Moses' sections is there."""
+    if not os.path.isfile(path):
+        return False
+    with open_plain(path) as stream:
+        rows = [row.partition(b"#")[0].strip(BLANKS_AND_CR) for row in stream.read(1 << 20).split(b"\n")]
+    first = next(filter(None, rows), b"")
+    return first[:1] == b"[" and first[-1:] == b"]" and not {b"[feature]", b"[weight]", b"[ttable-file]"}.isdisjoint(rows)
 
 
 def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float]]:

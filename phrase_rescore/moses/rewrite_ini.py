@@ -3,18 +3,30 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress, count, pairwise
+from typing import TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
-from phrase_rescore.moses.ini import BINARIZED_TABLES, Feature, find_table, read_features, read_ini, read_lines
+from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression, sidecar_path
+from phrase_rescore.moses.ini import (
+    BINARIZED_TABLES,
+    GROUP,
+    Feature,
+    find_table,
+    read_features,
+    read_ini,
+    read_lines,
+)
+from phrase_rescore.moses.ini_uses import InGroup, uses_of
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.ranges import Range
 
-_UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT")  # filter-model-given-input.pl passes their lines through
+_UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT", GROUP)  # filter-model-given-input.pl passes their lines through
+T = TypeVar("T")
+_WORDS = re.compile(rb"[^ \t]+")
 _WEIGHTS = Range(-1e6, 1e6)
 
 
@@ -48,19 +60,56 @@ def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
 def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
     """Write the ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
 
-    ``tuneable-components`` gets a 1 for each of them. Raises OptionError for a path that cannot stand in an ini.
+    Raises OptionError for a path that cannot stand in an ini.
     """
     _check_path("--table or --path", path)
-    rows, place = ini.split(b"\n"), feature.line.number - 1
     if n_columns != feature.n_columns:
-        rows[place] = _with_value(rows[place], b"num-features", b"%d" % n_columns)
-    if path != feature.path:
-        rows[place] = _with_value(rows[place], b"path", path)
-    if components := feature.value(b"tuneable-components"):
-        rows[place] = _with_value(rows[place], b"tuneable-components", components + b",1" * len(weights))
-    values, rest = _cut(rows[feature.weights_line - 1])
-    rows[feature.weights_line - 1] = b"".join((values, *(b" " + weight for weight in weights), rest))
+        ini = with_columns(ini, feature, [feature.n_columns], weights)
+    return ini if path == feature.path else _with_values(ini, feature, {b"path": path})
+
+
+def with_columns(
+    ini: bytes, feature: Feature, places: Sequence[int], weights: Sequence[bytes], defaults: Sequence[bytes] = ()
+) -> bytes:
+    """Write the ini with new columns of a feature at each of the ascending places, as many as ``weights``.
+
+    ``tuneable-components``, where it is set, gets a 1 for each of them, as Moses wants one word for every column, and
+    ``default-scores`` of a group gets ``defaults``.
+    """
+    values = {b"num-features": b"%d" % (feature.n_columns + len(places) * len(weights))}
+    for key, new in ((b"tuneable-components", [b"1"] * len(weights)), (b"default-scores", defaults)):
+        if value := feature.value(key):
+            values[key] = b",".join(_widened(value.split(b","), places, new))
+    rows = _with_values(ini, feature, values).split(b"\n")
+    for line in feature.weights:
+        row, rest = _cut(rows[line.number - 1])
+        begin = len(row) - len(row.lstrip(BLANKS_AND_CR))
+        ends = [word.end() for word in _WORDS.finditer(row, begin)]
+        pieces = [row[begin:end] for begin, end in pairwise([0, *ends])]
+        rows[line.number - 1] = b"".join(_widened(pieces, [place + 1 for place in places], [b" " + w for w in weights])) + rest
     return b"\n".join(rows)
+
+
+def _widened(values: Sequence[T], places: Sequence[int], new: Sequence[T]) -> list[T]:
+    """Put new values in at each of the ascending places."""
+    widened = list(values)
+    for place in reversed(places):
+        widened[place:place] = new
+    return widened
+
+
+def _with_values(ini: bytes, feature: Feature, values: Mapping[bytes, bytes]) -> bytes:
+    """Write the ini with other values of a feature, each in the line that sets it."""
+    rows = ini.split(b"\n")
+    for key, value in values.items():
+        place = feature.places.get(key, feature.line.number) - 1
+        rows[place] = _with_value(rows[place], key, value)
+    return b"\n".join(rows)
+
+
+def _written(path: str, keep_relative: bool) -> str:
+    """Return a path as it is written into an ini."""
+    return path if keep_relative else os.path.abspath(path)
 
 
 def _check_path(option: str, path: bytes) -> None:
@@ -82,7 +131,32 @@ def _with_value(row: bytes, key: bytes, value: bytes) -> bytes:
     return (changed if there else values + b" " + new) + rest
 
 
-def _for_table(ini: bytes, table: str, name: str | None, path: str | None, how: str, where: str) -> tuple[bytes, list[str]]:
+def _check_added(there: TableColumns, table: Feature, where: str) -> None:
+    """Raise InputError if the columns that the ini does not count yet are not those that models added."""
+    n_old, columns = table.n_columns, there.columns
+    new, hint = columns[n_old:], "pass the table that annotate wrote"
+    if len(columns) < n_old:
+        found = f"{counted(len(columns), 'score column')}, where {table} has num-features={n_old}"
+    elif not new and not any(column.feature for column in columns):
+        found = f"no column of a model: {counted(n_old, 'score column')}, as in {where}"
+    elif there.guessed:  # all pairs of a score and a count look as those of a model do
+        pairs = list(zip(new[::2], new[1::2], strict=False))
+        whole = not len(new) % 2 and all(p.low > 0 and p.high <= 1 <= count.low for p, count in pairs)
+        found = "" if whole else f"column {n_old + 1} does not look like one of a model, where {table} has num-features={n_old}"
+    else:
+        foreign = [column for column in new if not column.feature]
+        if n_old and new and columns[n_old - 1].feature and columns[n_old - 1].model == new[0].model:
+            foreign = [columns[n_old - 1]]
+        what = "the table's own" if foreign and not foreign[0].feature else "a model's"
+        found = f"column {foreign[0].number} is {what}, where {table} has num-features={n_old}" if foreign else ""
+        hint = f"{where} belongs to another table; or keep {display_name(sidecar_path(there.table))}, or write --weights W,…"
+    if found:
+        raise InputError(display_name(there.table), found, hint)
+
+
+def _for_table(
+    ini: bytes, table: str, name: str | None, path: str | None, how: str, keep_relative: bool, where: str
+) -> tuple[bytes, list[str]]:
     """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and what is to be said of it."""
     old = find_table(ini, None if name is None else os.fsencode(name), where)
     if path is None:
@@ -92,29 +166,56 @@ def _for_table(ini: bytes, table: str, name: str | None, path: str | None, how: 
         check_compression(table)
     there = TableColumns.read(table, RANGE_ROWS, loadable=True)
     n, n_old = len(there), old.n_columns
-    if n < n_old:
-        found = f"{counted(n, 'score column')}, where {old} has num-features={n_old}"
-        raise InputError(display_name(table), found, "pass the table that annotate wrote")
-    values, new_path = new_weights(how, there.columns[n_old:]), os.fsencode(table if path is None else path)
-    after = with_table(ini, old, new_path, n, values)
-    said = [f"warning: {where}: {warning}" for warning in warnings(ini, old, new_path)]
+    if n <= n_old or how in ("small", "zero"):
+        _check_added(there, old, where)
+    values = new_weights(how, there.columns[n_old:])
+    new_path = os.fsencode(_written(table if path is None else path, keep_relative))
+    groups, alone = uses_of(ini, old, n, where) if values else ([], True)
+    own = values if alone else [b"0"] * len(values)  # the weights of a group's member only choose its best pairs
+    after = with_table(ini, old, new_path, n, own)
+    for group, starts in groups:
+        places, defaults = [start + n_old for start in starts], _defaults(group, starts[0], there, n_old)
+        after = with_columns(after, group, places, values, defaults)
+    tuned = [*([InGroup(old, [0])] if alone else []), *groups]
+    found = [warning for feature in (old, *(group for group, _ in groups)) for warning in warnings(ini, feature, new_path)]
+    for feature, _ in tuned if values else []:
+        if not feature.is_tuneable:
+            hint = "take it out, or set them yourself"
+            found.append(f"{feature} has tuneable=false: tuning will not move the new weights; {hint}")
+    said = [f"warning: {where}: {warning}" for warning in found]
     if after == ini:
         return after, [*said, f"nothing to do: {old} has {n} columns and this path already"]
-    changes = [f"num-features {n_old} -> {n}, new weights {b' '.join(values).decode()}"] if n > n_old else []
+    changes = [f"num-features {n_old} -> {n}, new weights {b' '.join(own).decode()}"] if n > n_old else []
     if new_path != old.path:
         changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
-    return after, [*said, f"{old}: {', '.join(changes)}", *hints(old, there.columns)]
+    said.append(f"{old}: {', '.join(changes)}")
+    for group, starts in groups:
+        wider = group.n_columns + len(starts) * len(values)
+        weights = f"new weights {b' '.join(values).decode()} after those of {old}"
+        said.append(f"{group}: num-features {group.n_columns} -> {wider}, {weights}")
+    return after, [*said, *hints(old, there.columns, tuned)]
+
+
+def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> list[bytes]:
+    """Choose what a group takes for a pair that the table lacks: its default of p(target | source), and no unknown word."""
+    if not (defaults := group.value(b"default-scores")):
+        return []
+    usual = defaults.split(b",")[start + min(2, n_old - 1)]
+    return [b"0" if column.is_count(added=True) else usual for column in there.columns[n_old:]]
 
 
 def rewrite_ini(
     ini: str, out: str, table: str | None, lm: str | None, name: str | None, path: str | None, weights: str,
-    read_order: Callable[[str], int],
+    keep_relative: bool, read_order: Callable[[str], int],
 ) -> list[str]:  # fmt: skip
     """Write the ini for a table and a language model; return what is to be said of it. ``out`` may be ``ini``.
 
     ``table`` takes the place of the phrase table ``name``, or of the only one, and ``path`` is written instead of its own.
-    ``read_order`` reads the order of a model in NPLM's format. Raises InputError as ``find_table`` and ``TableColumns.read``,
-    and for fewer columns than before; OptionError for a binarized table without ``path``, and as ``new_weights``.
+    Paths are made absolute, as mert-moses.pl starts Moses in another folder, unless ``keep_relative``. ``read_order`` reads the
+    order of a model in NPLM's format.
+
+    Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table that has no new columns, or some
+    that are not of models; OptionError for a binarized one without ``path``, and as ``new_weights``.
     """
     if table is None and lm is None:
         raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
@@ -126,13 +227,17 @@ def rewrite_ini(
         raise OptionError("ini and table cannot both be standard input; name one of them")
     text, where, said = read_ini(ini), display_name(ini), list[str]()
     if table is not None:
-        text, said = _for_table(text, table, name, path, weights, where)
+        text, said = _for_table(text, table, name, path, weights, keep_relative, where)
     if lm is not None:
         if table is None and weights not in ("small", "zero") and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
-        text, feature = with_neural_lm(text, os.fsencode(lm), read_order(lm), weight, where)
-        added = f"a feature NeuralLM of {lm}, weight {weight.decode()}"
+        lm_path = _written(lm, keep_relative)
+        text, feature = with_neural_lm(text, os.fsencode(lm_path), read_order(lm), weight, where)
+        added = f"a feature NeuralLM of {lm_path}, weight {weight.decode()}"
+        if any(line.section == b"alternate-weight-setting" for line in read_lines(text)):
+            found = f"the settings of [alternate-weight-setting] have no weight of {feature.decode()}, so that it is 0 there"
+            said.append(f"warning: {where}: {found}; add '{feature.decode()}= {weight.decode()}' to each")
         said.append(f"{feature.decode()}: {added}; Moses must be built --with-nplm")
     if out == "-":
         sys.stdout.buffer.write(text)
@@ -146,10 +251,15 @@ def rewrite_ini(
 def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: str = "moses.ini") -> tuple[bytes, bytes]:
     """Return the ini with a feature NeuralLM after the last one, and its weight after the last; and the feature's name.
 
-    Raises InputError for an ini without features or weights, OptionError for a path that cannot stand in an ini.
+    Raises InputError for an ini without features or weights, or with a feature of that model, OptionError for a path that
+    cannot stand in an ini.
     """
     _check_path("--lm", path)
-    taken = {feature.name for feature in read_features(list(read_lines(ini)), where)}
+    features = read_features(list(read_lines(ini)), where)
+    for other in features:
+        if other.implementation == b"NeuralLM" and os.path.realpath(other.path) == os.path.realpath(path):
+            raise InputError(where, f"{other} has this language model already", "name another with --lm", other.line.number)
+    taken = {feature.name for feature in features}
     name = next(name for n in count() if (name := b"CSLM%d" % n) not in taken)
     added = {
         b"feature": b"NeuralLM factor=0 name=%b order=%d path=%b" % (name, order, path),
@@ -183,22 +293,39 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
     return found
 
 
-def hints(feature: Feature, columns: Sequence[ScoreColumn]) -> list[str]:
+def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn], n_old: int) -> str:
+    """Write the bounds of each tuneable column of a table, or of a group where its scores begin at the places ``starts``."""
+    ranges = ["-1..1" if column.is_count(added=i >= n_old) else "0..1" for i, column in enumerate(columns)]
+    bounds, tuneable = ["0..1"] * tuned.n_columns, tuned.tuneable_columns
+    for start in starts:
+        bounds[start : start + n_old] = ranges[:n_old]
+    ends = [start + n_old for start in starts]
+    all_bounds = _widened(bounds, ends, ranges[n_old:])
+    return ",".join(compress(all_bounds, _widened(tuneable, ends, [True] * (len(columns) - n_old))))
+
+
+def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGroup] = ()) -> list[str]:
     """Tell what else must know the number of columns, as the options of Moses' programs.
 
-    ``--range`` has bounds for each tuneable column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank
-    by p(target | source), which train-model.perl writes as the third column.
+    ``tuned``: the features that have the weights, and where the columns begin in each; the table alone without. ``--range`` has
+    bounds for each tuneable column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank by
+    p(target | source), which train-model.perl writes as the third column.
     """
     n, n_old = len(columns), feature.n_columns
-    ranges = ",".join(
-        "-1..1" if column.is_count(added=i >= n_old) else "0..1" for i, column in enumerate(columns) if feature.is_tuneable(i)
-    )
     rank = min(2, n_old - 1)
     src_factors, tgt_factors = (feature.value(key).count(b",") + 1 for key in (b"input-factor", b"output-factor"))
     on_disk = f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}"
-    return [
-        f"mert-moses.pl: --range={feature}:{ranges} (it bounds where random restarts begin, not the weights)",
+    bounded = " ".join(
+        f"--range={name}:{_ranges(name, starts, columns, n_old)}"
+        for name, starts in tuned or [InGroup(feature, [0])]
+        if name.is_tuneable
+    )
+    mert = [
+        f"mert-moses.pl: {bounded} (it bounds where random restarts begin, not the weights)",
         "mert-moses.pl: delete features.list from its working directory, or it ends with 'Mismatched lambdas'",
+    ]
+    return [
+        *(mert if bounded else []),
         f"processPhraseTableMin: -nscores {n} -rankscore {rank}; "
         "-quantize N if it grows too large, as it keeps every distinct value",
         f"CreateProbingPT: --num-scores {n}; it takes 4 without, and checks nothing",

@@ -203,7 +203,7 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     ("data", "found"),
     [
         (b"", "is empty"),
-        (b"[feature]\nPhraseDictionaryMemory\n", "'[feature]' does not look like a phrase table"),
+        (b"[x]\nPhraseDictionaryMemory\n", "'[x]' does not look like a phrase table"),
         (b"a b\tc\n", "looks like two-column TSV"),
         (b"the\t17\nhouse\t3\n", "looks like a vocabulary file"),
         (b"a ||| b ||| 0-0 1-1\n", "looks like an extract file (alignment where a table has scores)"),

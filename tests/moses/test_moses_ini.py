@@ -126,19 +126,19 @@ def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> No
 
 
 def test_ini_and_table_from_standard_input(run: Run, table: Path, tmp_path: Path) -> None:
-    from_ini = run("moses-ini", "-", "--table", table, "--path", "p.gz", "-q", stdin=INI.encode())
+    from_ini = run("moses-ini", "-", "--table", table, "--path", "p.gz", "--keep-relative", "-q", stdin=INI.encode())
     ini = tmp_path / "moses.ini"
     ini.write_text(INI)
-    from_table = run("moses-ini", ini, "--table", "-", "--path", "p.gz", "-q", stdin=ROWS.encode())
+    from_table = run("moses-ini", ini, "--table", "-", "--path", "p.gz", "--keep-relative", "-q", stdin=ROWS.encode())
     assert from_ini == from_table
     assert b" num-features=6 path=p.gz " in from_ini.out
 
 
 def test_a_binarized_table_goes_by_its_text(run: Run, table: Path) -> None:
     ini = INI.replace("Memory", "Compact").encode()
-    result = run("moses-ini", "-", "--table", table, "--path", "bin/new.minphr", "-q", stdin=ini)
+    result = run("moses-ini", "-", "--table", table, "--path", "/bin/new.minphr", "-q", stdin=ini)
     assert (result.status, result.err) == (0, "")
-    line = b"PhraseDictionaryCompact name=TranslationModel0 num-features=6 path=bin/new.minphr input-factor=0"
+    line = b"PhraseDictionaryCompact name=TranslationModel0 num-features=6 path=/bin/new.minphr input-factor=0"
     assert line in result.out
 
 
@@ -339,10 +339,10 @@ def test_usage(run: Run, table: Path) -> None:
 
     assert refused("--table", "-") == "--table - has no name to write into the ini; give it with --path"
     assert refused("--table", "-", "--path", "p") == "ini and table cannot both be standard input; name one of them"
-    assert refused("--table", table, "--path", "a b") == (
-        "--table or --path 'a b': no blank and no '#' can stand in an ini; name the file without"
+    assert refused("--table", table, "--path", "/a b") == (
+        "--table or --path '/a b': no blank and no '#' can stand in an ini; name the file without"
     )
-    assert refused("--table", table, "--path", "a#b").startswith("--table or --path 'a#b': ")
+    assert refused("--table", table, "--path", "a#b", "--keep-relative").startswith("--table or --path 'a#b': ")
     assert refused("--table", table, "--path", "").endswith("Error: Invalid value for '--path': the name is empty")
     assert refused("--table", table, "--weights", "tiny").endswith(
         "'--weights': 'tiny' is not a number from -1e+06 to 1e+06; write small, zero or numbers such as 0.05,-0.1"
@@ -389,14 +389,14 @@ def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
 
 def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
     ini = INI.replace("TranslationModel0", "TM_0").replace("num-features", " num-features")
-    result = run("moses-ini", "-", "--table", table, "--path", "k=v/new.gz", "-q", stdin=ini.encode())
+    result = run("moses-ini", "-", "--table", table, "--path", "/k=v/new.gz", "-q", stdin=ini.encode())
     assert result.status == 0
     assert result.err == (
         "phrase-rescore: warning: <stdin>: the name TM_0 is not a letter, then letters and digits: "
         "mert-moses.pl fails at it in n-best lists; rename it in [feature] and [weight]\n"
         "phrase-rescore: warning: <stdin>: line 5: filter-model-given-input.pl splits it at single blanks; "
         "take out tabs, doubled and leading blanks\n"
-        "phrase-rescore: warning: <stdin>: line 5: filter-model-given-input.pl cuts the path k=v/new.gz at '='; "
+        "phrase-rescore: warning: <stdin>: line 5: filter-model-given-input.pl cuts the path /k=v/new.gz at '='; "
         "give the table another name\n"
     )
 
@@ -529,6 +529,11 @@ def test_a_neural_language_model_is_two_lines_more(run, tmp_path, ini):
     assert sections == {b"feature": added[0], b"weight": added[1]}
     assert (b"\r\n" in result.out) == (b"\r\n" in ini)
     assert f"{name.decode()}: a feature NeuralLM of" in result.err
+    again = run("moses-ini", "-", "--lm", tmp_path / "." / "lm.nplm", stdin=result.out)
+    assert (again.status, again.out) == (1, b"")
+    assert f": {name.decode()} has this language model already; name another with --lm" in again.err
+    alternate = run("moses-ini", "-", "--lm", tmp_path / "lm.nplm", stdin=ini + b"\n[alternate-weight-setting]\nid=A\nLM0= 1\n")
+    assert f"[alternate-weight-setting] have no weight of {name.decode()}, so that it is 0 there; add '" in alternate.err
 
 
 def test_what_is_no_neural_language_model(run, tmp_path):

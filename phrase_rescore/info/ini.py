@@ -1,0 +1,164 @@
+"""Describe a moses.ini: its features, and where it does not fit itself or the files that it names."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from phrase_rescore.errors import InputError, RescoreError, counted, printable
+from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
+from phrase_rescore.info.table import labelled
+from phrase_rescore.moses.columns import check_compression
+from phrase_rescore.moses.ini import (
+    GROUP,
+    TEXT_TABLES,
+    TRUE,
+    Feature,
+    IniLine,
+    read_features,
+    read_ini,
+    read_lines,
+    weight_lines,
+)
+from phrase_rescore.moses.ini_uses import READERS, check_group, mapped
+from phrase_rescore.moses.table import split_fields, words
+
+_SUFFIXES = {  # that Moses tries after the path of a feature; none after other ones
+    b"PhraseDictionaryBinary": (".binphr.idx",),
+    b"PhraseDictionaryCompact": ("", ".minphr"),
+    b"LexicalReordering": ("", ".gz", ".minlexr", ".binlexr.idx"),
+}
+_PREFIXES = (b"Mmsapt", b"PhraseDictionaryBitextSampling", b"PhraseDictionaryTransliteration")  # whose path is part of names
+_HEADERS = {b"PhraseDictionaryOnDisk": "Misc.dat", b"ProbingPT": "config"}  # files that have the number of scores
+_HEADER_KEYS = (b"NumScores", b"num_scores")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that Moses, or a script of it, stumbles over."""
+
+    line: int | None
+    what: str
+
+
+@dataclass(frozen=True)
+class IniInfo:
+    """An ini, its features and its problems."""
+
+    ini: str
+    features: list[Feature]
+    problems: list[Problem]
+
+    @classmethod
+    def read(cls, path: str) -> "IniInfo":
+        """Read an ini, and the beginnings of the tables that it names. Raises InputError as ``read_features`` does."""
+        where, lines = display_name(path), list(read_lines(read_ini(path)))
+        features = read_features(lines, where)
+        return cls(where, features, sorted(_problems(lines, features, where), key=lambda problem: problem.line or 0))
+
+    def check(self) -> None:
+        """Raise RescoreError if there are problems."""
+        if self.problems:
+            raise RescoreError(f"{self.ini}: {counted(len(self.problems), 'problem')} (--strict)")
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the description in nothing but what JSON has."""
+        return {
+            "file": self.ini,
+            "kind": "moses.ini",
+            "features": [
+                {"name": str(feature), "implementation": printable(feature.implementation), "line": feature.line.number,
+                 "scores": _n_scores(feature), "path": os.fsdecode(feature.path) or None}
+                for feature in self.features
+            ],
+            "problems": [{"line": problem.line, "what": problem.what} for problem in self.problems],
+        }  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """Return the description line by line."""
+        of_files = [feature for feature in self.features if feature.path]
+        lines = [f"{self.ini}: a moses.ini", labelled("features", f"{len(self.features)}, {len(of_files)} with a file")]
+        for feature in of_files:
+            scores = counted(_n_scores(feature), "score")
+            lines.append(f"  {feature}: {printable(feature.implementation)}, {scores}, {printable(feature.path, 1000)}")
+        lines.append("problems" if self.problems else labelled("problems", "none found"))
+        return lines + [f"  {f'line {problem.line}: ' if problem.line else ''}{problem.what}" for problem in self.problems]
+
+
+def _is_lm(feature: Feature) -> bool:
+    return b"LM" in feature.implementation and feature.implementation != b"RDLM"
+
+
+def _n_scores(feature: Feature) -> int:
+    """Return a feature's number of scores; a language model's is not its num-features (``moses/LM/Base.cpp``)."""
+    return 1 + (feature.value(b"oov-feature").lower() in TRUE) if _is_lm(feature) else feature.n_columns
+
+
+def _problems(lines: Sequence[IniLine], features: Sequence[Feature], where: str) -> Iterator[Problem]:
+    for feature in features:
+        n = _n_scores(feature)
+        counts = replace(feature, values={**feature.values, b"num-features": b"%d" % n})
+        if n and (b"num-features" in feature.values or _is_lm(feature) or feature.is_table):
+            yield from _refused(feature, weight_lines, counts, where, lines)
+        if feature.implementation == GROUP:
+            yield from _refused(feature, check_group, feature, features, where)
+        if (tuneable := feature.value(b"tuneable-components")) and tuneable.count(b",") + 1 != n:
+            found = f"{tuneable.count(b',') + 1} tuneable-components of {feature}, which has {counted(n, 'score')}"
+            yield Problem(feature.line.number, f"{found}; Moses stops there")
+        if feature.path and feature.implementation not in _PREFIXES:
+            yield from _file_problems(feature)
+    names = {feature.name for feature in features}
+    for line in lines:
+        name = line.words[0][:-1]
+        if line.section in (b"weight", b"weight-add") and name not in names and name.partition(b"_")[0] not in names:
+            yield Problem(line.number, f"no feature is named {printable(name)}; Moses stops there")
+    named = {name for feature in features for key in (b"members", *READERS) for name in feature.value(key).split(b",")}
+    if (used := mapped(lines, features)) is not None:
+        for feature in features:
+            if feature.is_table and feature.name not in used | named:
+                yield Problem(feature.line.number, f"no line of [mapping] uses {feature}")
+
+
+def _refused(feature: Feature, check: Callable[..., object], *arguments: object) -> Iterator[Problem]:
+    """Yield what a check raises, as a problem."""
+    try:
+        check(*arguments)
+    except InputError as error:
+        yield Problem(error.line or feature.line.number, f"{error.found}; {error.hint}")
+
+
+def _file_problems(feature: Feature) -> Iterator[Problem]:
+    """Look for the file of a feature, and whether a table has as many scores as the ini says."""
+    path, line = os.fsdecode(feature.path), feature.places.get(b"path", feature.line.number)
+    if not os.path.isabs(path):
+        found = f"{feature} has the relative path {printable(path, 1000)}"
+        yield Problem(line, f"{found}; mert-moses.pl starts Moses in another folder")
+    if not any(os.path.exists(path + suffix) for suffix in _SUFFIXES.get(feature.implementation, ("",))):
+        yield Problem(line, f"{feature}: there is no {printable(path, 1000)}")
+        return
+    try:
+        n = _n_columns(path, feature)
+    except InputError as error:
+        yield Problem(line, str(error))
+        return
+    if n is not None and n != feature.n_columns:
+        found = f"{feature} has num-features={feature.n_columns}, but its table has {counted(n, 'score column')}"
+        yield Problem(line, f"{found}; Moses needs the same number")
+
+
+def _n_columns(path: str, feature: Feature) -> int | None:
+    """Read the number of scores of a table, text or binarized; None if it is not known."""
+    if feature.implementation in TEXT_TABLES:
+        check_compression(path)
+        with open_input(path) as stream:
+            fields = split_fields(next(read_rows(stream), b""))
+        if len(fields) < 3:
+            raise InputError(path, "does not begin like a phrase table", "pass the table that train-model.perl wrote")
+        return len(words(fields[2]))
+    header = os.path.join(path, _HEADERS.get(feature.implementation, ""))
+    if feature.implementation in _HEADERS and os.path.isfile(header):
+        with open_plain(header) as stream:
+            for row in stream.read(1 << 16).split(b"\n"):
+                if len(words(row)) == 2 and words(row)[0] in _HEADER_KEYS and words(row)[1].isdigit():
+                    return int(words(row)[1])
+    return None

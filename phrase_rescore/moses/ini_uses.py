@@ -1,0 +1,97 @@
+"""Where Moses uses a phrase table of an ini: steps of ``[mapping]``, groups of tables, and features that read its scores."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, product
+from typing import NamedTuple
+
+from phrase_rescore.errors import InputError, counted, printable
+from phrase_rescore.moses.ini import GROUP, TRUE, Feature, IniLine, read_features, read_lines, search_algorithm, weight_lines
+
+_OTHER_TABLES = (b"ProbingPT", b"RuleTable", b"Mmsapt", b"ExamplePT")  # whose names do not begin with PhraseDictionary
+READERS = {  # keys of features that name tables whose scores they read, and why there must be no more of them
+    b"components": "reads only the first scores of {}: new columns would have no effect",  # PhraseDictionaryMultiModel.cpp
+    b"target-table": "reads only the first scores of {}: new columns would have no effect",
+    b"leave-one-out-from": "stops unless {} has 4 scores",  # moses/FF/VW/VW.cpp
+    b"use": "gives the scores of {} to a classifier that was trained without new ones",
+}
+
+
+class InGroup(NamedTuple):
+    """A group of tables and the places among its scores, from 0, where those of a member begin."""
+
+    group: Feature
+    starts: list[int]
+
+
+def check_group(group: Feature, features: Sequence[Feature], where: str) -> None:
+    """Raise InputError for a group whose scores are not those of its members (``PhraseDictionaryGroup::Load``)."""
+    by_name = {feature.name: feature for feature in features}
+    if missing := [name for name in group.members if name not in by_name]:
+        raise InputError(where, f"{group} has no member {printable(missing[0])}", "correct members=", group.line.number)
+    n = sum(by_name[name].n_columns for name in group.members) + group.n_extra
+    if n != group.n_columns:
+        found = f"num-features={group.n_columns} of {group}, whose members have {n} scores with its own counts"
+        hint = "correct it and the number of weights, or give each member its num-features="
+        raise InputError(where, found, hint, group.line.number)
+    if (defaults := group.value(b"default-scores")) and defaults.count(b",") + 1 != n:
+        found = f"{counted(defaults.count(b',') + 1, 'value')} in default-scores of {group}, which has {n} scores"
+        raise InputError(where, found, "Moses stops there: give one for each score", group.line.number)
+
+
+def uses_of(ini: bytes, table: Feature, n_columns: int, where: str = "moses.ini") -> tuple[list[InGroup], bool]:
+    """Find the groups that a table is a member of, and tell whether ``[mapping]`` uses the table itself.
+
+    Raises InputError if ``n_columns``, more than it has, would have no effect or do harm: Moses uses neither the table nor a
+    group, another feature reads their scores, a group is a member of another, or its members must have equally many scores.
+    """
+    lines = list(read_lines(ini))
+    features = read_features(lines, where)
+    groups = [feature for feature in features if feature.implementation == GROUP and table.name in feature.members]
+    for other, read in product(features, [table, *groups]):
+        for key, what in READERS.items():
+            of_all = key == b"use" and other.implementation == b"VWFeatureTargetPhraseScores" and not other.value(key)
+            if of_all or read.name in other.value(key).split(b","):
+                hint = "add columns only to tables that [mapping] or a PhraseDictionaryGroup names"
+                raise InputError(where, f"{other} {what.format(read)}", hint, other.line.number)
+        if read is not table and read.name in other.members:
+            found = f"{read} is a member of {other}"
+            raise InputError(where, found, "moses-ini knows no group of groups: change them by hand", other.line.number)
+    used = mapped(lines, features)
+    if used is not None and not used & {table.name, *(group.name for group in groups)}:
+        found = f"no line of [mapping] uses {table}"
+        raise InputError(where, found, "add one, or name another table with --feature", table.line.number)
+    uses = [_in_group(table, n_columns, group, features, where, lines) for group in groups]
+    return uses, not groups or table.name in (used or ())
+
+
+def _in_group(
+    table: Feature, n_columns: int, group: Feature, features: Sequence[Feature], where: str, lines: Sequence[IniLine]
+) -> InGroup:
+    check_group(group, features, where)
+    if [feature.name for feature in features].count(group.name) > 1:
+        raise InputError(where, f"two features are named {group}", "give each its own name=", group.line.number)
+    sizes = {feature.name: feature.n_columns for feature in features}
+    after = {n_columns if name == table.name else sizes[name] for name in group.members}
+    if len(after) > 1 and group.value(b"default-average-others").lower() in TRUE:
+        found = f"{group} has default-average-others: all its members must have as many scores as {table} would have"
+        hint = "take that out, run moses-ini for each member, and put it in again"
+        raise InputError(where, found, hint, group.line.number)
+    ends = accumulate(sizes[name] for name in group.members)
+    starts = [end - sizes[name] for name, end in zip(group.members, ends, strict=True) if name == table.name]
+    return InGroup(replace(group, weights=weight_lines(group, where, lines)), starts)
+
+
+def mapped(lines: Sequence[IniLine], features: Sequence[Feature]) -> set[bytes] | None:
+    """Name the tables that ``[mapping]`` uses; None if it does not tell, as in a chart decoder, which uses all of them."""
+    tables = [
+        feature for feature in features
+        if feature.implementation.startswith(b"PhraseDictionary") or feature.implementation in _OTHER_TABLES
+    ]  # fmt: skip
+    steps = [line.words for line in lines if line.section == b"mapping"]
+    known = all(len(step) in (2, 3) and step[-2] in (b"T", b"G") and re.fullmatch(rb"\d{1,9}", step[-1]) for step in steps)
+    if search_algorithm(lines) not in (b"0", b"1", b"4") or not (steps and known):
+        return None
+    chosen = {int(step[-1]) for step in steps if step[-2] == b"T"}
+    return {table.name for number, table in enumerate(tables) if number in chosen}

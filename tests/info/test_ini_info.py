@@ -1,0 +1,114 @@
+"""``info moses.ini``: what does not fit the ini itself or the files that it names."""
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Run
+
+ROW = "a ||| b ||| 0.5 0.5 0.5 0.5 ||| 0-0\n"
+INI = """\
+# made by hand
+[mapping]
+0 T 0
+[feature]
+UnknownWordPenalty
+PhraseDictionaryMemory name=TM0 num-features=4 path={0}/table.gz tuneable-components=1,1,1,0
+LexicalReordering name=LR0 num-features=6 type=wbe path={0}/lr
+KENLM name=LM0 path={0}/lm order=3
+[weight]
+TM0= 1 1 1 1
+LR0= 1 1 1 1 1 1
+LM0= 1
+LM0_sparse= 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "table.gz").write_bytes(gzip.compress(ROW.encode()))
+    (tmp_path / "lr.minlexr").write_bytes(b"")
+    (tmp_path / "lm").write_bytes(b"")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "config").write_text("API_VERSION\t15\nnum_scores\t6\n")
+    (tmp_path / "bin" / "Misc.dat").write_text("Version 7\nNumScores 4\n")
+    return tmp_path
+
+
+def test_an_ini_that_fits_its_files(run: Run, folder: Path) -> None:
+    path = folder / "x"
+    path.write_text(INI.format(folder))
+    text = f"""\
+{path}: a moses.ini
+features     4, 3 with a file
+  TM0: PhraseDictionaryMemory, 4 scores, {folder}/table.gz
+  LR0: LexicalReordering, 6 scores, {folder}/lr
+  LM0: KENLM, 1 score, {folder}/lm
+problems     none found
+"""
+    assert run("info", path, "--strict") == (0, text.encode(), "")
+    found = json.loads(run("info", path, "--json").out)
+    assert (found["kind"], found["problems"], len(found["features"])) == ("moses.ini", [], 4)
+    assert found["features"][1]["path"] == f"{folder}/table.gz"
+    assert run("info", path, "-m", folder).status == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "problem"),
+    [
+        ("path={0}/table.gz", "path={0}/none", 6, "TM0: there is no {0}/none"),
+        ("path={0}/table.gz", "path=table.gz", 6, "TM0 has the relative path table.gz; mert-moses.pl starts "),
+        ("path={0}/lm", "path={0}/table", 8, "LM0: there is no {0}/table"),
+        ("TM0= 1 1 1 1", "TM0= 1 1 1 1 1", 10, "5 weights of TM0, of which num-features=4 (line 6); "),
+        ("TM0= 1 1 1 1\n", "", 6, "no weight of TM0 in [weight]; "),
+        ("LM0= 1", "LM0= 1 1", 12, "2 weights of LM0, of which num-features=1 (line 8); "),
+        ("order=3", "order=3 oov-feature=1", 12, "1 weight of LM0, of which num-features=2 (line 8); "),
+        ("LM0= 1", "LM1= 1\nLM0= 1", 12, "no feature is named LM1; Moses stops there"),
+        ("=1,1,1,0", "=1,1,1", 6, "3 tuneable-components of TM0, which has 4 scores; Moses stops there"),
+        ("0 T 0", "0 T 1", 6, "no line of [mapping] uses TM0"),
+        ("LM0=", "[feature-overwrite]\nTM0 path=p\n[weight]\nLM0=", 13, "TM0 has the relative path p; "),
+        ("KENLM", "PhraseDictionaryGroup name=G members=TM0\nKENLM", 8, "num-features=1 of G, whose members have 4 scores "),
+        ("LM0= 1", "[weight-overwrite]\nTM0= 1 1 1 1\n[weight]\nLM0= 1", 13, "weights of TM0 in [weight-overwrite]; "),
+        ("Memory name=TM0 num-features=4 path={0}/table.gz", "OnDisk name=TM0 num-features=4 path={0}/bin", 6, ""),
+        ("PhraseDictionaryMemory name=TM0 num-features=4 path={0}/table.gz", "ProbingPT name=TM0 num-features=4 path={0}/bin",
+         6, "TM0 has num-features=4, but its table has 6 score columns; "),
+    ],
+)  # fmt: skip
+def test_problems_of_an_ini(run: Run, folder: Path, old: str, new: str, line: int, problem: str) -> None:
+    path = folder / "moses.ini"
+    path.write_text(INI.replace(old, new).format(folder))
+    result = run("info", path)
+    problems = result.out.decode().partition("problems\n")[2].splitlines()
+    assert result.status == 0
+    if not problem:
+        assert problems == []
+        return
+    assert any(found.startswith(f"  line {line}: {problem.format(folder)}") for found in problems), problems
+    assert run("info", path, "--strict").err.endswith(f" problem{'s' * (len(problems) > 1)} (--strict)\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (gzip.compress(ROW.replace("0.5 0.5", "1").encode()), "TM0 has num-features=4, but its table has 2 score columns; "),
+        (bz2.compress(ROW.encode()), "/table.gz: is compressed, and not gzip named .gz; "),
+        (b"", "/table.gz: does not begin like a phrase table; "),
+    ],
+)
+def test_problems_of_its_table(run: Run, folder: Path, data: bytes, problem: str) -> None:
+    path = folder / "moses.ini"
+    path.write_text(INI.format(folder))
+    (folder / "table.gz").write_bytes(data)
+    result = run("info", path)
+    assert result.status == 0
+    assert problem in result.out.decode().partition("problems\n")[2]
+
+
+def test_an_ini_of_the_old_style_is_refused(run: Run, folder: Path) -> None:
+    path = folder / "moses.ini"
+    path.write_text("[ttable-file]\n0 0 0 5 table\n")
+    assert run("info", path).err.startswith(
+        f"phrase-rescore: error: {path}:2: [ttable-file], an ini of the old style; convert it"
+    )
