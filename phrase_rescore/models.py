@@ -11,8 +11,7 @@ from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.lm.checkpoint import load as load_language_model
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
-from phrase_rescore.moses.table import words
-from phrase_rescore.moses.text import PhraseReader
+from phrase_rescore.moses.text import PhraseReader, Sentences
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.checkpoint import load as load_checkpoint
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
@@ -91,6 +90,7 @@ class TextModel:
     """A trained language model, ready to score sentences: tokenized as its corpus, blanks between words.
 
     Every sentence ends with ``</s>``, whose log p counts. An empty sentence has no words.
+    ``<s>`` and ``</s>`` around a sentence are left out.
     """
 
     def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
@@ -117,9 +117,10 @@ class TextModel:
 
     def _scored(self, sentences: Sequence[Phrase]) -> Iterator[SentenceScores]:
         """Score some sentences at a time: a word takes some hundred bytes meanwhile."""
+        read = Sentences()
         for start in range(0, len(sentences), _SENTENCES):
             some = sentences[start : start + _SENTENCES]
-            split = [words(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
+            split = [read(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
             yield self._scorer.sentences(split)
 
 

@@ -25,9 +25,10 @@ from phrase_rescore.errors import InputError, OptionError, shown, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
-from phrase_rescore.lm.formats import END, NEVER, START, UNKNOWN, ArpaReader, Ngram, write_arpa, write_nplm
+from phrase_rescore.lm.formats import NEVER, UNKNOWN, ArpaReader, Ngram, write_arpa, write_nplm
 from phrase_rescore.lm.network import Ngrams
 from phrase_rescore.lm.scorer import NgramScorer
+from phrase_rescore.moses.text import END, START
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 
 _AT_ONCE = 1 << 16  # contexts

@@ -31,12 +31,12 @@ from phrase_rescore.errors import InputError, RescoreError, shown
 from phrase_rescore.files.inputs import open_plain, read_rows
 from phrase_rescore.files.outputs import Writable
 from phrase_rescore.moses.table import NUMBER
+from phrase_rescore.moses.text import END, START
 
 if TYPE_CHECKING:
     from phrase_rescore.lm.checkpoint import LanguageModel
 
-START, END, UNKNOWN = b"<s>", b"</s>", b"<unk>"
-NULL = b"<null>"
+UNKNOWN, NULL = b"<unk>", b"<null>"
 NEVER = -99.0  # log10 of the probability of what is never predicted
 _MOST = 300.0  # the largest logarithm whose power is a double
 _HINT = "pass the ARPA file that lmplz or ngram-count wrote"

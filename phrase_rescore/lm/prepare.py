@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,17 @@ from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, gr
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
-from phrase_rescore.lm.formats import END, NULL, START, UNKNOWN
-from phrase_rescore.moses.table import SEPARATOR, words
+from phrase_rescore.lm.formats import NULL, UNKNOWN
+from phrase_rescore.moses.table import SEPARATOR
+from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.source import Source
 
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
-RESERVED = frozenset((START, END, UNKNOWN, NULL))  # what ARPA files and NPLM call what is not a word
+RESERVED = frozenset((START, END, UNKNOWN, UNKNOWN.upper(), NULL))  # what ARPA files and NPLM call what is not a word
 _IDS, _LINES = 1 << 20, 4096  # of a text, at a time
 _SHAPE_TEXT = ("shortlist", "min_count", "held_out", "held_out_share")  # of Text
 _SENTENCES, _HASHES = "sentences", "hashes"  # scratch, gone when the store is whole
@@ -75,11 +76,11 @@ class _Numbered(dict[bytes, int]):
 
 
 def prepare_text(
-    directory: str, fingerprint: Fingerprint | None, lines: Iterable[list[bytes]],
+    directory: str, fingerprint: Fingerprint | None, sentences: Iterable[list[list[bytes]]],
     vocabulary: Callable[[Counter[bytes]], Vocabulary], held_out: int, held_out_share: float,
     progress: Callable[[int], object] = lambda sentences: None, check: Callable[[TextNumbers], None] = lambda numbers: None,
 ) -> TextStore:  # fmt: skip
-    """Encode lists of lines, a sentence each, into a new store; ``Layout.write`` says more, of ``check`` and errors too.
+    """Encode lists of sentences, lists of words, into a new store; ``Layout.write`` says more, of ``check`` and errors too.
 
     At most ``held_out`` sentences and ``held_out_share`` of them are held out, those whose hash is smallest: a repeated
     sentence is never in both parts. ``vocabulary`` gets the word counts of the text to train on, without RESERVED words.
@@ -88,7 +89,7 @@ def prepare_text(
 
     def fill(temporary: str) -> tuple[TextNumbers, tuple[Vocabulary]]:
         scratch = tuple(os.path.join(temporary, name) for name in (_SENTENCES, _HASHES))
-        known, empty, limit = _number(lines, scratch, Smallest(held_out, held_out_share), progress)
+        known, empty, limit = _number(sentences, scratch, Smallest(held_out, held_out_share), progress)
         text, hashes = mapped(scratch[0], np.int32), mapped(scratch[1], np.uint64)
         counts = np.zeros(len(known) + 1, np.int64)
         for ids, held in _chunks(text, hashes, limit):
@@ -107,15 +108,15 @@ def prepare_text(
 
 
 def _number(
-    lines: Iterable[list[bytes]], files: tuple[str, ...], smallest: Smallest, progress: Callable[[int], object]
+    sentences: Iterable[list[list[bytes]]], files: tuple[str, ...], smallest: Smallest, progress: Callable[[int], object]
 ) -> tuple[_Numbered, int, int]:  # fmt: skip
     """Write the text in numbers of words, and every sentence's hash. Return the words, the empty lines, and the threshold."""
     known, empty = _Numbered(), 0
     with ExitStack() as stack:
         append_ids = stack.enter_context(growing_array(files[0], np.int32))
         append_hashes = stack.enter_context(growing_array(files[1], np.uint64))
-        for block in lines:
-            split = [found for line in block if (found := words(line.rstrip(b"\r\n")))]
+        for block in sentences:
+            split = list(filter(None, block))
             empty += len(block) - len(split)
             digests = b"".join(hashlib.blake2b(b" ".join(sentence), digest_size=8).digest() for sentence in split)
             of_block = np.frombuffer(digests, "<u8")
@@ -188,7 +189,7 @@ class TextSource(Source[TextStore]):
     others = "the text of other inputs, options or versions"
 
     def __init__(self, inputs: Sequence[str], model_dir: str, text: Text) -> None:
-        self.text = text
+        self.text, self._read = text, Sentences()
         options = {name: getattr(text, name) for name in _SHAPE_TEXT}
         fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
         super().__init__(inputs, text.text_dir or beside(model_dir, "text"), fingerprint)
@@ -206,6 +207,8 @@ class TextSource(Source[TextStore]):
         numbers = store.numbers
         held_out = f"{numbers.held_out_sentences:,} sentences held out"
         say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to learn from, {held_out}")
+        for warning in self._read.warnings():
+            say(f"warning: {warning}")
         if numbers.empty:
             say(f"{numbers.empty:,} lines without a word left out")
         if self.text.held_out and self.text.held_out_share and not numbers.held_out_sentences:
@@ -217,9 +220,9 @@ class TextSource(Source[TextStore]):
     def make(self, observer: Observer, check: Callable[[TextNumbers], None]) -> TextStore:
         """Read, count and encode the text."""
         text = self.text
-        with contextlib.closing(_lines(self.inputs, observer)) as lines:
+        with contextlib.closing(_sentences(self.inputs, self._read, observer)) as sentences:
             return prepare_text(
-                self.directory, self.fingerprints[0], lines, self._vocabulary, text.held_out, text.held_out_share,
+                self.directory, self.fingerprints[0], sentences, self._vocabulary, text.held_out, text.held_out_share,
                 observer.on_pairs, check,
             )  # fmt: skip
 
@@ -239,18 +242,15 @@ class TextSource(Source[TextStore]):
         return most_frequent(counts, text.shortlist)[0]
 
 
-def _lines(inputs: Sequence[str], observer: Observer) -> Generator[list[bytes]]:
-    """Read the lines of all inputs, some at a time. Raises InputError for a file without any."""
+def _sentences(inputs: Sequence[str], read: Sentences, observer: Observer) -> Generator[list[list[bytes]]]:
+    """Read the sentences of all inputs, some at a time. Raises InputError for a file without any."""
     for path in inputs:
         with open_input(path, observer.on_read) as stream:
-            empty = True
-            for lines in batches(read_rows(stream), _LINES):
-                if empty:
-                    _check_text(lines, display_name(path))
-                empty = False
-                yield lines
-        if empty:
-            raise InputError(display_name(path), "is empty", "pass tokenized text, a sentence a line")
+            rows, name = read_rows(stream), display_name(path)
+            if not (first := list(islice(rows, _LINES))):
+                raise InputError(name, "is empty", "pass tokenized text, a sentence a line")
+            _check_text(first, name)
+            yield from parsed_lines(chain(first, rows), read, name, _LINES)
 
 
 def _check_text(lines: Sequence[bytes], name: str) -> None:

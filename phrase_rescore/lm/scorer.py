@@ -19,8 +19,9 @@ from torch import Tensor
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import ModelError, OptionError, shown
 from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.formats import END, NEVER, START, UNKNOWN, ArpaReader
+from phrase_rescore.lm.formats import NEVER, UNKNOWN, ArpaReader
 from phrase_rescore.lm.network import Ngrams, ngrams_at
+from phrase_rescore.moses.text import END, START
 from phrase_rescore.nn.softmax import LogNormaliser
 
 PAIRS = 16384  # of a context and a word, at a time: their rows are held twice

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from phrase_rescore.errors import RowError, shown
+from phrase_rescore.errors import RowError, counted, shown
 from phrase_rescore.files.inputs import batches
 from phrase_rescore.moses.table import SEPARATOR, WHOLE, Factors, check_factor, phrase_pair, phrase_words, split_fields, words
 
@@ -81,6 +81,43 @@ def mismatch(reference: Look, output: Look) -> str | None:
         if None not in (ours, theirs) and ours != theirs:
             return f"it {yes} and the reference {no}" if ours else f"the reference {yes} and it {no}"
     return None
+
+
+START, END = b"<s>", b"</s>"  # of a sentence, in texts and files of n-gram models
+_MARKS = frozenset((START, END))
+
+
+class Sentences:
+    """Reads sentences without the ``<s>`` and ``</s>`` around them, which a language model adds itself; counts those with some.
+
+    Raises RowError for such a mark between words, as lmplz does: it is not a word, and a line is one sentence.
+    """
+
+    def __init__(self) -> None:
+        self.marked = 0
+
+    def __call__(self, line: bytes) -> list[bytes]:
+        """Return the words of a line."""
+        return self.bare(words(line.rstrip(b"\r\n")))
+
+    def bare(self, sentence: list[bytes]) -> list[bytes]:
+        """Return the words of a sentence without the marks around them."""
+        if _MARKS.isdisjoint(sentence):
+            return sentence
+        self.marked += 1
+        start, end = 0, len(sentence)
+        while start < end and sentence[start] == START:
+            start += 1
+        while start < end and sentence[end - 1] == END:
+            end -= 1
+        if within := _MARKS.intersection(sentence[start:end]):
+            raise RowError(f"{shown(min(within))} between words", "write one sentence a line, or delete the mark")
+        return sentence[start:end]
+
+    def warnings(self) -> list[str]:
+        """Say how many sentences had marks, if some had."""
+        around = f"<s> and </s> around {counted(self.marked, 'sentence')}"
+        return [f"{around} were left out; the model adds its own"] if self.marked else []
 
 
 T = TypeVar("T")

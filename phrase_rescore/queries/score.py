@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -13,13 +14,12 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK, untrained_unk
 from phrase_rescore.errors import OptionError, silent
-from phrase_rescore.files.inputs import batches, display_name, open_input, read_rows, standard_input
+from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.formats import ArpaReader
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores, fit_mixture
 from phrase_rescore.moses.scripts import TypedText
-from phrase_rescore.moses.table import words
-from phrase_rescore.moses.text import PairReader, Prepare, as_written, parsed_lines
+from phrase_rescore.moses.text import END, PairReader, Prepare, Sentences, as_written, parsed_lines
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
@@ -59,7 +59,6 @@ def typed(language: str | None, lowercase: bool) -> Prepare:
 
 
 _SENTENCES = 1024  # at a time
-_END = b"</s>"
 
 
 def score(
@@ -100,7 +99,7 @@ def _score_lines(
     lines = [b"%.*g\t%d" % (digits, log_p, n) for log_p, n in sums]
     if predicted is not None:
         for i, (item, of_item) in enumerate(zip(predicted, np.split(log_probs, starts[1:]), strict=True)):
-            steps = zip((*item, _END), of_item.tolist(), strict=True)
+            steps = zip((*item, END), of_item.tolist(), strict=True)
             lines[i] += b"\t" + b" ".join(b"%b %.*g" % (word, digits, step) for word, step in steps)
     return [line + b"\n" for line in lines]
 
@@ -137,10 +136,6 @@ def _perplexity(log_prob: float, tokens: int) -> float:
     return math.exp(min(-log_prob / tokens, 700.0)) if tokens else math.nan
 
 
-def _words(row: bytes) -> list[bytes]:
-    return words(row.rstrip(b"\r\n"))
-
-
 def score_lm(
     text: str | os.PathLike[str], lm: str | os.PathLike[str], *, per_word: bool = False, interpolate: str | None = None,
     flush: bool = False, digits: int = 7, device: str = "cpu", tell: Callable[[str], object] = silent,
@@ -160,20 +155,22 @@ def score_lm(
     model = language_model.load(os.fspath(lm))
     for warning in language_model.warnings(model):
         warn(warning)
-    scorer, totals, mixture = NgramScorer(model, resolve_device(device)), TextTotals(), None
+    scorer, read, totals, mixture = NgramScorer(model, resolve_device(device)), Sentences(), TextTotals(), None
     with contextlib.ExitStack() as opened:
         at_once = flush or (text == "-" and standard_input().isatty())  # what decompresses would wait for more
         rows = read_rows(standard_input() if at_once and text == "-" else opened.enter_context(open_input(text)))
+        blocks = parsed_lines(rows, read, display_name(text), 1 if at_once else _SENTENCES)
         if interpolate:
             arpa = ArpaReader(read_rows(opened.enter_context(open_input(interpolate))), display_name(interpolate))
-            whole = list(rows)
-            mixture, rows = fit_mixture(scorer, arpa, list(map(_words, whole))), iter(whole)
-        for some in batches(rows, 1 if at_once else _SENTENCES):
-            sentences = list(map(_words, some))
+            whole = list(blocks)
+            mixture, blocks = fit_mixture(scorer, arpa, list(chain.from_iterable(whole))), iter(whole)
+        for sentences in blocks:
             found = scorer.sentences(sentences)
             totals.add(found)
             unknown = np.add.reduceat(found.unknown.astype(np.int64), found.starts)
             yield _score_lines(found.log_probs, found.starts, unknown, sentences if per_word else None, digits)
+    for warning in read.warnings():
+        warn(warning)
     if mixture and not mixture.has_unk:
         warn(f"{display_name(interpolate or '')} has no <unk>: perplexities including OOVs mean nothing; make it with lmplz")
     for line in [*totals.lines(), *(mixture.lines() if mixture else [])]:

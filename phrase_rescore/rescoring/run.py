@@ -20,6 +20,7 @@ from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.hypotheses import Entry, check_cover, check_label, of_each, read_entries, weighted_total
 from phrase_rescore.moses.ini import read_ini, read_weights
 from phrase_rescore.moses.table import check_factors, words
+from phrase_rescore.moses.text import Sentences
 from phrase_rescore.nn.storage import TEXT, Config
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer
@@ -44,14 +45,15 @@ class ScorerTally:
     computed: int = 0  # and so many were computed
     words: int = 0
     unknown: int = 0  # words that the model does not know
+    read: Sentences = field(default_factory=Sentences)
 
-    def lines(self) -> tuple[str, str]:
-        """Return what is to be said, and a warning of unknown words, empty if they are not many."""
+    def lines(self) -> tuple[str, list[str]]:
+        """Return what is to be said, and warnings: of many unknown words, and of marks that were left out."""
         share, used = self.unknown / max(1, self.words), self.asked / max(1, self.computed)
         unknown = f"{share:.1%} of the words are unknown to the model"
         misfit = f"{unknown}, {self.usual:.1%} in its training: is it of this language?"
         said = f"{unknown}; each score was computed once and used {used:.1f} times"
-        return said, misfit if too_many_unknown(share, self.usual) else ""
+        return said, [misfit] * too_many_unknown(share, self.usual) + self.read.warnings()
 
 
 class TextFeature:
@@ -63,7 +65,8 @@ class TextFeature:
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
         """Return log p of the hypotheses: (entries, 1)."""
-        found, tally = self._scorer.sentences(of_each(entries, name, Entry.hypothesis)), self.tally
+        tally = self.tally
+        found = self._scorer.sentences(of_each(entries, name, lambda entry: tally.read.bare(entry.hypothesis())))
         tally.asked += len(found.log_probs)
         tally.computed = self._scorer.computed
         tally.words += len(found.log_probs) - len(entries)
@@ -170,9 +173,8 @@ def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int
         if not summary.entries:
             raise InputError(display_name(options.nbest), "is empty", "pass an n-best list")
     for label, scorer in features.items():
-        summary.features[label], misfit = scorer.tally.lines()
-        if misfit:
-            summary.warnings.append(f"{label}: {misfit}")
+        summary.features[label], warnings = scorer.tally.lines()
+        summary.warnings += [f"{label}: {warning}" for warning in warnings]
     return summary
 
 

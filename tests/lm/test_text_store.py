@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary
-from phrase_rescore.errors import OptionError
-from phrase_rescore.lm.prepare import LAYOUT, prepare_text
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.lm.config import Text
+from phrase_rescore.lm.prepare import LAYOUT, TextSource, prepare_text
+from phrase_rescore.moses.table import words
+from phrase_rescore.training.config import Observer
 
 FINGERPRINT = {"inputs": ["text"], "files": [], "options": {}}
 
@@ -20,6 +23,7 @@ def all_words(counts: Counter[bytes]) -> Vocabulary:
 
 
 def prepared(directory, blocks, held_out=0, share=0.0, vocabulary=all_words, **more):
+    blocks = [[words(line.rstrip(b"\r\n")) for line in block] for block in blocks]
     return prepare_text(str(directory), FINGERPRINT, blocks, vocabulary, held_out, share, **more)
 
 
@@ -46,10 +50,10 @@ def test_words_outside_the_vocabulary_and_marks_of_arpa_files_are_unknown(tmp_pa
         offered.update(counts)
         return Vocabulary((b"a", b"b"), (2, 1))
 
-    store = prepared(tmp_path / "text", [[b"a <s> b", b"<unk> a c </s>"]], vocabulary=two)
+    store = prepared(tmp_path / "text", [[b"a <s> b", b"<unk> a <UNK> c </s>"]], vocabulary=two)
     assert offered == {b"a": 2, b"b": 1, b"c": 1}
-    assert store.train.tolist() == [2, UNK, 3, EOS, UNK, 2, UNK, UNK, EOS]
-    assert store.numbers.unk == 4 / 7
+    assert store.train.tolist() == [2, UNK, 3, EOS, UNK, 2, UNK, UNK, UNK, EOS]
+    assert store.numbers.unk == 5 / 8
 
 
 @given(st.lists(st.sampled_from([b"a", b"a b", b"b c d", b"e", b"f g", b"h"]), min_size=1, max_size=40), st.data())
@@ -106,6 +110,22 @@ def test_other_contents_have_other_hashes(tmp_path):
     texts = [[b"a b", b"c"], [b"a b c"], [b"a", b"b c"], [b"b a", b"c"]]
     contents = [prepared(tmp_path / str(i), [text]).numbers.content for i, text in enumerate(texts)]
     assert len(set(contents)) == len(texts)
+
+
+def test_marks_around_sentences_are_not_learnt(tmp_path):
+    said, stores = [], []
+    for name, line in (("plain", b"the house %d\n"), ("marked", b"<s> the house %d </s>\n")):
+        (tmp_path / name).write_bytes(b"".join(line % n for n in range(100)))
+        source = TextSource([str(tmp_path / name)], str(tmp_path / f"lm.{name}"), Text(held_out_share=0.1))
+        stores.append(source.make(Observer(), lambda numbers: None))
+        source.report(stores[-1], True, said.append)
+    assert stores[0].numbers == stores[1].numbers
+    assert [line for line in said if "warning" in line] == [
+        "warning: <s> and </s> around 100 sentences were left out; the model adds its own"
+    ]
+    (tmp_path / "odd").write_bytes(b"a\na <s> b\n")
+    with pytest.raises(InputError, match="odd:2: '<s>' between words"):
+        TextSource([str(tmp_path / "odd")], str(tmp_path / "lm"), Text()).make(Observer(), lambda numbers: None)
 
 
 def test_nothing_is_left_of_what_cannot_be(tmp_path):

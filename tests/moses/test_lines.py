@@ -4,7 +4,7 @@ import pytest
 
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.moses.scripts import TypedText
-from phrase_rescore.moses.text import PairReader, PhraseReader, parsed_lines
+from phrase_rescore.moses.text import PairReader, PhraseReader, Sentences, parsed_lines
 
 
 def test_the_separator_comes_before_the_tab() -> None:
@@ -43,6 +43,29 @@ def test_what_is_not_a_phrase(line: bytes, told: str) -> None:
         with pytest.raises(RowError) as caught:
             PairReader((None, 1))(b"source ||| " + line)
         assert caught.value.found == told
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b"the  house\r\n", [b"the", b"house"]),
+        (b"<s> the\thouse </s>\n", [b"the", b"house"]),
+        (b"<s> <s> house </s> </s>", [b"house"]),  # add-start-end.sh -r 2
+        (b"house </s>", [b"house"]),
+        (b"<s>  </s>\n", []),
+        (b"<unk> a<s> <S>", [b"<unk>", b"a<s>", b"<S>"]),
+    ],
+)
+def test_marks_around_a_sentence(line: bytes, found: list[bytes]) -> None:
+    read = Sentences()
+    assert read(line) == found
+    assert bool(read.warnings()) == (line.split() != found)
+
+
+@pytest.mark.parametrize("line", [b"a <s> b", b"<s> a </s> <s> b </s>", b"a <s>", b"</s> a"])
+def test_marks_between_words(line: bytes) -> None:
+    with pytest.raises(RowError, match="between words; write one sentence a line"):
+        Sentences()(line)
 
 
 def test_a_bad_line_comes_after_what_is_made_of_those_before_it() -> None:

@@ -10,7 +10,7 @@ from small_models import language_model, small_lm
 
 from phrase_rescore.data.vocabulary import EOS, UNK
 
-TEXT = b"the house .\n\na zebra b\n  the\t house  \r\n\xff \x00 UNK </s>\nhouse"
+TEXT = b"the house .\n\na zebra b\n  the\t house  \r\n\xff \x00 UNK <unk>\nhouse"
 
 
 @pytest.fixture
@@ -52,6 +52,16 @@ def test_lines_in_lines_out(run: Run, lm: Path) -> None:
     assert (int(told["Tokens"]), int(told["OOVs"])) == (tokens, unknown)
     assert float(told["Perplexity including OOVs"]) == pytest.approx(math.exp(-total / tokens), rel=1e-5)
     assert float(told["Perplexity excluding OOVs"]) == pytest.approx(math.exp(-known / (tokens - unknown)), rel=1e-5)
+
+
+def test_marks_of_sentences_are_left_out(run: Run, lm: Path) -> None:
+    texts = (b"the house\na\n", b"<s> the house </s>\na </s>\n")
+    plain, marked = (run("score-lm", "-", "-m", lm, stdin=text) for text in texts)
+    said = "phrase-rescore: warning: <s> and </s> around 2 sentences were left out; the model adds its own\n"
+    assert (marked.out, marked.err) == (plain.out, said + plain.err)
+    refused = run("score-lm", "-", "-m", lm, stdin=b"a\na </s> <s> b\n")
+    assert (refused.status, refused.out.count(b"\n")) == (1, 1)
+    assert "<stdin>:2: '</s>' between words; write one sentence a line, or delete the mark" in refused.err
 
 
 def test_a_file_is_as_standard_input(run: Run, lm: Path, tmp_path: Path) -> None:

@@ -193,6 +193,16 @@ def test_empty_and_odd_hypotheses(run: Run, lm: Path) -> None:
     assert "<stdin>: is empty; pass an n-best list" in run("rescore", "-", "-m", lm, stdin=b"").err
 
 
+def test_marks_of_sentences_are_left_out(run: Run, lm: Path) -> None:
+    data = b"0 ||| <s> the house </s> ||| X= 1 ||| 1\n0 ||| the house ||| X= 1 ||| 1\n"
+    result = run("rescore", "-", "-m", lm, stdin=data)
+    assert re.sub(rb"CSLM0= [^ ]+ ", b"", result.out) == data
+    assert len(set(map(tuple, values(result.out, b"CSLM0")))) == 1
+    assert "warning: CSLM0: <s> and </s> around 1 sentence were left out" in result.err
+    refused = run("rescore", "-", "-m", lm, stdin=data.replace(b"the house |", b"the <s> house |"))
+    assert "<stdin>:2: '<s>' between words" in refused.err
+
+
 def test_a_last_line_without_its_end_may_move_up(run: Run) -> None:
     data = b"0 ||| a b ||| LM0= -1 ||| -5\n0 ||| the house ||| LM0= -1 ||| -2"
     assert run("rescore", "-", "--sort", stdin=data).out == (
