@@ -233,7 +233,7 @@ class TextSource(Source[TextStore]):
             return read_shortlist(text.vocab, RESERVED)
         often = Counter({word: n for word, n in counts.items() if n >= text.min_count})
         if not counts:
-            raise OptionError("the text has no words but marks such as <s>; pass tokenized text")
+            raise OptionError("the text has no words but marks such as <unk>; pass tokenized text")
         if not often:
             raise OptionError(f"no word stands {text.min_count} times or more; lower --min-count")
         if len(often) < len(counts):  # the rare words teach UNK

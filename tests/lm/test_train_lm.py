@@ -124,7 +124,7 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
     [
         (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
         (b"\n \n", (), 2, "there are no sentences to train on"),
-        (b"<s> </s>\n" * 10, (), 2, "the text has no words but marks such as <s>; pass tokenized text"),
+        (b"<unk> <null>\n" * 10, (), 2, "the text has no words but marks such as <unk>; pass tokenized text"),
         (b"a b\n" * 50, ("--vocab", "MARKS"), 1, "MARKS: is empty"),
         (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
         (b"a b\n" * 50, ("--preset", "paper"), 2, "hold out more (--held-out; of a text --held-out-share, too)"),
