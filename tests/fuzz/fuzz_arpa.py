@@ -15,7 +15,7 @@ from harness import fuzz, told
 SEEDS = [
     b"\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n-1\t<s>\t-0.3\n-0.5\ta\t-0.1\n-0.4\t</s>\n\n"
     b"\\2-grams:\n-0.2\t<s> a\n\n\\end\\\n",
-    b"\n\\data\\\nngram  1 = 1\n\n\\1-grams:\n0\t<unk>\t0\n\n\\end\\",
+    b"#\n\\data\\\nngram  1=  3\n\n\\1-grams:\n0\t<UNK>\t0\n-inf\t<s>\n\n-1\t</s>\r\n\\end\\",
 ]
 TOKENS = (b"\\data\\\n", b"\\end\\\n", b"\\1-grams:\n", b"ngram 1=1\n", b"-0.5\ta\n", b"\t", b"nan", b"-inf", b"\n")
 
@@ -25,6 +25,7 @@ def check(data: bytes) -> None:
     try:
         reader = ArpaReader(rows, "lm.arpa")
         found = list(reader.ngrams())
+        model = BackoffModel(ArpaReader(rows, "lm.arpa"), [[b"a", b"b"], []])
     except RescoreError as error:
         told(error)
         return
@@ -32,7 +33,6 @@ def check(data: bytes) -> None:
     write_arpa(stream, reader.counts, found)
     again = list(ArpaReader([row + b"\n" for row in stream.getvalue().split(b"\n")], "lm").ngrams())
     assert [ngram.words for ngram in again] == [ngram.words for ngram in found]
-    model = BackoffModel(ArpaReader(rows, "lm.arpa"), [[b"a", b"b"], []])
     for sentence in ([b"a", b"b"], []):
         assert not any(map(math.isnan, model.log10_probs(sentence)))
 

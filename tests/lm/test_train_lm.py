@@ -147,11 +147,11 @@ def test_what_cannot_be_learnt(run: Run, tmp_path: Path, data: bytes, more: tupl
 
 def test_odd_text_is_learnt(run: Run, tmp_path: Path) -> None:
     """Few sentences, NUL, bytes that are not UTF-8, CR LF, words spelt like the marks, and no newline at the end."""
-    (tmp_path / "text").write_bytes(b"a\x00b \xff\xfe c\r\n</s> <s> c\n\n\xe2\x80\xa8 c c")
+    (tmp_path / "text").write_bytes(b"a\x00b \xff\xfe c\r\n<s> <unk> <UNK> c </s>\n\n\xe2\x80\xa8 c c")
     result = run(*command(tmp_path / "text", tmp_path / "lm", "--max-steps", "3"))
     assert result.status == 0, result.err
     vocab = load(str(tmp_path / "lm")).vocab.words
-    assert not {b"</s>", b"<s>", b"\r"} & set(vocab)
+    assert not {b"</s>", b"<s>", b"<unk>", b"<UNK>", b"\r"} & set(vocab)
     assert "warning: too few sentences to hold any out" in result.err
 
 
