@@ -112,6 +112,8 @@ def _problems(lines: Sequence[IniLine], features: Sequence[Feature], where: str)
         name = line.words[0][:-1]
         if line.section in (b"weight", b"weight-add") and name not in names and name.partition(b"_")[0] not in names:
             yield Problem(line.number, f"no feature is named {printable(name)}; Moses stops there")
+        if line.section == b"weight-file" and not os.path.isfile(line.text):
+            yield Problem(line.number, f"[weight-file]: there is no {printable(line.text, 1000)}")
     named = {name for feature in features for key in (b"members", *READERS) for name in feature.value(key).split(b",")}
     if (used := mapped(lines, features)) is not None:
         for feature in features:

@@ -205,7 +205,8 @@ def weight_lines(feature: Feature, where: str, lines: Sequence[IniLine]) -> tupl
                 found = f"{shown(line.text)} is not a weight of {feature}"
                 raise InputError(where, found, f"glue '=' to the name, with a blank after it: {example}", line.number)
         found = f"no weight of {feature} in [weight]"
-        raise InputError(where, found, f"Moses would take 1 for every column: write {example} with {n} weights below [weight]")
+        hint = f"Moses would take 1 for every column: write {example} with {counted(n, 'weight')} below [weight]"
+        raise InputError(where, found, hint)
     taken = (own[-1], *(line for line in named if line.section == b"alternate-weight-setting"))
     for line in taken:
         if (n_weights := len(line.words) - 1) != n:

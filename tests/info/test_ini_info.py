@@ -67,6 +67,7 @@ problems     none found
         ("order=3", "order=3 oov-feature=1", 12, "1 weight of LM0, of which num-features=2 (line 8); "),
         ("LM0= 1", "LM1= 1\nLM0= 1", 12, "no feature is named LM1; Moses stops there"),
         ("=1,1,1,0", "=1,1,1", 6, "3 tuneable-components of TM0, which has 4 scores; Moses stops there"),
+        ("0 T 0", "0 T 0\n[weight-file]\n{0}/none", 5, "[weight-file]: there is no {0}/none"),
         ("0 T 0", "0 T 1", 6, "no line of [mapping] uses TM0"),
         ("LM0=", "[feature-overwrite]\nTM0 path=p\n[weight]\nLM0=", 13, "TM0 has the relative path p; "),
         ("KENLM", "PhraseDictionaryGroup name=G members=TM0\nKENLM", 8, "num-features=1 of G, whose members have 4 scores "),
