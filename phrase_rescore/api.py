@@ -145,13 +145,17 @@ def annotate(
     return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer)
 
 
-def strip(table: Path, out: Path, *, columns: int, on_read: Callable[[int], object] | None = None) -> int:
-    """Write a phrase table without its last ``columns`` scores, as ``phrase-rescore strip`` does. Return the number of rows.
+def strip(
+    table: Path, out: Path, *, columns: int | None = None, force: bool = False, on_read: Callable[[int], object] | None = None
+) -> tuple[int, list[str]]:
+    """Write a phrase table without the last scores, as ``phrase-rescore strip`` does: the number of rows, the columns removed.
 
-    ``on_read`` is told bytes read. Raises InputError for a bad table, OptionError for paths that cannot be used.
+    ``on_read`` is told bytes read. Raises InputError for a bad table, OptionError for paths that cannot be used, and, without
+    ``force``, for columns that annotate did not write.
     """
-    check("columns", columns, COLUMNS)
-    return strip_table(os.fspath(table), os.fspath(out), columns, on_read)
+    if columns is not None:
+        check("columns", columns, COLUMNS)
+    return strip_table(os.fspath(table), os.fspath(out), columns, on_read, force)
 
 
 def moses_ini(

@@ -14,7 +14,7 @@ from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_i
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.files.row_outputs import row_output
-from phrase_rescore.moses.columns import JUDGED_ROWS
+from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
 from phrase_rescore.runtime import no_cycle_collection
 
@@ -95,26 +95,40 @@ def is_whole(block: Block, block_rows: int) -> bool:
     return block.data.endswith(b"\n") and (len(block.data) >= BLOCK_BYTES or block.data.count(b"\n") == block_rows)
 
 
-def strip(table: str, out: str, columns: int, on_read: Callable[[int], object] | None = None) -> int:
-    """Write the table without its last ``columns`` scores and return the number of rows.
+def strip(
+    table: str, out: str, columns: int | None = None, on_read: Callable[[int], object] | None = None, force: bool = False
+) -> tuple[int, list[str]]:
+    """Write the table without the last scores, and return the number of rows and the names of the columns that went.
 
-    Raises InputError for a bad row, for other numbers of scores than the first row's, and if no score would be left.
+    These are the last ``columns``, or all at the end that annotate wrote, by the sidecar or their looks.
+
+    Raises OptionError for columns of the table's own, unless ``force`` takes them, InputError for a bad row, for other numbers
+    of scores than the first row's, and if no score would be left.
     """
     check_outputs([table], out)
     name, gzip_level = display_name(table), gzip_level_of(out)
     with local_threads(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:
         first, blocks = first_valid_rows(read_blocks(stream, BLOCK_ROWS), name)
-        if (n_scores := first[0].n_scores) <= columns:
-            found = f"{counted(n_scores, 'score')}, of which {columns} cannot go"
+        known, n_scores = TableColumns.of(table, first), first[0].n_scores
+        last = columns or len(known.last_added())
+        if not last:
+            found = f"{name}: nothing says that annotate wrote its last columns"
+            raise OptionError(f"{found}; to remove the last K all the same add --columns K --force")
+        if n_scores <= last:
+            found = f"{counted(n_scores, 'score')}, of which {last} cannot go"
             raise InputError(name, found, "at least one must stay", 1)
+        if columns and not force:
+            what = f"--columns {last} would remove scores of the table's own"
+            check_own(table, first, last, f"{what}: leave it out, or add --force")
+        removed = [f"{column.number} ({column.name})" for column in known.columns[-last:]]
 
         def stripped(number: int, first_row: int, data: bytes) -> tuple[bytes, int]:
             rows = parse_block(Block(number, first_row, data), n_scores)
             for line, _, error in rows.bad:
                 raise error.at(name, line)
-            text = rows.write(columns, [b""] * len(rows.heads))
+            text = rows.write(last, [b""] * len(rows.heads))
             return text if gzip_level is None else gzip_member(text, gzip_level), len(rows.heads)
 
         for _, (data, rows) in in_order(executor, stripped, blocks):
             output.write(data, rows)
-    return output.rows
+    return output.rows, removed

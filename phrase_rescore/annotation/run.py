@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ from phrase_rescore.files.inputs import Block, count_rows, display_name, open_in
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
-from phrase_rescore.moses.columns import ColumnFormat, check_replaced, format_sidecar, looks_annotated, sidecar_path
+from phrase_rescore.moses.columns import ColumnFormat, TableColumns, check_own, format_sidecar, sidecar_path
+from phrase_rescore.moses.table import TableRow
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
 from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
@@ -38,6 +39,7 @@ class AnnotateOptions(Checked):
     columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
     dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
     replace_any: bool = False
+    again: bool = False  # append to a table that has annotate's columns
     expect_rows: int | str | None = None  # or a file that has as many
     strict: bool = False
     resume: bool = False
@@ -279,6 +281,20 @@ def _executor(
         yield local, devices
 
 
+def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> None:
+    """Raise OptionError for columns to replace that annotate did not write, and where it has appended columns before."""
+    if replaced := options.columns.replace:
+        if not options.replace_any:
+            what = f"--replace {replaced} would remove scores of the table's own"
+            check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
+    elif not options.again and (added := (columns := TableColumns.of(table, first)).last_added()):
+        which = " and ".join(str(column.number) for column in added[:: max(1, len(added) - 1)])
+        by = "by their looks" if columns.guessed else f"by {sidecar_path(table)}"
+        dash = which if len(added) < 3 else which.replace(" and ", " to ")
+        found = f"{display_name(table)} is annotated already: columns {dash}, {by}"
+        raise OptionError(f"{found}; to renew them add --replace {len(added)}, to append more columns add --again")
+
+
 def annotate(
     table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: AnnotateObserver | None = None
 ) -> Summary:
@@ -308,13 +324,10 @@ def annotate(
         if options.columns.replace >= (n_scores := first[0].n_scores):
             has = f"{name} has only {n_scores} scores"
             raise OptionError(f"--replace {options.columns.replace}: {has}, and at least one must stay")
-        if not options.replace_any:
-            check_replaced(table, first, options.columns.replace)
+        _check_columns(table, first, options)
         compute = Compute(devices, options.threads, options.precision)
         annotator = Annotator(name, models, n_scores, options.columns, options.policy, gzip_level, compute)
         run = _Run(annotator, options, expected, dropped, observer)
-        if not options.columns.replace and looks_annotated(first):
-            run.warn("the last two columns look like ours already; --replace 2 writes new ones in their place")
         with _output(run, out, options, block_rows) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):
                 output.write(data, statistics.rows)

@@ -77,6 +77,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="Remove the last K score columns first, which must be columns that annotate wrote.",
     ),
     click.option("--replace-any", is_flag=True, help="Remove them whatever they are."),
+    click.option("--again", is_flag=True, help="Append columns to a table that annotate has been over, as of another model."),
     path_option(
         "--columns-json", role=Role.WRITE, metavar="FILE",
         help="Describe the columns in FILE.  [default: OUT.columns.json]",

@@ -170,7 +170,7 @@ _LOOKS: dict[tuple[str, str], Callable[[float], bool]] = {  # of the values of a
 def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
     """Tell whether the ``last`` columns of all rows look like these features, model after model, or their logarithms.
 
-    Plain scores may all be probabilities, or all 1. So a count must be another number, or columns more than the usual four.
+    Plain scores may all be probabilities, and a penalty is always the same. So a count must vary, or the usual four come first.
     """
     if not rows or any(row.n_scores <= last for row in rows) or last % len(features):
         return False
@@ -179,25 +179,23 @@ def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[
     if not any(all(all(map(_LOOKS[name, scale], values)) for name, values in named) for scale in ("exp", "log")):
         return False
     counts = [values for name, values in named if name == "count"]
-    telling = any(n not in (0.0, 1.0) for values in counts for n in values)
-    return telling or rows[0].n_scores - (0 if counts else last - 1) > 4
+    return any(len(set(values)) > 1 for values in counts) or rows[0].n_scores - last >= len(_OF_MOSES)
 
 
-def check_replaced(table: str, rows: Sequence[TableRow], replace: int) -> None:
-    """Raise OptionError if annotate did not write the last ``replace`` columns, by the sidecar or their looks."""
-    if not replace:
+def check_own(table: str, rows: Sequence[TableRow], last: int, remedy: str) -> None:
+    """Raise OptionError, with the remedy, if annotate did not write the ``last`` columns, by the sidecar or their looks."""
+    if not last:
         return
     n = rows[0].n_scores
     if (added := read_sidecar(table)) is not None:
-        foreign = sorted(set(range(n - replace + 1, n + 1)) - {column.column for column in added})
+        foreign = sorted(set(range(n - last + 1, n + 1)) - {column.column for column in added})
         found = f"column {foreign[0]} is none of those that {sidecar_path(table)} names" if foreign else ""
     else:
-        what = "its last column does" if replace == 1 else f"its last {replace} columns do"
-        looks = any(looks_annotated(rows, replace, features) for features in (FEATURES, *zip(FEATURES)))
+        what = "its last column does" if last == 1 else f"its last {last} columns do"
+        looks = any(looks_annotated(rows, last, features) for features in (FEATURES, *zip(FEATURES)))
         found = "" if looks else f"{what} not look like what annotate writes"
     if found:
-        what = f"--replace {replace} would remove scores of the table's own"
-        raise OptionError(f"{display_name(table)}: {found}; {what}: leave it out, or add --replace-any")
+        raise OptionError(f"{display_name(table)}: {found}; {remedy}")
 
 
 @dataclass(frozen=True)
@@ -239,7 +237,7 @@ class TableColumns:
 
     table: str
     columns: tuple[ScoreColumn, ...]
-    guessed: bool = False  # there is no sidecar, and the last two look like those of annotate
+    guessed: bool = False  # there is no sidecar, and the last ones look like those of annotate
 
     @classmethod
     def read(cls, table: str, limit: int = JUDGED_ROWS, loadable: bool = False) -> TableColumns:
@@ -248,13 +246,23 @@ class TableColumns:
         Raises InputError for an empty table, a bad row, as ``read_sidecar``, and for a sidecar that names columns beyond the
         last; if the table must be ``loadable``, also for a negative score.
         """
-        rows, added = _read_first_rows(table, limit, loadable), read_sidecar(table)
-        n = rows[0].n_scores
+        return cls.of(table, _read_first_rows(table, limit, loadable))
+
+    @classmethod
+    def of(cls, table: str, first: Sequence[TableRow]) -> TableColumns:
+        """Tell the columns of a table from its first valid rows and its sidecar. Raises InputError as ``read``."""
+        n, added = first[0].n_scores, read_sidecar(table)
+        rows = [row for row in first if row.n_scores == n]
         ranges = [(min(values), max(values)) for values in zip(*(map(float, row.scores) for row in rows), strict=True)]
         guessed = added is None and looks_annotated(rows[:JUDGED_ROWS])
         if guessed:
             of_p, of_n = ("", "") if ranges[n - 2][1] <= 0 else ("probability", "exp")
-            added = [AddedColumn(n - 1, "log_prob", "", of_p), AddedColumn(n, "unknown_words", "", of_n)]
+            models = 1  # whose columns follow the usual four
+            while n - 2 * models > len(_OF_MOSES) + 1 and looks_annotated(rows[:JUDGED_ROWS], 2 * models + 2):
+                models += 1
+            added = list[AddedColumn]()
+            for i in range(n - 2 * models + 1, n, 2):
+                added += AddedColumn(i, "log_prob", "", of_p), AddedColumn(i + 1, "unknown_words", "", of_n)
         by_number = {column.column: column for column in added or ()}
         if beyond := [number for number in by_number if not 1 <= number <= n]:
             found = f"column {beyond[0]} of a table that has {n}"
@@ -266,6 +274,11 @@ class TableColumns:
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    def last_added(self) -> list[ScoreColumn]:
+        """Return the columns at the end that models added."""
+        kept = max((column.number for column in self.columns if not column.feature), default=1)  # one at least
+        return list(self.columns[kept:])
 
     def asked(self, option: str, number: int | None) -> ScoreColumn | None:
         """Return the column of the number that an option gives. Raises OptionError if the table does not have it."""

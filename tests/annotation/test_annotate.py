@@ -555,7 +555,7 @@ def test_clamped_counts(run: Run, model_dir: str, tmp_path: Path, digits: int) -
 
 def test_replacing_drops_exactly_so_many(run: Run, model_dir: str, table: Path) -> None:
     for k in range(4):
-        shorter = run("strip", table, "--columns", k).out if k else TABLE
+        shorter = run("strip", table, "--columns", k, "--force").out if k else TABLE
         expected = run("annotate", "-", "-m", model_dir, stdin=shorter).out
         assert run("annotate", table, "-m", model_dir, "--replace", k, "--replace-any").out == expected
 
@@ -568,20 +568,22 @@ def test_at_least_one_score_stays(run: Run, model_dir: str, table: Path, tmp_pat
     assert listing(tmp_path) == ["table"]
 
 
-OURS = "phrase-rescore: warning: the last two columns look like ours already; --replace 2 writes new ones in their place\n"
-
-
 @pytest.mark.parametrize("to", [(), ("--scale", "log"), ("--digits", 4), ("--unknown-side", "both")])
 @pytest.mark.parametrize("columns", [0, 1, 3])
-def test_annotating_twice_warns(run: Run, model_dir: str, table: Path, columns: int, to: tuple[object, ...]) -> None:
+def test_a_table_that_is_annotated_is_refused(
+    run: Run, model_dir: str, table: Path, columns: int, to: tuple[object, ...]
+) -> None:
     """Whatever number of scores the table came with."""
-    content = run("strip", table, "--columns", columns).out if columns else TABLE
+    content = run("strip", table, "--columns", columns, "--force").out if columns else TABLE
     once = run("annotate", "-", "-m", model_dir, *to, stdin=content)
-    assert OURS not in once.err
     twice = run("annotate", "-", "-m", model_dir, *to, stdin=once.out)
-    assert twice.status == 0
-    assert twice.err.count(OURS) == 2, "at once and in the summary"
-    assert len(columns_of(once.out, twice.out)) == 4
+    n = 6 - columns
+    found = f"<stdin> is annotated already: columns {n - 1} and {n}, by their looks"
+    said = f"{found}; to renew them add --replace 2, to append more columns add --again"
+    assert twice == (2, b"", f"phrase-rescore: error: {said}\n")
+    again = run("annotate", "-", "-m", model_dir, *to, "--again", stdin=once.out)
+    assert (again.status, len(columns_of(once.out, again.out))) == (0, 4)
+    assert run("strip", "-", stdin=once.out).out == content
 
 
 IRREGULAR = (
@@ -764,7 +766,7 @@ def test_report(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
 def test_strip_errors(run: Run, tmp_path: Path) -> None:
     table, out = tmp_path / "table", tmp_path / "out"
     table.write_bytes(ROW * 2 + b"bad\n")
-    result = run("strip", table, "--columns", 2, "-o", out)
+    result = run("strip", table, "--columns", 2, "--force", "-o", out)
     assert result == (1, b"", f"phrase-rescore: error: {table}:3: 1 field in 'bad'; {SHAPE}\n")
     result = run("strip", table, "--columns", 4, "-o", out)
     cannot = "4 scores, of which 4 cannot go; at least one must stay"
@@ -774,7 +776,7 @@ def test_strip_errors(run: Run, tmp_path: Path) -> None:
 
 def test_strip_that_fails_on_standard_output_says_so(run: Run) -> None:
     """As annotate does: rows already written cannot be taken back."""
-    result = run("strip", "-", "--columns", 1, stdin=ROW * 9000 + b"bad\n")
+    result = run("strip", "-", "--columns", 1, "--force", stdin=ROW * 9000 + b"bad\n")
     assert result.status == 1
     written = result.out.count(b"\n")
     assert result.last_line == f"phrase-rescore: OUTPUT IS INCOMPLETE: {written} rows"

@@ -70,6 +70,43 @@ def test_strip_counts_the_scores_of_every_row(run: Run, tmp_path: Path, first: b
     n = len(first.split())
     said = f":{at}: 5 scores where the first row has {n}; Moses needs the same number on every row\n"
     (tmp_path / "table").write_bytes(b"".join(rows))
-    result = run("strip", tmp_path / "table", "--columns", 2, "-o", tmp_path / "out")
+    result = run("strip", tmp_path / "table", "--columns", 2, "--force", "-o", tmp_path / "out")
     assert result == (1, b"", f"phrase-rescore: error: {tmp_path}/table{said}")
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+@pytest.mark.parametrize("sidecar", [True, False])
+@pytest.mark.parametrize("models", [1, 2])
+def test_strip_knows_the_columns_of_annotate(
+    run: Run, make_model: MakeModel, table: Path, tmp_path: Path, models: int, sidecar: bool
+) -> None:
+    once, back = tmp_path / "once", tmp_path / "back"
+    assert run("annotate", table, "-o", once, *(word for _ in range(models) for word in ("-m", make_model()))).status == 0
+    if not sidecar:
+        (tmp_path / "once.columns.json").unlink()
+    result = run("strip", once, "-o", back)
+    names = "5 (p(t|s)), 6 (unknown)" if models == 1 else "5 (p(t|s) 5), 6 (unknown 6), 7 (p(t|s) 7), 8 (unknown 8)"
+    assert (result.status, result.err) == (0, f"phrase-rescore: 2 rows without columns {names}\n")
+    assert back.read_bytes() == ROWS
+    refused = run("annotate", once, "-m", make_model(), "-o", tmp_path / "twice")
+    which, by = ("5 and 6", "5 to 8")[models - 1], f"by {once}.columns.json" if sidecar else "by their looks"
+    assert f"{once} is annotated already: columns {which}, {by}; to renew them add --replace {2 * models}," in refused.err
+
+
+@pytest.mark.parametrize(
+    ("to", "found"),
+    [((), "nothing says that annotate wrote its last columns; to remove the last K all the same add --columns K --force"),
+     (("--columns", 1), "its last column does not look like what annotate writes; --columns 1 would remove scores of the "
+      "table's own: leave it out, or add --force")],
+)  # fmt: skip
+@pytest.mark.parametrize("scores", [b"0.5 0.25 1 0.5", b"0.5 0.25 1 0.5 2.718", b"0.5 0.25 1 0.5 2.718281828", b"1 1 1 1"])
+def test_strip_takes_no_score_of_the_table_unasked(
+    run: Run, tmp_path: Path, scores: bytes, to: tuple[object, ...], found: str
+) -> None:
+    """Nor does annotate refuse such a table: a penalty of e is not a count."""
+    table, out = tmp_path / "table", tmp_path / "out"
+    table.write_bytes(b"the ||| das ||| %b ||| 0-0\n" % scores * 3)
+    if not (to and scores.endswith(b"828")):  # a count that is asked for may be so
+        assert run("strip", table, *to, "-o", out) == (2, b"", f"phrase-rescore: error: {table}: {found}\n")
+    forced = run("strip", table, "--columns", 1, "--force", "-o", out)
+    assert (forced.status, out.read_bytes().count(b" %b |||" % scores.rsplit(None, 1)[0])) == (0, 3)

@@ -78,7 +78,7 @@ READERS = {  # {bad} is the bad file, {good} a folder of good ones, {out} where 
     "train --source-vocab": f"train {{good}}/table -m {{out}} {TINY} --source-vocab {{bad}}",
     "annotate": "annotate {bad} -m {model} -o {out}",
     "annotate --expect-rows": "annotate {good}/table -m {model} -o {out} --expect-rows {bad}",
-    "strip": "strip {bad} --columns 1 -o {out}",
+    "strip": "strip {bad} --columns 1 --force -o {out}",
     "info": "info {bad}",
     "moses-ini": "moses-ini {bad} --table {good}/table -o {out}",
     "moses-ini --table": "moses-ini {good}/moses.ini --table {bad} -o {out}",
@@ -176,7 +176,7 @@ WRITERS = {
     "annotate": "annotate {good}/table -m {model} -o {out} --columns-json {good}/c",
     "annotate --columns-json": "annotate {good}/table -m {model} -o {good}/o --columns-json {out}",
     "annotate --dropped": "annotate {good}/spoilt -m {model} -o {good}/o --on-bad-row drop --dropped {out}",
-    "strip": "strip {good}/table --columns 1 -o {out}",
+    "strip": "strip {good}/table --columns 1 --force -o {out}",
     "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --weights 0.1 -o {out}",
     "curves": "curves {good}/log -o {out}",
 }
@@ -251,7 +251,7 @@ def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) ->
 def test_closed_standard_streams(tmp_path: Path, closed: str, status: int, said: bytes) -> None:
     """As some schedulers leave them. No file that is opened then takes their place."""
     (tmp_path / "table").write_bytes(TABLE[:500].rpartition(b"\n")[0] + b"\n")
-    words = [sys.executable, "-m", "phrase_rescore", "strip", str(tmp_path / "table"), "--columns", "1", "-q"]
+    words = [sys.executable, "-m", "phrase_rescore", "strip", str(tmp_path / "table"), "--columns", "1", "--force", "-q"]
     done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (status, said)
     assert done.stdout.count(b"\n") == (0 if status else TABLE[:500].count(b"\n"))

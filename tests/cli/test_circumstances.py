@@ -64,7 +64,7 @@ LINES = {
                               "table", ROWS, "out/config.json"),
     "annotate": Line("annotate {i} -m {m} -o {o}/out --device cpu", "table", ROWS, "out"),
     "annotate -o -": Line("annotate {i} -m {m} --device cpu --dropped {o}/dropped", "table", ROWS),
-    "strip": Line("strip {i} --columns 1 -o {o}/out", "table", ROWS, "out"),
+    "strip": Line("strip {i} --columns 1 --force -o {o}/out", "table", ROWS, "out"),
     "strip -o -": Line("strip {i} --columns 1", "table", ROWS),
     "moses-ini": Line("moses-ini {d}/ini --table {i} --weights 0.1 -o {o}/out", "table", ROWS, "out"),
     "moses-ini INI": Line("moses-ini {i} --table {d}/table --weights 0.1", "ini", ini_text("table", 2).encode()),

@@ -20,7 +20,7 @@ from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import Checked, Range, Whole
 
 ARGUMENTS = {  # what a command needs besides the option that is tested
-    "train": ["table", "-m", "new"], "annotate": ["table", "-m", "model"], "strip": ["table", "--columns", "1"],
+    "train": ["table", "-m", "new"], "annotate": ["table", "-m", "model"], "strip": ["table", "--columns", "1", "--force"],
     "moses-ini": ["table", "--table", "table"], "evaluate": ["--set", "dev", "table", "a=table"],
     "why": ["a=table", "b=table", "--source", "table", "--reference", "table", "--table", "table"],
     "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["-m", "model"], "info": ["table"],

@@ -428,7 +428,9 @@ def test_messages_of_commands_are_as_documented(run, inputs, trained, tmp_path, 
     (block,) = blocks_of("format.md", "errors-strip")
     row, message = block.removesuffix("\n").split("\n")
     Path("phrase-table.gz").write_text(f"{row}\n")
-    assert run("strip", "phrase-table.gz", "--columns", 2, "-o", "out").last_line == f"phrase-rescore: error: {message}"
+    assert (
+        run("strip", "phrase-table.gz", "--columns", 2, "--force", "-o", "out").last_line == f"phrase-rescore: error: {message}"
+    )
     messages = re.findall(r"`((\S+): is by its name [^`]+)`", text_of("format.md"))
     assert len(messages) == 3
     for message, name in messages:

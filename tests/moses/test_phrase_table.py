@@ -178,7 +178,7 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
     ):
         table.write_bytes(rows)
         with pytest.raises(InputError) as caught:
-            strip(str(table), str(tmp_path / "out"), 2)
+            strip(str(table), str(tmp_path / "out"), 2, force=True)
         assert str(caught.value) == f"{table}:{said}"
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
