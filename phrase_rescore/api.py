@@ -160,7 +160,7 @@ def strip(
 
 def moses_ini(
     ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
-    path: Path | None = None, weights: str = "small", keep_relative: bool = False,
+    path: Path | None = None, weights: str = "small", own_columns: bool = False, keep_relative: bool = False,
 ) -> list[str]:  # fmt: skip
     """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
 
@@ -171,7 +171,7 @@ def moses_ini(
     from phrase_rescore.moses.rewrite_ini import rewrite_ini
 
     paths = os.fspath(ini), os.fspath(out), _path(table), _path(lm)
-    return rewrite_ini(*paths, feature, _path(path), weights, keep_relative, read_order)
+    return rewrite_ini(*paths, feature, _path(path), weights, own_columns, keep_relative, read_order)
 
 
 def rescore(

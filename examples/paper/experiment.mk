@@ -264,7 +264,7 @@ $(decoded_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/
 	table=$(word 2,$^)
 	sed -E "s#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$$table#" $< >$@.tuned
 	$(if $(word 2,$(system.$(call system_of,$*))),\
-	    phrase-rescore moses-ini $@.tuned --table $$table --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
+	    phrase-rescore moses-ini $@.tuned --table $$table --own-columns --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
 	$(if $(filter %.nplm,$^),phrase-rescore moses-ini $@.tuned --lm $(filter %.nplm,$^) -o $@.tuned)
 	$(if $(filter %.blm,$^),sed -i -E 's#^(KENLM .*)name=[^ ]* (.*)path=[^ ]*(.*)#&\n\1name=CSLM0 \2path=$(filter %.blm,$^)\3#; s#^\[weight\]#&\nCSLM0= 0.1#' $@.tuned)
 	python3 $(HERE)/disturb.py $(call run_of,$*) <$@.tuned >$@.part

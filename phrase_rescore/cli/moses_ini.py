@@ -30,6 +30,7 @@ def _weights(text: str) -> str:
     "--path", role=None, metavar="PATH",
     help="The path to write: that of a table binarized from TABLE.  [default: TABLE]",
 )  # fmt: skip
+@click.option("--own-columns", is_flag=True, help="Take new columns of your own, which no model added.")
 @click.option("--keep-relative", is_flag=True, help="Write relative paths as given.  [default: absolute]")
 @click.option(
     "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
@@ -37,8 +38,8 @@ def _weights(text: str) -> str:
 )  # fmt: skip
 @quiet_option
 def command(
-    ini: str, table: str | None, lm: str | None, feature: str | None, path: str | None, keep_relative: bool, weights: str,
-    out: str, quiet: bool,
+    ini: str, table: str | None, lm: str | None, feature: str | None, path: str | None, own_columns: bool,
+    keep_relative: bool, weights: str, out: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Write INI for TABLE, which has more score columns than the table in INI. Path and num-features of that feature
     change, and weights are added; every other byte stays. With --lm a feature NeuralLM and its weight are added.
@@ -62,7 +63,8 @@ def command(
     from phrase_rescore.cli.terminal import say
 
     told = moses_ini(
-        ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights, keep_relative=keep_relative
+        ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights, own_columns=own_columns,
+        keep_relative=keep_relative,
     )  # fmt: skip
     for line in told:
         if not quiet or line.startswith("warning: "):

@@ -85,13 +85,24 @@ def _in_group(
 
 def mapped(lines: Sequence[IniLine], features: Sequence[Feature]) -> set[bytes] | None:
     """Name the tables that ``[mapping]`` uses; None if it does not tell, as in a chart decoder, which uses all of them."""
-    tables = [
-        feature for feature in features
-        if feature.implementation.startswith(b"PhraseDictionary") or feature.implementation in _OTHER_TABLES
-    ]  # fmt: skip
     steps = [line.words for line in lines if line.section == b"mapping"]
     known = all(len(step) in (2, 3) and step[-2] in (b"T", b"G") and re.fullmatch(rb"\d{1,9}", step[-1]) for step in steps)
     if search_algorithm(lines) not in (b"0", b"1", b"4") or not (steps and known):
         return None
     chosen = {int(step[-1]) for step in steps if step[-2] == b"T"}
-    return {table.name for number, table in enumerate(tables) if number in chosen}
+    return {table.name for number, table in enumerate(_tables(features)) if number in chosen}
+
+
+def _tables(features: Sequence[Feature]) -> list[Feature]:
+    """List all that Moses counts as phrase tables, groups too."""
+    return [
+        feature for feature in features
+        if feature.implementation.startswith(b"PhraseDictionary") or feature.implementation in _OTHER_TABLES
+    ]  # fmt: skip
+
+
+def scores_markup(ini: bytes, table: Feature, where: str = "moses.ini") -> bool:
+    """Tell whether Moses divides the probabilities of marked translations among a table's scores (``SetXMLScore``)."""
+    lines = list(read_lines(ini))
+    marked = any(line.section in (b"xml-input", b"xi") and line.words[0] in (b"exclusive", b"inclusive") for line in lines)
+    return marked and _tables(read_features(lines, where))[0].name == table.name

@@ -20,7 +20,7 @@ from phrase_rescore.moses.ini import (
     read_ini,
     read_lines,
 )
-from phrase_rescore.moses.ini_uses import InGroup, uses_of
+from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.ranges import Range
 
@@ -131,31 +131,32 @@ def _with_value(row: bytes, key: bytes, value: bytes) -> bytes:
     return (changed if there else values + b" " + new) + rest
 
 
-def _check_added(there: TableColumns, table: Feature, where: str) -> None:
+def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: str) -> None:
     """Raise InputError if the columns that the ini does not count yet are not those that models added."""
     n_old, columns = table.n_columns, there.columns
-    new, hint = columns[n_old:], "pass the table that annotate wrote"
-    if len(columns) < n_old:
-        found = f"{counted(len(columns), 'score column')}, where {table} has num-features={n_old}"
-    elif not new and not any(column.feature for column in columns):
-        found = f"no column of a model: {counted(n_old, 'score column')}, as in {where}"
-    elif there.guessed:  # all pairs of a score and a count look as those of a model do
+    new, before, found = columns[n_old:], f"{table} has num-features={n_old}", ""
+    hint = (
+        f"{where} may belong to another table; keep {sidecar_path(there.table)}, or add --own-columns if the new ones are yours"
+    )
+    if len(columns) < n_old or not (new or any(column.feature for column in columns)):
+        none = "" if len(columns) < n_old else ", none of a model"
+        found = f"{counted(len(columns), 'score column')}{none}, where {before}"
+        hint = "pass the table that annotate wrote"
+    elif not own_columns and there.guessed:  # all pairs of a score and a count look as those of a model do
         pairs = list(zip(new[::2], new[1::2], strict=False))
-        whole = not len(new) % 2 and all(p.low > 0 and p.high <= 1 <= count.low for p, count in pairs)
-        found = "" if whole else f"column {n_old + 1} does not look like one of a model, where {table} has num-features={n_old}"
-    else:
-        foreign = [column for column in new if not column.feature]
-        if n_old and new and columns[n_old - 1].feature and columns[n_old - 1].model == new[0].model:
-            foreign = [columns[n_old - 1]]
-        what = "the table's own" if foreign and not foreign[0].feature else "a model's"
-        found = f"column {foreign[0].number} is {what}, where {table} has num-features={n_old}" if foreign else ""
-        hint = f"{where} belongs to another table; or keep {display_name(sidecar_path(there.table))}, or write --weights W,…"
+        if len(new) % 2 or not all(p.low > 0 and p.high <= 1 <= count.low for p, count in pairs):
+            found = f"column {n_old + 1} does not look like one of a model, where {before}"
+    elif not own_columns and new:
+        if columns[n_old - 1].feature and columns[n_old - 1].model == new[0].model:
+            found = f"column {n_old} is a model's, as column {n_old + 1}, where {before}"
+        elif foreign := [column.number for column in new if not column.feature]:
+            found = f"column {foreign[0]} is none of a model, where {before}"
     if found:
         raise InputError(display_name(there.table), found, hint)
 
 
 def _for_table(
-    ini: bytes, table: str, name: str | None, path: str | None, how: str, keep_relative: bool, where: str
+    ini: bytes, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool, where: str
 ) -> tuple[bytes, list[str]]:
     """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and what is to be said of it."""
     old = find_table(ini, None if name is None else os.fsencode(name), where)
@@ -166,8 +167,7 @@ def _for_table(
         check_compression(table)
     there = TableColumns.read(table, RANGE_ROWS, loadable=True)
     n, n_old = len(there), old.n_columns
-    if n <= n_old or how in ("small", "zero"):
-        _check_added(there, old, where)
+    _check_added(there, old, own_columns, where)
     values = new_weights(how, there.columns[n_old:])
     new_path = os.fsencode(_written(table if path is None else path, keep_relative))
     groups, alone = uses_of(ini, old, n, where) if values else ([], True)
@@ -182,6 +182,9 @@ def _for_table(
         if not feature.is_tuneable:
             hint = "take it out, or set them yourself"
             found.append(f"{feature} has tuneable=false: tuning will not move the new weights; {hint}")
+    if values and scores_markup(ini, old, where):
+        why = f"Moses divides them among the {n} columns, and weighs each"
+        found.append(f"[xml-input]: the probabilities of marked translations count otherwise than before: {why}")
     said = [f"warning: {where}: {warning}" for warning in found]
     if after == ini:
         return after, [*said, f"nothing to do: {old} has {n} columns and this path already"]
@@ -206,7 +209,7 @@ def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> li
 
 def rewrite_ini(
     ini: str, out: str, table: str | None, lm: str | None, name: str | None, path: str | None, weights: str,
-    keep_relative: bool, read_order: Callable[[str], int],
+    own_columns: bool, keep_relative: bool, read_order: Callable[[str], int],
 ) -> list[str]:  # fmt: skip
     """Write the ini for a table and a language model; return what is to be said of it. ``out`` may be ``ini``.
 
@@ -214,8 +217,8 @@ def rewrite_ini(
     Paths are made absolute, as mert-moses.pl starts Moses in another folder, unless ``keep_relative``. ``read_order`` reads the
     order of a model in NPLM's format.
 
-    Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table that has no new columns, or some
-    that are not of models; OptionError for a binarized one without ``path``, and as ``new_weights``.
+    Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table without new columns, or with new
+    ones that no model added unless ``own_columns``; OptionError for a binarized one without ``path``, and as ``new_weights``.
     """
     if table is None and lm is None:
         raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
@@ -227,7 +230,7 @@ def rewrite_ini(
         raise OptionError("ini and table cannot both be standard input; name one of them")
     text, where, said = read_ini(ini), display_name(ini), list[str]()
     if table is not None:
-        text, said = _for_table(text, table, name, path, weights, keep_relative, where)
+        text, said = _for_table(text, table, name, path, weights, own_columns, keep_relative, where)
     if lm is not None:
         if table is None and weights not in ("small", "zero") and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")

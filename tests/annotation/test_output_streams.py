@@ -15,7 +15,7 @@ WRITERS = {  # command: what it is called with, OUT where a file is named
     "annotate --columns-json": ["annotate", "table", "-m", "MODEL", "-q", "-o", "other", "--columns-json", "OUT"],
     "annotate --dropped": ["annotate", "bad", "-m", "MODEL", "-q", "-o", "other", "--on-bad-row", "drop", "--dropped", "OUT"],
     "strip": ["strip", "table", "--columns", "1", "--force", "-q", "-o", "OUT"],
-    "moses-ini": ["moses-ini", "moses.ini", "--table", "table", "--weights", "0.1", "-q", "-o", "OUT"],
+    "moses-ini": ["moses-ini", "moses.ini", "--table", "table", "--own-columns", "-q", "-o", "OUT"],
     "embed": ["embed", "--words", "source", "-m", "MODEL", "--format", "txt", "-q", "-o", "OUT"],
 }
 

@@ -177,7 +177,7 @@ WRITERS = {
     "annotate --columns-json": "annotate {good}/table -m {model} -o {good}/o --columns-json {out}",
     "annotate --dropped": "annotate {good}/spoilt -m {model} -o {good}/o --on-bad-row drop --dropped {out}",
     "strip": "strip {good}/table --columns 1 --force -o {out}",
-    "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --weights 0.1 -o {out}",
+    "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --own-columns -o {out}",
     "curves": "curves {good}/log -o {out}",
 }
 

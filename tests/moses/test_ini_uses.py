@@ -173,6 +173,12 @@ def test_what_is_not_tuneable_is_told(run: Run, table: Path, where: str) -> None
     assert "--range" not in err
 
 
+@pytest.mark.parametrize(("feature", "value", "told"), [(T, "exclusive", 1), (f"{U}\n{T}", "inclusive", 0), (T, "ignore", 0)])
+def test_marked_translations_are_scored_otherwise(run: Run, table: Path, feature: str, value: str, told: int) -> None:
+    err = call(run, table, ini(feature, mapping="", more=f"[xml-input]\n{value}"), "-q")[2]
+    assert err.count("warning: <stdin>: [xml-input]: the probabilities of marked translations count otherwise") == told
+
+
 def test_ranges_are_those_of_the_group(run: Run, table: Path) -> None:
     err = call(run, table, CHANGES["group with counts, defaults and components"][0])[2]
     assert "--range=G:0..1,0..1,0..1,0..1,0..1,-1..1,0..1,0..1,0..1,0..1,0..1,0..1,0..1 (" in err
@@ -183,7 +189,7 @@ def test_ranges_are_those_of_the_group(run: Run, table: Path) -> None:
 
 def test_a_table_without_new_columns_is_refused(run: Run, table: Path) -> None:
     old = table.with_name("old")
-    found = "no column of a model: 4 score columns, as in <stdin>; pass the table that annotate wrote"
+    found = "4 score columns, none of a model, where TM0 has num-features=4; pass the table that annotate wrote"
     assert call(run, old, ini()) == (1, "", f"phrase-rescore: error: {old}: {found}\n")
 
 
@@ -193,7 +199,8 @@ def test_own_scores_that_the_ini_does_not_count_are_refused(run: Run, table: Pat
     status, out, err = call(run, table, ini())
     assert (status, out) == (1, "")
     assert ": column 5 " in err
-    assert call(run, table, ini(), "--weights", ",".join(["0.1"] * len(last.split())))[0] == 0
+    assert call(run, table, ini(), "--weights", ",".join(["0.1"] * len(last.split())))[:2] == (1, "")
+    assert call(run, table, ini(), "--own-columns")[0] == 0
 
 
 def test_the_sidecar_says_which_columns_are_new(run: Run, table: Path) -> None:
@@ -202,11 +209,11 @@ def test_the_sidecar_says_which_columns_are_new(run: Run, table: Path) -> None:
         Path(f"{table}.columns.json").write_text(json.dumps({"format_version": 1, "columns": of}))
 
     columns(6)
-    assert ": column 5 is the table's own, where TM0 has num-features=4; " in call(run, table, ini())[2]
+    assert ": column 5 is none of a model, where TM0 has num-features=4; " in call(run, table, ini())[2]
     columns(5, 6)
     assert call(run, table, ini())[0] == 0
     five = ini(T.replace("=4", "=5"), "TM0= 1 1 1 1 1")
-    assert ": column 5 is a model's, where TM0 has num-features=5; " in call(run, table, five)[2]
+    assert ": column 5 is a model's, as column 6, where TM0 has num-features=5; " in call(run, table, five)[2]
 
 
 def test_relative_paths_become_absolute(run: Run, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
