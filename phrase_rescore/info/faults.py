@@ -15,7 +15,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.moses.table import BLANKS, BLANKS_AND_CR, SEPARATOR, WORD, is_non_terminal, is_number, split_fields, words
+from phrase_rescore.moses.table import (
+    BLANKS,
+    BLANKS_AND_CR,
+    LONGEST_PHRASE,
+    SEPARATOR,
+    WORD,
+    is_non_terminal,
+    is_number,
+    split_fields,
+    words,
+)
 
 MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY = (
     "PhraseDictionaryMemory", "moses2", "processPhraseTableMin", "CreateOnDiskPt", "CreateProbingPT", "processPhraseTable",
@@ -45,6 +55,7 @@ FAULTS: dict[str, Fault] = {
         MEMORY: "skips those without a source", **_REFUSED}),
     "non_terminals": Fault("rows with a word in brackets", {  # moses/Phrase.cpp
         MEMORY: "takes it for a non-terminal: the last word of a phrase is lost, any other makes it stop", **_REFUSED}),
+    "long_phrase": Fault(f"rows with a phrase of more than {LONGEST_PHRASE:,} words", _REFUSED),
     "bars": Fault("rows with a bar within words", {  # moses/Word.cpp, OnDiskPt, StoreTarget.cpp, moses2/Word.cpp
         _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY): "take what is before the first bar for the word"}),
     "no_numbers": Fault("rows with a score that is no number", {
@@ -137,6 +148,7 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
     found |= {
         "empty_phrase": not src or not tgt,
         "non_terminals": any(map(is_non_terminal, src + tgt)),
+        "long_phrase": max(len(src), len(tgt)) > LONGEST_PHRASE,
         "bars": _BAR in first or _BAR in second,
         "source_blanks": src and first.removesuffix(b" ") != b" ".join(src),
         "glued_separators": _GLUED.search(line),

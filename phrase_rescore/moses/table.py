@@ -34,6 +34,7 @@ BLOCK_ROWS = 16384
 SEPARATOR = b"|||"
 BLANKS = b" \t"
 BLANKS_AND_CR = b" \t\r"
+LONGEST_PHRASE = 1000  # words; Moses extracts 7, and a longer one is a lost line break, for which hours and gigabytes would go
 
 # Patterns are possessive, so that long rows are not tried in many ways
 NUMBER = rb"[+-]?+(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?+\d++)?+"
@@ -118,10 +119,13 @@ def is_non_terminal(word: bytes) -> bool:
 
 
 def phrase_words(field: bytes, side: str) -> list[bytes]:
-    """Cut a source or target field into its words. Raises RowError for an empty phrase and for a non-terminal."""
+    """Cut a source or target field into its words. Raises RowError for a phrase empty or too long, and for a non-terminal."""
     found = words(field)
     if not found:
         raise RowError(f"the {side} phrase is empty", "every row needs both phrases")
+    if len(found) > LONGEST_PHRASE:
+        lost = "is a line break missing, or is this text and not phrases?"
+        raise RowError(f"a {side} phrase of {len(found):,} words, more than {LONGEST_PHRASE:,}", lost)
     if b"]" in field and (bad := next(filter(is_non_terminal, found), None)):
         hint = "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;"
         raise RowError(f"non-terminal {shown(bad)} in the {side}", hint)
@@ -184,11 +188,12 @@ def valid_rows(rows: Iterable[bytes]) -> Iterator[TableRow]:
 def plain_row(n_scores: int) -> re.Pattern[bytes]:
     """Make the expression of a valid row of ``n_scores`` scores as Moses writes it, with its newline; or else of any row.
 
-    In a plain row, all blanks up to the last score are single, words have bars only between factors, and none has a closing
-    bracket. Its groups are: head (the bytes up to the last score), source, target and tail (the bytes after the scores, with
-    the newline). Of a row that is not plain, only the fifth and last group is set: its bytes without the newline.
+    In a plain row, all blanks up to the last score are single, words have bars only between factors, none has a closing
+    bracket, and no phrase is too long. Its groups are: head (the bytes up to the last score), source, target and tail (the
+    bytes after the scores, with the newline). Of a row that is not plain, only the fifth and last group is set: its bytes
+    without the newline.
     """
-    phrase, scores = rb"%b(?:[ |]%b)*+" % (WORD, WORD), rb" ".join([NUMBER] * n_scores)
+    phrase, scores = rb"%b(?:[ |]%b){,%d}+" % (WORD, WORD, LONGEST_PHRASE - 1), rb" ".join([NUMBER] * n_scores)
     bars = rb" " + re.escape(SEPARATOR)
     head = rb"((%b)%b (%b)%b %b)" % (phrase, bars, phrase, bars, scores)
     return re.compile(rb"%b((?:%b[^\n]*+)?+\n)|([^\n]*+)\n" % (head, bars))

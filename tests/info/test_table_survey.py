@@ -32,6 +32,7 @@ FAULTY = [
     ("no source", GOOD.replace(b"a b", b""), {"empty_phrase"}),
     ("no target", GOOD.replace(b"c", b""), {"empty_phrase"}),
     ("hierarchical", GOOD.replace(b"a b", b"a [X]"), {"non_terminals"}),
+    ("a long phrase", GOOD.replace(b"a b", b"a b " * 501), {"long_phrase", "source_blanks"}),
     ("bar", GOOD.replace(b"a b", b"a x|y"), {"bars"}),
     ("bar in the target", GOOD.replace(b"c", b"|"), {"bars"}),
     ("junk", GOOD.replace(b"0.5", b"0,5"), {"no_numbers"}),
