@@ -3,6 +3,7 @@
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated. Nothing heavy is imported before a command runs.
 """
 
+import difflib
 import errno
 import importlib
 import io
@@ -32,6 +33,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
+            if like := difflib.get_close_matches(cmd_name, COMMANDS, n=1):
+                ctx.fail(f"No such command {cmd_name!r}. Did you mean {like[0]!r}?")
             return None
         return cast(click.Command, importlib.import_module(f"phrase_rescore.cli.{cmd_name.replace('-', '_')}").command)
 

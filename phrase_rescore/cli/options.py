@@ -15,7 +15,7 @@ import cloup
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.errors import OptionError, shown
-from phrase_rescore.files.paths import Role, Use, check_paths
+from phrase_rescore.files.paths import Role, Use, check_new, check_paths
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
 
 DEFAULT_MODEL, DEFAULT_LM = "phrase-rescore-model", "phrase-rescore-lm"
@@ -71,10 +71,22 @@ class PathName(click.ParamType):
 
 
 class Command(click.Command):
-    """A command that checks all its paths before its body runs."""
+    """A command that checks all its paths before its body runs.
+
+    One that writes files refuses those that are there already, but for its option --overwrite. (train has its own, for models.)
+    """
+
+    def __init__(self, name: str | None, params: list[click.Parameter], **attributes: Any) -> None:
+        self._refuses = any(isinstance(param.type, PathName) and param.type.role is Role.WRITE for param in params)
+        if self._refuses:
+            params.insert(-1, click.Option(["--overwrite"], is_flag=True, help="Replace files that are there already."))
+        super().__init__(name, params=params, **attributes)
 
     def invoke(self, ctx: click.Context) -> Any:
+        refuses = self._refuses and not ctx.params.pop("overwrite")
         check_paths(self._uses(ctx.params))
+        if refuses:
+            check_new(self._uses(ctx.params))
         return super().invoke(ctx)
 
     def _uses(self, values: Mapping[str, Any]) -> Iterator[Use]:

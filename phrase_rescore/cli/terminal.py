@@ -15,6 +15,8 @@ from phrase_rescore.errors import in_one_line
 from phrase_rescore.files.inputs import input_size
 from phrase_rescore.training.config import Observer
 
+LOG_SECONDS = 60.0  # between lines of progress where there is no terminal
+
 
 def say(message: str) -> None:
     """Write a line on standard error, above any bar."""
@@ -39,16 +41,38 @@ def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
         sys.stdout.buffer.flush()
 
 
-def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> tqdm[Any]:
-    """Return a bar over the bytes of files on disk, to be updated with bytes read. It is shown only on a terminal."""
+class Bar(tqdm):  # mypy knows it as generic, Python does not
+    """A bar on a terminal; elsewhere, as in a log, a line a minute."""
+
+    def __init__(self, what: str, quiet: bool, **attributes: Any) -> None:
+        self._in_log, self._next_line = not sys.stderr.isatty(), LOG_SECONDS
+        if self._in_log:
+            done = "{percentage:.0f}%, {elapsed}, {remaining} left" if attributes.get("total") else "{n_fmt}{unit}, {elapsed}"
+            attributes |= {"bar_format": "{desc}: " + done + "{postfix}", "mininterval": LOG_SECONDS}
+        super().__init__(desc=what, disable=quiet, leave=False, **attributes)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        if not self._in_log:
+            super().display(msg, pos)
+        elif (elapsed := self.format_dict["elapsed"]) >= self._next_line:
+            self._next_line = elapsed + LOG_SECONDS
+            click.echo(f"phrase-rescore: {self}", err=True)
+
+    def clear(self, nolock: bool = False) -> None:
+        if not self._in_log:
+            super().clear(nolock)
+
+
+def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> Bar:
+    """Return a bar over the bytes of files on disk, to be updated with bytes read."""
     sizes = [input_size(path) for path in paths]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
-    return tqdm(total=total, unit="B", unit_scale=True, desc=what, disable=quiet or None, leave=False)
+    return Bar(what, quiet, total=total, unit="B", unit_scale=True)
 
 
-def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale: bool = True) -> tqdm[Any]:
-    """Return a bar, or without a total a count, of things done. It is shown only on a terminal. ``scale`` writes 12k."""
-    return tqdm(total=total, unit=f" {unit}", unit_scale=scale, desc=what, disable=quiet or None, leave=False)
+def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale: bool = True) -> Bar:
+    """Return a bar, or without a total a count, of things done. ``scale`` writes 12k."""
+    return Bar(what, quiet, total=total, unit=f" {unit}", unit_scale=scale)
 
 
 class TrainingTalk:
@@ -60,7 +84,7 @@ class TrainingTalk:
     def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
         self._quiet, self._item = quiet, item
         self._reading, self._preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", prepared, quiet)
-        self._bar: tqdm[Any] | None = None
+        self._bar: Bar | None = None
         self._items, self._loss = 0, 0.0
 
     def __enter__(self) -> Observer:
@@ -78,7 +102,7 @@ class TrainingTalk:
     def _on_step(self, step: int, done: float, loss: float, items: int) -> None:
         if self._bar is None:
             form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
-            self._bar = tqdm(total=1.0, desc="training", disable=self._quiet or None, bar_format=form, leave=False)
+            self._bar = Bar("training", self._quiet, total=1.0, bar_format=form)
         self._items += items
         self._loss = loss if step == 1 else 0.98 * self._loss + 0.02 * loss
         if self._bar.disable:

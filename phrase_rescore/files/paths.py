@@ -106,6 +106,14 @@ def check_paths(uses: Iterable[Use]) -> None:
     _check_apart(checked)
 
 
+def check_new(uses: Iterable[Use]) -> None:
+    """Raise OptionError if a file that an option names to be written is there already, and is not empty."""
+    for use in uses:
+        named = use.role is Role.WRITE and use.option.startswith("-") and not is_stream(use.path)
+        if named and os.path.exists(use.path) and os.path.getsize(use.path):
+            raise OptionError(f"{use} exists; name another file, or replace it with --overwrite")
+
+
 def check_outputs(inputs: Iterable[str], *outputs: str) -> None:
     """Raise OptionError if a file that is to be written is an input, or another output: for programs without a command line."""
     _check_apart([*(Use("", path, Role.READ) for path in inputs), *(Use("", path, Role.WRITE) for path in outputs)])

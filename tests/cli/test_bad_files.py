@@ -215,11 +215,28 @@ def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writi
         out.write_bytes(b"earlier")
     before = listing(writing.parent)
     with files_of_at_most(200 if command == "annotate --columns-json" else 5000):
-        line = line_of(run(*filled(WRITERS[command], out=out, good=writing, model=model_dir)))
+        overwrite = ["--overwrite"] if earlier else []
+        line = line_of(run(*filled(WRITERS[command], out=out, good=writing, model=model_dir), *overwrite))
     target = writing / "o" if command.startswith("annotate --") else out  # the table comes first
     assert line == f"cannot write {target}: File too large; raise the limit of file sizes, ulimit -f, or write elsewhere"
     assert listing(writing.parent) == before
     assert not earlier or out.read_bytes() == b"earlier"
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_dir: str, writing: Path, command: str) -> None:
+    out = writing.parent / out_of(command)
+    args = filled(WRITERS[command], out=out, good=writing, model=model_dir)
+    out.touch()
+    assert run(*args).status == 0, "an empty file holds nothing"
+    for other in ("o", "c"):  # what the options beside it wrote
+        (writing / other).unlink(missing_ok=True)
+    before = out.read_bytes(), listing(writing.parent)
+    option = command.split()[1] if " " in command else "-o"
+    told = f"phrase-rescore: error: {option} {out} exists; name another file, or replace it with --overwrite\n"
+    assert run(*args) == (2, b"", told)
+    assert (out.read_bytes(), listing(writing.parent)) == before
+    assert run(*args, "--overwrite").status == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")

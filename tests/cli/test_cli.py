@@ -1,7 +1,9 @@
 """The command line itself: help without torch, errors of one line, exit status, nothing but rows on standard output."""
 
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from conftest import Run
 
 from phrase_rescore import __version__
 from phrase_rescore.cli.main import COMMANDS
+from phrase_rescore.cli.terminal import byte_bar, count_bar
 from phrase_rescore.rnn.scorer import Scorer
 
 ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
@@ -81,8 +84,28 @@ def test_more_than_a_dozen_options_stand_in_groups(run: Run, command: str) -> No
     text = run(command, "--help").out.decode()
     assert headings(text) == GROUPS.get(command, ["Options"])
     options = text.split(f"\n{headings(text)[0]}:\n")[1].split("\n\n")[0].splitlines()
-    counted = len([line for line in options if line.startswith("  -")])
+    counted = len([line for line in options if line.startswith("  -") and not line.startswith("  --overwrite ")])
     assert counted == 3 if command in GROUPS else counted <= 12
+
+
+def test_a_misspelt_command_gets_a_suggestion(run: Run) -> None:
+    assert run("anotate", "table").last_line == "Error: No such command 'anotate'. Did you mean 'annotate'?"
+    assert run("zzz").last_line == "Error: No such command 'zzz'."
+
+
+def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("phrase_rescore.cli.terminal.LOG_SECONDS", 0.2)
+    with count_bar("scoring", "outputs", False, total=8) as bar, byte_bar((), False, "table.gz") as reading:
+        for _ in range(8):
+            time.sleep(0.05)
+            bar.update(1)
+            reading.update(1000)
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 6
+    assert re.fullmatch(r"phrase-rescore: scoring: [1-9][0-9]+%, 00:00, 00:00 left", lines[0])
+    assert all(re.fullmatch(r"phrase-rescore: (scoring: .*|table\.gz: [0-9.]+kB, 00:00)", line) for line in lines)
 
 
 def test_group_help_lists_every_command_with_a_word_on_it(run: Run) -> None:
