@@ -268,7 +268,7 @@ def _executor(
                 cluster = stack.enter_context(opened)
             except ImportError as error:
                 needs = f"--cluster {printable(options.cluster)} needs {error.name}"
-                raise OptionError(f"{needs}: pip install 'phrase-rescore[cluster]'") from None
+                raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
             yield cluster
         return
     cores, threads = usable_cores(), options.threads

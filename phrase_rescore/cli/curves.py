@@ -48,7 +48,7 @@ def command(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **
 
     --table writes a line for every run, with tabs between: name, steps, best step, held-out loss per pair, or per word of a
     language model (nats), and perplexity per word at that step, hours.
-    Pictures need Altair: pip install 'phrase-rescore[report]'.
+    Pictures need Altair: pip install '.[report]' in the checkout.
     """
     from phrase_rescore.api import curves
     from phrase_rescore.cli.terminal import say

@@ -38,7 +38,7 @@ def command(table: str, quiet: bool, **asked: Any) -> None:
 
     The model's scores are read from the table's columns, which TABLE.columns.json names; without it, by their looks. If
     the table has none, the sample is scored. Scores are shown of a sample, all rows of some sources, always the same; maps
-    and unknown words are of the whole table. The page needs pip install 'phrase-rescore[report]'.
+    and unknown words are of the whole table. It needs pip install '.[report]' in the checkout.
     """
     from phrase_rescore.api import report
     from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn

@@ -25,7 +25,7 @@ def altair(command: str = "report") -> Any:
         import vl_convert  # noqa: F401
     except ImportError as error:
         library = (error.name or "altair").replace("_", "-")
-        raise OptionError(f"{command} needs {library}; install it with: pip install 'phrase-rescore[report]'") from None
+        raise OptionError(f"{command} needs {library}; in the checkout, run: pip install '.[report]'") from None
     return altair
 
 

@@ -239,5 +239,5 @@ def test_without_the_libraries_pictures_are_refused_and_tables_work(make_run, ru
     path = make_run()
     result = run("curves", path, "-o", tmp_path / "c.png")
     assert result.status == 2
-    assert result.last_line.endswith(f"curves needs {name}; install it with: pip install 'phrase-rescore[report]'")
+    assert result.last_line.endswith(f"curves needs {name}; in the checkout, run: pip install '.[report]'")
     assert run("curves", path, "--table").out.startswith(b"model\t250\t")
