@@ -43,7 +43,10 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     yield Use("the journal of -o", f"{partial_of(out, hidden=False)}.json", Role.WRITE)
 
 
-@options.grouped_command(short_help="Append the two columns to a phrase table.")
+@options.grouped_command(
+    short_help="Append the two columns to a phrase table.",
+    then="phrase-rescore moses-ini moses.ini --table {out} -o moses.rnn.ini",
+)
 @options.path_argument("table")
 @option_group(
     "Most used",

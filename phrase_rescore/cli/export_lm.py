@@ -5,7 +5,10 @@ from phrase_rescore.cli.options import device_option, lm_option, path_argument, 
 from phrase_rescore.files.paths import Role
 
 
-@options.command(short_help="Write a language model for the decoder.")
+@options.command(
+    short_help="Write a language model for the decoder.",
+    then=lambda values: "" if values["arpa"] else "phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini",
+)
 @path_argument("arpa", required=False)
 @lm_option()
 @path_option("-o", "--out", role=Role.WRITE, default="-", metavar="OUT", help="The file to write.  [default: standard output]")

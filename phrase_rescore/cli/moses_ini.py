@@ -15,7 +15,10 @@ def _weights(text: str) -> str:
     return text
 
 
-@options.command(short_help="Make a moses.ini for an annotated table or an LM.")
+@options.command(
+    short_help="Make a moses.ini for an annotated table or an LM.",
+    then="mert-moses.pl DEV.SOURCE DEV.REFERENCE MOSES_BIN/moses {out}, with the options above",
+)
 @path_argument("ini")
 @path_option("--table", role=Role.READ, metavar="TABLE", help="The table with its new columns, as text or .gz.")
 @path_option(

@@ -6,6 +6,7 @@ after ``NumberType``), one of some words (click.Choice, Subset), or any TEXT.
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,11 +16,12 @@ import cloup
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.errors import OptionError, shown
-from phrase_rescore.files.paths import Role, Use, check_new, check_paths
+from phrase_rescore.files.paths import Role, Use, check_new, check_paths, is_stream
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
 
 DEFAULT_MODEL, DEFAULT_LM = "phrase-rescore-model", "phrase-rescore-lm"
 
+Then = str | Callable[[dict[str, Any]], str]
 Derived = Callable[[str, Mapping[str, Any]], Iterable[Use]]
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -74,9 +76,18 @@ class Command(click.Command):
     """A command that checks all its paths before its body runs.
 
     One that writes files refuses those that are there already, but for its option --overwrite. (train has its own, for models.)
+    When it has ended well, it says which files it wrote and what to type next: ``then``, or what it makes of the options, with
+    their values in braces; nothing if OUT is a stream.
     """
 
-    def __init__(self, name: str | None, params: list[click.Parameter], **attributes: Any) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        params: list[click.Parameter],
+        then: str | Callable[[dict[str, Any]], str] = "",
+        **attributes: Any,
+    ) -> None:
+        self._then = then
         self._refuses = any(isinstance(param.type, PathName) and param.type.role is Role.WRITE for param in params)
         if self._refuses:
             params.insert(-1, click.Option(["--overwrite"], is_flag=True, help="Replace files that are there already."))
@@ -87,7 +98,21 @@ class Command(click.Command):
         check_paths(self._uses(ctx.params))
         if refuses:
             check_new(self._uses(ctx.params))
-        return super().invoke(ctx)
+        result = super().invoke(ctx)
+        if not ctx.params.get("quiet", True):
+            self._end(ctx.params)
+        return result
+
+    def _end(self, values: dict[str, Any]) -> None:
+        from phrase_rescore.cli.terminal import say
+
+        paths = [use.path for use in self._uses(values) if use.role is Role.WRITE]
+        if written := [path for path in paths if os.path.isfile(path) and not is_stream(path)]:
+            say(f"wrote {' and '.join(written)}")
+        then = self._then(values) if callable(self._then) else self._then
+        if then and not is_stream(values.get("out", "")):
+            quoted = {name: shlex.quote(value) for name, value in values.items() if isinstance(value, str)}
+            say(f"next: {then.format(**quoted)}")
 
     def _uses(self, values: Mapping[str, Any]) -> Iterator[Use]:
         """Yield all paths of the command, of one option after the other."""

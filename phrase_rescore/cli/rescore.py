@@ -10,7 +10,10 @@ from phrase_rescore.cli.options import TEXT, device_option, out_option, path_arg
 from phrase_rescore.files.paths import Role
 
 
-@options.command(short_help="Add the scores of models to an n-best list.")
+@options.command(
+    short_help="Add the scores of models to an n-best list.",
+    then=lambda values: "phrase-rescore evaluate --set test REFERENCE rescored={out}" if values["best"] else "",
+)
 @path_argument("nbest", metavar="NBEST")
 @path_option(
     "-m", "--model", "models", role=Role.READ_DIRECTORY, made_by="train-lm CORPUS", metavar="MODEL", multiple=True,

@@ -5,16 +5,8 @@ from typing import Any
 import click
 from cloup import option_group
 
-from phrase_rescore.cli.options import (
-    BYTE_SIZE,
-    grouped_command,
-    model_option,
-    number_option,
-    on_bad_row_option,
-    path_argument,
-    path_option,
-    quiet_option,
-)
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import BYTE_SIZE, model_option, number_option, on_bad_row_option, path_option, quiet_option
 from phrase_rescore.cli.training_options import TrainingOptions
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import FACTORS
@@ -23,8 +15,11 @@ from phrase_rescore.rnn.config import PRESETS
 _options = TrainingOptions(PRESETS, "pairs")
 
 
-@grouped_command(short_help="Learn a model from the distinct pairs of phrase tables.")
-@path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@options.grouped_command(
+    short_help="Learn a model from the distinct pairs of phrase tables.",
+    then="phrase-rescore annotate phrase-table.gz -m {model_dir} -o phrase-table.rnn.gz",
+)
+@options.path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @option_group(
     "Most used",
     model_option(Role.WRITE_DIRECTORY, _options.beside),

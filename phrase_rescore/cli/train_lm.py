@@ -12,7 +12,9 @@ from phrase_rescore.lm.config import PRESETS
 _options = TrainingOptions(PRESETS, "text")
 
 
-@grouped_command(short_help="Learn a language model from text.")
+@grouped_command(
+    short_help="Learn a language model from text.", then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz"
+)
 @path_argument("inputs", nargs=-1, required=True, metavar="CORPUS...")
 @option_group(
     "Most used",
