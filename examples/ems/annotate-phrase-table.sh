@@ -36,7 +36,7 @@ with_models_of() { # FACTORS
 }
 
 if [[ -e $in.gz ]]; then
-    exec phrase-rescore annotate "$in.gz" "${options[@]}" -o "$out.gz"
+    exec phrase-rescore annotate "$in.gz" "${options[@]}" --overwrite -o "$out.gz"
 fi
 
 annotated=0
@@ -47,7 +47,7 @@ for table in "$in".*-*.gz; do
     if [[ ! $factors =~ ^[0-9]+(,[0-9]+)*-[0-9]+(,[0-9]+)*$ ]]; then
         continue # such as IN.half-f2e.gz
     elif with_models_of "$factors"; then
-        phrase-rescore annotate "$table" "${used[@]}" -o "$out.$factors.gz"
+        phrase-rescore annotate "$table" "${used[@]}" --overwrite -o "$out.$factors.gz"
         annotated=$((annotated + 1))
     else
         printf 'annotate-phrase-table.sh: %s: passed on as it is, there is no model for factors %s\n' "$table" "$factors" >&2

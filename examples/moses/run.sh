@@ -124,7 +124,7 @@ train() { # MODEL_DIR OPTION...
 annotate() {
     local models=(-m "$WORK/forward")
     if [[ $INVERSE == yes ]]; then models+=(-m "$WORK/inverse"); fi
-    phrase-rescore annotate "$TABLE" "${models[@]}" --expect-rows "$TABLE" -q -o "$annotated"
+    phrase-rescore annotate "$TABLE" "${models[@]}" --expect-rows "$TABLE" -q --overwrite -o "$annotated"
 }
 
 filtered() { # FOLDER INI INPUT: a model of the input's phrases alone. The script takes no folder that is there.
@@ -142,7 +142,7 @@ zero_weights() {
     local check=$WORK/zero
     mkdir -p "$check"
     head -n "$CHECK_SENTENCES" "$TUNE.$SRC" > "$check/input"
-    phrase-rescore moses-ini "$INI" --table "$annotated" --weights zero -q -o "$check/zero.ini"
+    phrase-rescore moses-ini "$INI" --table "$annotated" --weights zero -q --overwrite -o "$check/zero.ini"
     filtered "$check/filtered.baseline" "$INI" "$check/input"
     filtered "$check/filtered.zero" "$check/zero.ini" "$check/input"
     decode "$check/filtered.baseline/moses.ini" "$check/input" "$check/baseline.out"
@@ -153,7 +153,7 @@ than the baseline ($check/*.out): ini and table do not belong together"
 }
 
 small_weights() {
-    phrase-rescore moses-ini "$INI" --table "$annotated" -o "$ini" # its log has the --range for mert-moses.pl
+    phrase-rescore moses-ini "$INI" --table "$annotated" --overwrite -o "$ini" # its log has the --range for mert-moses.pl
 }
 
 tune() { # SYSTEM INI RUN, in a folder of its own that holds the finished iterations

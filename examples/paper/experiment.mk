@@ -180,11 +180,11 @@ $(W)/cslm/config.json: $(W)/corpus/train.$(SRC) $(W)/settings/cslm
 # The network as Moses reads it: for its feature NeuralLM, and as the n-grams of the 5-gram model with other probabilities
 $(W)/lm/cslm.nplm: $(W)/cslm/config.json
 	@$(call begin,export-cslm)
-	phrase-rescore export-lm -m $(<D) -o $@
+	phrase-rescore export-lm --overwrite -m $(<D) -o $@
 
 $(W)/lm/cslm.blm: $(W)/lm/$(TGT).arpa.gz $(W)/cslm/config.json
 	@$(call begin,export-cslm-ngrams)
-	phrase-rescore export-lm $< -m $(W)/cslm -o $@.arpa
+	phrase-rescore export-lm --overwrite $< -m $(W)/cslm -o $@.arpa
 	$(MOSES_BIN)/build_binary $@.arpa $@.part
 	mv $@.part $@
 	rm $@.arpa
@@ -229,7 +229,7 @@ cslm_files = $(addprefix $(M)/,$(if $(filter decoder,$(cslm.$(1))),lm/cslm.nplm,
 
 $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$(call models,$$*) $$(call column,$$*) $(W)/settings/system.$$*
 	@$(call begin,system-$*)
-	$(if $(call models,$*),phrase-rescore annotate $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter $(NETWORKS),$(word)),$(M)/$(word),$(word))) -o $@,\
+	$(if $(call models,$*),phrase-rescore annotate --overwrite $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter $(NETWORKS),$(word)),$(M)/$(word),$(word))) -o $@,\
 	$(if $(call column,$*),python3 $(HERE)/append_column.py $< $(call column,$*) | gzip -n >$@.part && mv $@.part $@,\
 	cp $< $@.part && mv $@.part $@))
 
@@ -264,8 +264,8 @@ $(decoded_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/
 	table=$(word 2,$^)
 	sed -E "s#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$$table#" $< >$@.tuned
 	$(if $(word 2,$(system.$(call system_of,$*))),\
-	    phrase-rescore moses-ini $@.tuned --table $$table --own-columns --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
-	$(if $(filter %.nplm,$^),phrase-rescore moses-ini $@.tuned --lm $(filter %.nplm,$^) -o $@.tuned)
+	    phrase-rescore moses-ini --overwrite $@.tuned --table $$table --own-columns --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
+	$(if $(filter %.nplm,$^),phrase-rescore moses-ini --overwrite $@.tuned --lm $(filter %.nplm,$^) -o $@.tuned)
 	$(if $(filter %.blm,$^),sed -i -E 's#^(KENLM .*)name=[^ ]* (.*)path=[^ ]*(.*)#&\n\1name=CSLM0 \2path=$(filter %.blm,$^)\3#; s#^\[weight\]#&\nCSLM0= 0.1#' $@.tuned)
 	python3 $(HERE)/disturb.py $(call run_of,$*) <$@.tuned >$@.part
 	mv $@.part $@
@@ -288,7 +288,7 @@ baseline_run = $(patsubst $(call system_of,$(1)).%,baseline.%,$(1))
 $(W)/nbest/%.gz: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,$$(suffix $$*)).$(SRC) $(M)/cslm/config.json
 	@$(call begin,nbest-$*)
 	$(MOSES_BIN)/moses -config $< -input-file $(word 2,$^) -threads $(THREADS) $(call search,$(LIMIT)) -n-best-list $(@D)/$*.list 200 distinct
-	phrase-rescore rescore $(@D)/$*.list -m $(M)/cslm -o $@
+	phrase-rescore rescore --overwrite $(@D)/$*.list -m $(M)/cslm -o $@
 	rm $(@D)/$*.list
 
 $(reranked_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/$$(call baseline_run,$$*)/moses.ini $(W)/settings/system.$$(call system_of,$$*)
@@ -312,7 +312,7 @@ $(reranked_runs:%=$(W)/tuning/%/moses.ini): $(W)/tuning/%/moses.ini: $(W)/tuning
 $(foreach run,$(reranked_runs),$(W)/evaluation/$(run).dev.out $(W)/evaluation/$(run).test.out): $(W)/evaluation/%.out: \
     $(W)/tuning/$$(basename $$*)/moses.ini $(W)/nbest/$$(call baseline_run,$$(basename $$*))$$(suffix $$*).gz
 	@$(call begin,rerank-$*)
-	phrase-rescore rescore -q $(word 2,$^) --weights $< --best -o $@
+	phrase-rescore rescore --overwrite -q $(word 2,$^) --weights $< --best -o $@
 
 $(W)/evaluation/%.seg: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,$$(suffix $$*)).$(SRC)
 	@$(call begin,decode-$*)

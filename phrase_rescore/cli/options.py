@@ -75,7 +75,8 @@ class PathName(click.ParamType):
 class Command(click.Command):
     """A command that checks all its paths before its body runs.
 
-    One that writes files refuses those that are there already, but for its option --overwrite. (train has its own, for models.)
+    One that writes files refuses those that are there already, but for its options --overwrite and --resume. (train
+    has its own, for models.)
     When it has ended well, it says which files it wrote and what to type next: ``then``, or what it makes of the options, with
     their values in braces; nothing if OUT is a stream.
     """
@@ -94,9 +95,9 @@ class Command(click.Command):
         super().__init__(name, params=params, **attributes)
 
     def invoke(self, ctx: click.Context) -> Any:
-        refuses = self._refuses and not ctx.params.pop("overwrite")
+        overwrite = not self._refuses or ctx.params.pop("overwrite") or ctx.params.get("resume")
         check_paths(self._uses(ctx.params))
-        if refuses:
+        if not overwrite:
             check_new(self._uses(ctx.params))
         result = super().invoke(ctx)
         if not ctx.params.get("quiet", True):

@@ -145,10 +145,10 @@ def test_output_less_our_columns_is_the_input_byte_for_byte(
     assert len(columns_of(content, first.out)) == len(content.removesuffix(b"\n").split(b"\n"))
     assert run("annotate", packed, *to).out == first.out
     assert run("annotate", "-", *to, stdin=content).out == first.out
-    assert run("annotate", packed, *to, "-o", out).status == 0
+    assert run("annotate", packed, *to, "-o", out, "--overwrite").status == 0
     assert gzip.decompress(out.read_bytes()) == first.out
 
-    assert run("strip", out, "--columns", 2, "-o", stripped).status == 0
+    assert run("strip", out, "--columns", 2, "-o", stripped, "--overwrite").status == 0
     assert stripped.read_bytes() == content
 
 
@@ -277,7 +277,7 @@ def test_real_table_annotated_and_stripped_is_the_same(
     out, stripped = tmp_path / "out.gz", tmp_path / "stripped"
     result = run("annotate", real_table, "-m", real_model, "-o", out, "--expect-rows", real_table)
     assert result.status == 0
-    assert run("strip", out, "--columns", 2, "-o", stripped).status == 0
+    assert run("strip", out, "--columns", 2, "-o", stripped, "--overwrite").status == 0
     assert stripped.read_bytes() == real_rows
 
     # The unknown words of the target, counted over the file of known ones

@@ -10,10 +10,11 @@ from conftest import Run
 from moses_harness import ini_text
 
 ROWS = b"".join(b"the house %d ||| das haus ||| 0.5 0.25 1 0.125 ||| 0-0 ||| 1 1 1\n" % i for i in range(30))
+OTHER = "--overwrite", "-o", "other"
 WRITERS = {  # command: what it is called with, OUT where a file is named
     "annotate": ["annotate", "table", "-m", "MODEL", "-q", "-o", "OUT"],
-    "annotate --columns-json": ["annotate", "table", "-m", "MODEL", "-q", "-o", "other", "--columns-json", "OUT"],
-    "annotate --dropped": ["annotate", "bad", "-m", "MODEL", "-q", "-o", "other", "--on-bad-row", "drop", "--dropped", "OUT"],
+    "annotate --columns-json": ["annotate", "table", "-m", "MODEL", "-q", *OTHER, "--columns-json", "OUT"],
+    "annotate --dropped": ["annotate", "bad", "-m", "MODEL", "-q", *OTHER, "--on-bad-row", "drop", "--dropped", "OUT"],
     "strip": ["strip", "table", "--columns", "1", "--force", "-q", "-o", "OUT"],
     "moses-ini": ["moses-ini", "moses.ini", "--table", "table", "--own-columns", "-q", "-o", "OUT"],
     "embed": ["embed", "--words", "source", "-m", "MODEL", "--format", "txt", "-q", "-o", "OUT"],

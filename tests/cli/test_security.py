@@ -133,7 +133,7 @@ from phrase_rescore.cli.main import main
 
 def annotate(model):
     try:
-        main(["annotate", sys.argv[1], "-m", model, "-o", sys.argv[2], "-q", "--jobs", "1", "--device", "cpu"])
+        main(["annotate", sys.argv[1], "-m", model, "-o", sys.argv[2], "--overwrite", "-q", "--jobs", "1", "--device", "cpu"])
     except SystemExit as end:
         assert not end.code, end.code
 

@@ -4,7 +4,8 @@ Every ```sh block of README.md, CONTRIBUTING.md and docs/*.md in which a phrase-
 example in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
 one, extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, moses.ini, references and
 outputs of two sets, test.en and outputs with segmentation, a link to docs/ and, unless they train them, the MODELS. Every
-``train`` gets TINY appended, so that it takes a moment.
+``train`` gets TINY appended, so that it takes a moment, and what has -o OUT gets --overwrite:
+commands of a page write the same OUT.
 What should not be run goes into a block that is not ```sh.
 """
 
@@ -176,6 +177,7 @@ def shell(script: str, folder: Path, path: str) -> None:
     script = script.replace("\\\n", " ")
     for command, tiny in (("train(?!-)", TINY), ("train-lm", TINY_LM)):
         script = re.sub(rf"(\bphrase-rescore {command}\b[^|;&>\n]*)", rf"\1 {tiny} ", script)
+    script = re.sub(r"(\bphrase-rescore [^|;&>#\n]* -o [^|;&>#\n)]*[^|;&>#\n) ])", r"\1 --overwrite", script)
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         ["bash", "-e", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False

@@ -164,7 +164,7 @@ def test_the_other_kind_of_model_is_named(run: Run, model_dir: str, text: Path, 
     unshortened = run("export-lm", "-m", tmp_path / "lm", "-o", tmp_path / "x")
     assert "warning" not in unshortened.err
     assert run(*command(text, tmp_path / "whole", "-q", "--max-steps", "2", "--shorten", "0")).status == 0
-    told = run("export-lm", "-m", tmp_path / "whole", "-o", tmp_path / "x").err
+    told = run("export-lm", "-m", tmp_path / "whole", "-o", tmp_path / "y").err
     assert "warning: no context was shortened in training" in told
     for line in (["score-lm", "-m", model_dir], ["export-lm", "-m", model_dir]):
         result = run(*line, stdin=b"a\n")

@@ -14,7 +14,7 @@ READERS: dict[str, Callable[[Path, str], list[object]]] = {
     "moses-ini": lambda table, model: ["moses-ini", table.with_name("moses.ini"), "--table", table],
     "info": lambda table, model: ["info", table],
     "annotate": lambda table, model: ["annotate", table, "-m", model, "--replace", 2],
-    "report": lambda table, model: ["report", table, "-m", model, "-o", table.with_name("report.html")],
+    "report": lambda table, model: ["report", table, "-m", model, "-o", table.with_name("report.html"), "--overwrite"],
 }
 
 

@@ -252,6 +252,7 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     model, older = {}, {}
     for path in (inputs / "model").iterdir():
         model[f"model/{path.name}"] = path.read_bytes()
+    over = "--overwrite", "-o"
     older = {"out.gz": gzip.compress(b"what stood there\n"), "out.gz.dropped": b"rows of another run\n"}
     block = str(-(-rows // 5))
     train = [
@@ -265,19 +266,19 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
 
     yield job(
         "annotate",
-        ["annotate", str(inputs / "table.gz"), "-m", str(inputs / "model"), "-o", str(out / "{}" / "out.gz"), "--on-bad-row",
+        ["annotate", str(inputs / "table.gz"), "-m", str(inputs / "model"), *over, str(out / "{}" / "out.gz"), "--on-bad-row",
          "drop", "--block-size", block, "--jobs", "1", "--device", "cpu"],
         ("--resume",), result="out.gz", older=older,
     )  # fmt: skip
     yield job("train", train, ("--resume",), (), result="model")
     yield job("train --overwrite", [*train, "--overwrite"], ("--resume",), (), result="model", older=model)
     yield job(
-        "strip", ["strip", str(inputs / "annotated.gz"), "--columns", "2", "-o", str(out / "{}" / "out.gz")],
+        "strip", ["strip", str(inputs / "annotated.gz"), "--columns", "2", *over, str(out / "{}" / "out.gz")],
         result="out.gz", older={"out.gz": older["out.gz"]},
     )  # fmt: skip
     yield job(
         "moses-ini",
-        ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), "-o", str(out / "{}" / "moses.ini")],
+        ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), *over, str(out / "{}" / "moses.ini")],
         result="moses.ini", older={"moses.ini": b"what stood there\n"},
     )  # fmt: skip
     train_lm = [
@@ -286,10 +287,10 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     ]  # fmt: skip
     yield job("train-lm", train_lm, ("--resume",), (), result="model")
     yield job(
-        "export-lm", ["export-lm", "-m", str(inputs / "lm"), "-o", str(out / "{}" / "lm.nplm")],
+        "export-lm", ["export-lm", "-m", str(inputs / "lm"), *over, str(out / "{}" / "lm.nplm")],
         result="lm.nplm", older={"lm.nplm": b"what stood there\n"},
     )  # fmt: skip
     yield job(
-        "rescore", ["rescore", str(inputs / "nbest.gz"), "-m", str(inputs / "lm"), "-o", str(out / "{}" / "out.gz")],
+        "rescore", ["rescore", str(inputs / "nbest.gz"), "-m", str(inputs / "lm"), *over, str(out / "{}" / "out.gz")],
         result="out.gz", older={"out.gz": older["out.gz"]},
     )  # fmt: skip
