@@ -93,6 +93,16 @@ def test_a_misspelt_command_gets_a_suggestion(run: Run) -> None:
     assert run("zzz").last_line == "Error: No such command 'zzz'."
 
 
+def test_a_command_ends_with_what_it_wrote_and_what_to_type_next(run: Run, model_dir: str, tmp_path: Path) -> None:
+    table, out = tmp_path / "table", tmp_path / "a table.gz"
+    table.write_bytes(ROW)
+    *_, wrote, then = run("annotate", table, "-m", model_dir, "-o", out).err.splitlines()
+    assert wrote == f"phrase-rescore: wrote {out} and {out}.columns.json"
+    assert then == f"phrase-rescore: next: phrase-rescore moses-ini moses.ini --table '{out}' -o moses.rnn.ini"
+    assert "wrote" not in run("annotate", table, "-m", model_dir).err, "rows on standard output"
+    assert run("annotate", table, "-m", model_dir, "-o", out, "--overwrite", "-q").err == ""
+
+
 def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
