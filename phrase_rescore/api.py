@@ -260,22 +260,21 @@ def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
 
 
 def report(
-    table: Path, model_dir: Path, out: Path = "report.html", *, figures: Path | None = None, phi_column: int | None = None,
-    sample: int = 50_000, command: str = "", on_read: Callable[[int], object] | None = None,
-    on_step: Callable[[str], object] = lambda what: None,
+    table: Path, model_dir: Path, out: Path = "report.html", *, phi_column: int | None = None, sample: int = 50_000,
+    command: str = "", on_read: Callable[[int], object] | None = None, on_step: Callable[[str], object] = lambda what: None,
 ) -> ReportSummary:  # fmt: skip
     """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
 
-    ``figures`` names a directory for the pictures, ``sample`` the number of rows of which the page is made, ``command`` the
-    line that the page shows. ``on_read`` hears of the bytes of the table, ``on_step`` of what is being done. Torch's number of
-    threads and its treatment of denormal numbers are set for the whole process. Raises as ``report.run.report``.
+    ``sample`` is the number of rows of which the page is made, ``command`` the line that the page shows. ``on_read`` hears of
+    the bytes of the table, ``on_step`` of what is being done. Torch's number of threads and its treatment of denormal numbers
+    are set for the whole process. Raises as ``report.run.report``.
     """
     from phrase_rescore.report.run import report as write_report
     from phrase_rescore.runtime import keep_freed_memory
 
     prepare(usable_cores())
     keep_freed_memory()
-    paths = os.fspath(table), os.fspath(model_dir), os.fspath(out), _path(figures)
+    paths = os.fspath(table), os.fspath(model_dir), os.fspath(out)
     return write_report(*paths, phi_column, sample, command, on_read, on_step)
 
 

@@ -16,7 +16,6 @@ from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 @path_option(
     "-o", "--out", role=Role.WRITE, default="report.html", show_default=True, metavar="FILE", help="The page to write."
 )
-@path_option("--figures", role=Role.FILL_DIRECTORY, metavar="DIR", help="Write every picture as PNG and SVG too.")
 @number_option(
     "--phi-column", range=COLUMNS, metavar="N",
     help="The score column with the table's own probability.  [default: 3, φ(target|source); of an inverse model 1]",
@@ -34,7 +33,6 @@ def command(table: str, quiet: bool, **asked: Any) -> None:
     \b
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
     phrase-rescore report phrase-table.rnn.gz -o report.html
-    phrase-rescore report phrase-table.rnn.gz -m phrase-rescore-model --figures figures
 
     The model's scores are read from the table's columns, which TABLE.columns.json names; without it, by their looks. If
     the table has none, the sample is scored. Scores are shown of a sample, all rows of some sources, always the same; maps

@@ -25,7 +25,6 @@ class Role(enum.Enum):
     WRITE = enum.auto()
     WRITE_DIRECTORY = enum.auto()  # made or replaced as a whole
     CACHE_DIRECTORY = enum.auto()  # read if it is up to date, else made or replaced as a whole
-    FILL_DIRECTORY = enum.auto()  # made if it is not there; files are written in it
     SCRATCH = enum.auto()  # a directory in which temporary files are made
 
     @property
@@ -171,7 +170,7 @@ def _check_usable(use: Use) -> None:
             raise OptionError(f"{use} is not a directory; name one")
         if use.path != "-":
             _check_access(use.path, os.W_OK if use.role.writes else os.R_OK)
-    elif use.role is Role.SCRATCH or (use.role is Role.FILL_DIRECTORY and os.path.isdir(use.path)):
+    elif use.role is Role.SCRATCH:
         os.scandir(use.path).close()
         _check_access(use.path, os.W_OK | os.X_OK)
     elif use.role.writes:

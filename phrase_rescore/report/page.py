@@ -22,7 +22,8 @@ from phrase_rescore.report.charts import Spec, vega_lite_version
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """
 for (const data of document.querySelectorAll('script[type="application/json"]')) {
-  const options = {actions: false, ast: true, renderer: "canvas"};
+  const actions = {export: true, source: false, compiled: false, editor: false};
+  const options = {actions, ast: true, renderer: "canvas"};
   const drawn = vegaEmbed("#" + data.dataset.chart, JSON.parse(data.textContent), options);
   drawn.then(({view}) => Object.assign(document.getElementById(data.dataset.chart), {view}));
 }

@@ -1,4 +1,4 @@
-"""The whole of ``report``: a table and a model in, one page and its pictures out; where words stand on its maps."""
+"""The whole of ``report``: a table and a model in, one page out; where words stand on its maps."""
 
 import importlib.util
 import os
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
-from phrase_rescore.errors import OptionError, writing
+from phrase_rescore.errors import OptionError
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report import sections
-from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Records, altair, picture, words_map
+from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Records, altair, words_map
 from phrase_rescore.report.page import page
 from phrase_rescore.report.rows import LONG, SampleRows, TableReader
 from phrase_rescore.report.sections import Targets
@@ -37,11 +37,10 @@ class ReportSummary:
 
 
 def report(
-    table: str, model_dir: str, out: str, figures: str | None = None, phi_column: int | None = None, sample: int = SAMPLE,
-    command: str = "",
+    table: str, model_dir: str, out: str, phi_column: int | None = None, sample: int = SAMPLE, command: str = "",
     on_read: Callable[[int], object] | None = None, on_step: Callable[[str], object] = lambda what: None,
 ) -> ReportSummary:  # fmt: skip
-    """Write the page, and the pictures if a directory is named; ``on_step`` hears what is being done.
+    """Write the page; ``on_step`` hears what is being done.
 
     ``phi_column`` counts from 1; None: the usual place. ``sample``: rows of which the page is made. ``command``: the line that
     asked, for the page.
@@ -52,8 +51,6 @@ def report(
     altair()
     if is_stream(table):
         raise OptionError("ANNOTATED_TABLE is read more than once; name a file")
-    if figures is not None and os.path.realpath(figures) == os.path.realpath(model_dir):
-        raise OptionError(f"--figures {figures} is the directory of -m; name another for the pictures")
     checkpoint = load(model_dir)
     reader = TableReader(table, checkpoint, phi_column, sample)
     on_step("reading the table")
@@ -79,21 +76,9 @@ def report(
     facts |= {"maps": maps, "coverage": sections.coverage(reader.sides, reader.rows, checkpoint.unk_shares)}
     charts = {"scatter": scatter} | {one.name: words_map(one.records, by_length=one.name == "phrases") for one in maps}
     text = page(f"Report on {os.path.basename(table)}", charts, facts)
-    pictures = {} if figures is None else {
-        os.path.join(figures, f"{name}.{form}"): (spec, form) for name, spec in charts.items() for form in ("png", "svg")
-    }  # fmt: skip
-    if os.path.realpath(out) in map(os.path.realpath, pictures):
-        raise OptionError(f"-o {out} is a picture of --figures {figures}; name another file")
     on_step("writing the page")
     with atomic_output(out) as stream:
         stream.write(text)
-    if figures is not None:
-        on_step("writing pictures")
-        with writing(figures, OptionError):
-            os.makedirs(os.path.realpath(figures), exist_ok=True)  # a link may lead to what is not there yet
-        for path, (spec, form) in pictures.items():
-            with atomic_output(path) as stream:
-                stream.write(picture(spec, form))
     return ReportSummary(len(rows), len(text), warnings)
 
 

@@ -50,7 +50,6 @@ READS, WRITES = Role.READ, Role.WRITE
         (Role.WRITE_DIRECTORY, "table/new", "-x table/new: Not a directory"),
         (Role.CACHE_DIRECTORY, "table", "-x table: Not a directory"),
         (Role.CACHE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
-        (Role.FILL_DIRECTORY, "table", "-x table: Not a directory"),
         (Role.READ_EITHER, "none", "-x none: No such file or directory; check the path"),
         (Role.SCRATCH, "none", "-x none: No such file or directory"),
         (Role.SCRATCH, "-", "-x - is not a directory; name one"),
@@ -96,8 +95,7 @@ def test_a_cache_that_is_there_may_be_only_read() -> None:
         (WRITES, "table"), (WRITES, "link"), (WRITES, "dangling"), (WRITES, "new"), (WRITES, "fifo"), (WRITES, "-"),
         (WRITES, "/dev/stdout"), (WRITES, "/dev/full"), (Role.READ_DIRECTORY, "model/"), (Role.WRITE_DIRECTORY, "model"),
         (Role.WRITE_DIRECTORY, "new/deep/er"), (Role.SCRATCH, "."), (WRITES, "b\nl ank"), (Role.READ_EITHER, "model"),
-        (Role.READ_EITHER, "table"), (Role.CACHE_DIRECTORY, "new"), (Role.FILL_DIRECTORY, "new"),
-        (Role.FILL_DIRECTORY, "model"),
+        (Role.READ_EITHER, "table"), (Role.CACHE_DIRECTORY, "new"),
     ],
 )  # fmt: skip
 def test_a_path_that_can_be_used_is_taken_and_nothing_is_made(here: Path, role: Role, path: str) -> None:

@@ -64,7 +64,7 @@ def annotated(plain, model, run, tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(annotated, model, run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    result = run("report", annotated, "-m", model, "-o", folder / "report.html", "--figures", folder / "figures")
+    result = run("report", annotated, "-m", model, "-o", folder / "report.html")
     assert (result.status, result.out) == (0, b""), result.err
     return folder, result
 
@@ -99,13 +99,6 @@ def test_charts_hold_their_data_and_escape_it(made):
     assert sum(point["weight"] for point in points) == pytest.approx(len(table_rows()), rel=1e-3)
     assert not any(c in data for data in found.values() for c in "<>&\u2028")
     assert HOSTILE.decode() not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
-
-
-def test_pictures(made):
-    names = {path.name for path in (made[0] / "figures").iterdir()}
-    assert {"scatter.png", "scatter.svg", "source-words.png", "phrases.svg", "phrases.png"} <= names
-    assert (made[0] / "figures" / "scatter.png").read_bytes().startswith(b"\x89PNG")
-    assert "log φ(target | source) of the table, nats" in (made[0] / "figures" / "scatter.svg").read_text("utf-8")
 
 
 def test_the_same_page_twice(made, annotated, model, run):
