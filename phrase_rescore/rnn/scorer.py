@@ -28,6 +28,7 @@ from phrase_rescore.runtime import check_precision, set_tf32
 
 BATCH = 2048  # pairs or phrases that share: more share more, but their states leave the cache
 GPU_BATCH = 16384  # a GPU needs many rows to be busy
+BATCH_WORDS = 64  # for each pair of a full batch; one of longer pairs has fewer of them, since memory grows with the words
 END, UNKNOWN = b"<end of phrase>", b"<unknown word>"  # names of EOS and UNK; no word is called so, for no word has a blank
 
 Side = Literal["source", "target"]
@@ -149,12 +150,14 @@ class Scorer:
         return result
 
     def _in_memory(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:
-        """Yield ``_word_log_probs`` of ``batch`` pairs at a time, and of half as many whenever memory runs out."""
-        start = 0
+        """Yield ``_word_log_probs`` of ``batch`` pairs (long ones: fewer) at a time, of half as many whenever memory runs out."""
+        start, words_before = 0, pairs.src.offsets + pairs.tgt.offsets
         while start < len(pairs):
             batch = self.batch
+            within = int(np.searchsorted(words_before, words_before[start] + BATCH_WORDS * batch, side="right")) - 1
+            stop = min(start + batch, max(start + 1, within), len(pairs))
             try:
-                part = self._word_log_probs(pairs.take(np.arange(start, min(start + batch, len(pairs)))))
+                part = self._word_log_probs(pairs.take(np.arange(start, stop)))
             except torch.OutOfMemoryError:
                 if batch == 1:
                     found = f"{self.device}: out of memory for a single phrase pair"
@@ -163,7 +166,7 @@ class Scorer:
                 torch.cuda.empty_cache()
                 continue
             yield part
-            start += batch
+            start = stop
 
     def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return natural log p of every word that the model predicts and of EOS after them, as ``flat`` and ``offsets``.
