@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 GZIP_LEVEL = "6"
 FIT_ROWS = 100_000  # rows whose words are counted to see whether model and table go together
+AHEAD_ROWS, JUDGED_AHEAD = 20_000, 2000  # rows read before the first is written, and those whose words tell the direction
 BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score
 
 Result = TypeVar("Result")
@@ -81,6 +82,25 @@ def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -
         if block.first_row > FIT_ROWS:
             break
     raise InputError(table, "no valid row in it" if taken else "is empty", "pass a phrase table")
+
+
+def read_ahead(blocks: Iterator[Block], rows: int) -> tuple[list[Block], Iterator[Block]]:
+    """Return the blocks of the first rows, so many or some megabytes, and the stream with nothing taken from it."""
+    taken, size, rest = list[Block](), 0, blocks
+    try:
+        for block in blocks:
+            taken.append(block)
+            size += len(block.data)
+            if block.first_row + block.data.count(b"\n") > rows or size > BLOCK_BYTES:
+                break
+    except InputError as error:  # which comes when the blocks before it are done
+        rest = _failing(error)
+    return taken, chain(taken, rest)
+
+
+def _failing(error: InputError) -> Iterator[Block]:
+    raise error
+    yield
 
 
 def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:

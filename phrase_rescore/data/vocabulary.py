@@ -20,6 +20,7 @@ FIRST_WORD = 2
 _DIGITS = 18  # of a count, at most: 64 bits
 UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK can be learnt, if the shortlist would hold all
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
+MOSTLY, _TELLING = 0.5, 4  # share of unknown words from which sides may be swapped, and words of a side that it takes to tell
 EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
 FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
 
@@ -190,6 +191,31 @@ def fit_warnings(
             found = f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training"
             warnings.append(f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}")
     return warnings
+
+
+def refuse_swapped(
+    name: str, seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], model: str = "the model"
+) -> None:
+    """Raise InputError if most words ``seen`` in source and target are unknown, and far fewer with the sides exchanged.
+
+    Sorted tables begin with numbers and marks: words without a letter tell nothing, and those that both sides know neither.
+    """
+    known, shares = [vocab.ids.keys() for vocab in vocabs], list[tuple[float, float]]()
+    for i, counts in enumerate(seen):
+        words = {word: n for word, n in counts.items() if not (word in known[0] and word in known[1]) and _has_letter(word)}
+        total = sum(words.values())
+        own, other = (sum(n for word, n in words.items() if word not in known[side]) for side in (i, 1 - i))
+        if total < _TELLING or own <= MOSTLY * total or other >= own / 2:
+            return
+        shares.append((own / total, other / total))
+    (src, src_other), (tgt, tgt_other) = shares
+    unknown = f"{src:.0%} of the source and {tgt:.0%} of the target words are unknown to {model}"
+    found = f"source and target seem swapped: {unknown}, with the sides exchanged {src_other:.0%} and {tgt_other:.0%}"
+    raise InputError(name, found, "exchange them, or name a model that was trained in this direction with -m")
+
+
+def _has_letter(word: bytes) -> bool:
+    return any(map(str.isalpha, word.decode("utf-8", "ignore")))
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,13 @@ def score(
     checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
     scorer = Scorer(checkpoint, resolve_device(device))
 
+    judged = answers_at_once(lines, flush)  # a pair says too little of the next ones
+
     def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
+        nonlocal judged
+        if not judged:
+            checkpoint.refuse_swapped("<stdin>", [src for src, _ in pairs], [tgt for _, tgt in pairs])
+            judged = True
         encoded = scorer.encode_phrases([src for src, _ in pairs], [tgt for _, tgt in pairs])
         log_probs, offsets = scorer.word_log_probs(encoded)
         unknown = checkpoint.for_model(encoded).tgt.counts_of(UNK)

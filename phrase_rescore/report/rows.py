@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import hashes
-from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.data.vocabulary import Vocabulary, refuse_swapped
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.table import BLOCK_ROWS, TableBlock, read_table, select_factor
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
 LONG = 4  # words of a long source, as in the paper's Table 2 and figure 5
+_JUDGED_BLOCKS = 8  # whose words tell that the table is of the other direction
 _MAPPED = 3000  # long sources, for the map
 # A word of more than a letter or a sign; a long source has at most one that is not
 _WORDS = re.compile(rb"(?<![^ ])[^ ]*[A-Za-z\x80-\xff]{2}")
@@ -126,8 +127,11 @@ class TableReader:
 
     def read(self, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS) -> SampleRows:
         """Read the table and return the sample. Raises InputError for a bad row and for a file that cannot be read."""
-        for rows in read_table(self._table, len(self.columns), on_read, block_rows):
+        src, tgt = self.sides
+        for number, rows in enumerate(read_table(self._table, len(self.columns), on_read, block_rows)):
             self._add(rows)
+            if number < _JUDGED_BLOCKS:
+                refuse_swapped(self._table, (src.counts, tgt.counts), (src.vocabulary, tgt.vocabulary))
         return self._shrunk()
 
     def _add(self, rows: TableBlock) -> None:

@@ -98,6 +98,8 @@ class PairFeature:
         which = [[places.setdefault(pair, len(places)) for pair in pairs] for pairs in of_each(entries, name, self._pairs)]
         of_pair = np.zeros((len(places), 2))
         if places:
+            if not self.tally.computed:  # the first ones, before anything is written
+                self._scorer.checkpoint.refuse_swapped(name, [src for src, _ in places], [tgt for _, tgt in places])
             encoded = self._scorer.encode_phrases([src for src, _ in places], [tgt for _, tgt in places])
             of_pair[:, 0] = np.maximum(self._scorer.log_probs(encoded), MIN_LOG_P)
             predicted = self._scorer.checkpoint.for_model(encoded).tgt

@@ -8,12 +8,13 @@ phrase-rescore-model/
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.data.vocabulary import Vocabulary, factor_counts, refuse_swapped
 from phrase_rescore.moses.table import WHOLE, Factors, select_factor, words
 from phrase_rescore.nn import storage
 from phrase_rescore.nn.storage import Config, as_json, is_share, is_whole, require
@@ -60,6 +61,16 @@ class Checkpoint:
     def as_read(self, phrases: Sequence[bytes]) -> Sequence[bytes]:
         """Return phrases with single blanks, of words the factor that the model reads. Raises RowError if a word lacks it."""
         return select_factor([b" ".join(words(phrase)) for phrase in phrases], self.read_factor, self.sides[0])
+
+    def refuse_swapped(self, name: str, src: Iterable[bytes], tgt: Iterable[bytes], model: str = "the model") -> None:
+        """Raise InputError if these phrases of an input (single blanks between words) are those of the other direction."""
+        src_words, tgt_words = (Counter(b" ".join(phrases).split(b" ")) for phrases in (src, tgt))
+        self.refuse_swapped_words(name, src_words, tgt_words, model)
+
+    def refuse_swapped_words(self, name: str, src: Counter[bytes], tgt: Counter[bytes], model: str = "the model") -> None:
+        """Raise InputError likewise, for words that are counted."""
+        seen = factor_counts(src, self.factors[0], SIDES[0]), factor_counts(tgt, self.factors[1], SIDES[1])
+        refuse_swapped(name, seen, (self.src_vocab, self.tgt_vocab), model)
 
     def for_model(self, pairs: EncodedPairs) -> EncodedPairs:
         """Return pairs as the network takes them, the side that it reads first."""

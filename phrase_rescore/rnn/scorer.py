@@ -150,7 +150,7 @@ class Scorer:
         return result
 
     def _in_memory(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:
-        """Yield ``_word_log_probs`` of ``batch`` pairs (long ones: fewer) at a time, of half as many whenever memory runs out."""
+        """Yield ``_word_log_probs`` of ``batch`` pairs at a time, fewer long ones, half as many whenever memory runs out."""
         start, words_before = 0, pairs.src.offsets + pairs.tgt.offsets
         while start < len(pairs):
             batch = self.batch

@@ -684,13 +684,41 @@ def test_escapes_are_noticed(run: Run, make_model: MakeModel, model_dir: str) ->
     assert [line.partition("; likely cause: ")[2] for line in found] == [TABLE_ESCAPES]
 
 
-def test_inverse_table_is_noticed(run: Run, model_dir: str) -> None:
-    content = b"das haus ||| the house ||| 1 1 1 1\nist alt ||| is old ||| 1 1 1 1\n"
-    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=content))
-    cause = "; likely cause: the model's vocabulary of the other side fits better: is the table, or the model, the inverse one?"
-    assert [line.endswith(cause) for line in found] == [True, True]
-    assert "100.0% of the source words" in found[0]
-    assert "100.0% of the target words" in found[1]
+SWAPPED = b"das haus ||| the house ||| 1 1 1 1\nist alt ||| is old ||| 1 1 1 1\n"
+SORTED = b"! ! ||| ! ||| 1 1 1 1\n1900 ||| 1900 ||| 1 1 1 1\n" * 300
+
+
+@pytest.mark.parametrize("content", [SWAPPED, SORTED + SWAPPED, SWAPPED * 2 + ROW, b"bad\n" + SWAPPED])
+@pytest.mark.parametrize("form", ["annotate", "report", "score"])
+def test_a_swapped_table_is_refused(run: Run, model_dir: str, tmp_path: Path, content: bytes, form: str) -> None:
+    """Before the first row; numbers and marks, which a sorted table begins with, do not hide it."""
+    table, out = tmp_path / "table", tmp_path / "out"
+    table.write_bytes(content)
+    if content.startswith(b"bad") and form != "annotate":
+        pytest.skip("a bad row comes first")
+    to = {"annotate": [table, "-o", out, "--on-bad-row", "drop"], "report": [table, "-o", out], "score": []}[form]
+    result = run(form, *to, "-m", model_dir, stdin=content)
+    assert (result.status, result.out, listing(tmp_path)) == (1, b"", ["table"])
+    assert ": source and target seem swapped: " in result.last_line
+    share = "80% of the source and 80%" if content.endswith(ROW) else "100% of the source and 100%"
+    assert f"{share} of the target words are unknown to " in result.last_line
+    assert result.last_line.endswith("; exchange them, or name a model that was trained in this direction with -m")
+
+
+@pytest.mark.usefixtures("four_rows_judged")
+def test_a_swapped_table_is_refused_late(run: Run, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its first rows tell nothing, the words of the first 100,000 do."""
+    monkeypatch.setattr("phrase_rescore.annotation.pipeline.AHEAD_ROWS", 2)
+    content = b"! ||| ! ||| 1 1 1 1\n" * 2 + SWAPPED + b"bad\n"
+    result = run("annotate", "-", "-m", model_dir, "--block-size", 1, "--jobs", 1, stdin=content)
+    assert "source and target seem swapped" in result.err
+    assert result.last_line == "phrase-rescore: OUTPUT IS INCOMPLETE: 4 rows"
+
+
+@pytest.mark.parametrize("content", [b"das ||| the ||| 1 1 1 1\n", ROW * 2 + SWAPPED, b"zzz yyy ||| zzz yyy ||| 1 1\n" * 9])
+def test_what_is_not_swapped_is_taken(run: Run, model_dir: str, content: bytes) -> None:
+    """Too little to tell, a mixture, another language."""
+    assert run("annotate", "-", "-m", model_dir, stdin=content).status == 0
 
 
 @pytest.mark.parametrize(

@@ -275,3 +275,11 @@ def test_words_of_another_language_are_told_of(run: Run, lm: Path, model_dir: st
     pairs = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source",
                 stdin=b"0 ||| das qq ||| X= 1 ||| 1 ||| 0=0 1=1\n")  # fmt: skip
     assert "RNN0: 50.0% of the words are unknown to the model, 2.0% in its training" in pairs.err
+
+
+def test_a_list_of_the_other_direction_is_refused(run: Run, model_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"das haus ist alt\n")
+    entry = b"0 ||| the house is old ||| X= 1 ||| 1 ||| 0=0-0 1=1-1 2=2-2 3=3-3\n"
+    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", "-o", tmp_path / "out", stdin=entry)
+    assert (result.status, (tmp_path / "out").exists()) == (1, False)
+    assert "<stdin>: source and target seem swapped: 100% of the source and 100% of the target" in result.err
