@@ -18,10 +18,12 @@ import click
 from phrase_rescore._version import __version__
 from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, lacks_memory, remedy
 
-COMMANDS = (
-    "train", "annotate", "strip", "moses-ini", "evaluate", "why", "score", "generate", "embed", "info", "report", "curves",
-    "train-lm", "score-lm", "export-lm", "rescore",
-)  # fmt: skip  # each a module of phrase_rescore.cli
+COMMANDS = {  # and the modules of phrase_rescore.cli that have them
+    "train": "training", "annotate": "tables", "strip": "tables", "moses-ini": "decoding", "evaluate": "comparison",
+    "why": "comparison", "score": "queries", "generate": "queries", "embed": "queries", "info": "descriptions",
+    "report": "descriptions", "curves": "descriptions", "train-lm": "training", "score-lm": "queries",
+    "export-lm": "decoding", "rescore": "decoding",
+}  # fmt: skip
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -36,7 +38,8 @@ class Commands(click.Group):
             if like := difflib.get_close_matches(cmd_name, COMMANDS, n=1):
                 ctx.fail(f"No such command {cmd_name!r}. Did you mean {like[0]!r}?")
             return None
-        return cast(click.Command, importlib.import_module(f"phrase_rescore.cli.{cmd_name.replace('-', '_')}").command)
+        module = importlib.import_module(f"phrase_rescore.cli.{COMMANDS[cmd_name]}")
+        return cast(click.Command, getattr(module, cmd_name.replace("-", "_")))
 
 
 @click.group(

@@ -40,12 +40,13 @@ def test_what_the_package_exports_exists() -> None:
 def test_every_command_makes_one_call_of_its_function(command: str) -> None:
     name = command.replace("-", "_")
     assert callable(getattr(phrase_rescore.api, name))
-    module = ast.parse((PACKAGE / "cli" / f"{name}.py").read_text(encoding="utf-8"))
+    module = ast.parse((PACKAGE / "cli" / f"{COMMANDS[command]}.py").read_text(encoding="utf-8"))
+    body = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name)
     imported = {
         alias.asname or alias.name: alias.name
-        for node in ast.walk(module)
+        for node in ast.walk(body)
         if isinstance(node, ast.ImportFrom) and node.module == "phrase_rescore.api"
         for alias in node.names
     }
-    called = [node.func.id for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    called = [node.func.id for node in ast.walk(body) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     assert [imported[function] for function in called if function in imported] == [name]

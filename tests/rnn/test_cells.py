@@ -7,7 +7,7 @@ from oracle import log_prob, word_log_probs
 from small_models import by_the_oracle, encoded, phrases_of, random_pairs, small_checkpoint, structure, weights
 from structures import every_structure
 
-from phrase_rescore.cli.train import command
+from phrase_rescore.cli.training import train
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.cells import CELLS, LSTM, RNN, ResetAfter, Stack
@@ -163,5 +163,5 @@ def test_unknown_structures(chosen: dict, says: str) -> None:
 
 
 def test_the_command_line_offers_all_of_them() -> None:
-    offered = {option.name: list(option.type.choices) for option in command.params if option.name in ("cell", "encoder")}
+    offered = {option.name: list(option.type.choices) for option in train.params if option.name in ("cell", "encoder")}
     assert offered == {"cell": list(CELLS), "encoder": list(ENCODERS)}

@@ -1,4 +1,4 @@
-"""Turn the options of ``phrase-rescore annotate`` into library calls."""
+"""Declare the options of annotate and strip, which write phrase tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phrase_rescore.cli.options import TEXT, number_option, path_option
 from phrase_rescore.files.outputs import GZIP_LEVELS
 from phrase_rescore.files.paths import Role, Use, is_stream, partial_of
 from phrase_rescore.moses.columns import FEATURES, sidecar_path
-from phrase_rescore.ranges import BLOCK_ROWS, JOBS, REPLACED, THREADS
+from phrase_rescore.ranges import BLOCK_ROWS, COLUMNS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     ),
 )  # fmt: skip
 @options.quiet_option
-def command(table: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:
+def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:
     """Append p(target | source) and exp(number of unknown words), in this order, to the scores of every row of TABLE
     ('-': standard input). Rows keep their order and every other byte. An inverse model ('train --inverse') appends
     p(source | target) and counts unknown words of the source.
@@ -187,3 +187,28 @@ def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
 
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
         yield AnnotateObserver(tell, bar.update, on_block)
+
+
+@options.command(short_help="Remove the columns that annotate appended.")
+@options.path_argument("table", derived=options.sidecar_of)
+@number_option(
+    "--columns", range=COLUMNS, metavar="K",
+    help="The number of last score columns to remove.  [default: those of annotate, by TABLE.columns.json or their looks]",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Remove K columns that are not annotate's, too.")
+@options.out_option()
+@options.quiet_option
+def strip(table: str, columns: int | None, force: bool, out: str, quiet: bool) -> None:
+    """Write TABLE without the score columns that annotate appended. Every other byte stays.
+
+    \b
+    phrase-rescore strip phrase-table.rnn.gz -o phrase-table.gz
+    set -o pipefail; phrase-rescore strip phrase-table.rnn.gz | cmp - <(zcat phrase-table.gz)
+    """
+    from phrase_rescore.api import strip
+    from phrase_rescore.cli.terminal import byte_bar, say
+
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        rows, removed = strip(table, out, columns=columns, force=force, on_read=bar.update)
+    if not quiet:
+        say(f"{rows:,} rows without column{'s' if len(removed) > 1 else ''} {', '.join(removed)}")

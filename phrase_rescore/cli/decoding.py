@@ -1,0 +1,166 @@
+"""Declare the options of moses-ini, export-lm and rescore, which bring models to Moses."""
+
+import os
+from typing import Any
+
+import click
+
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import TEXT, NumberType, device_option, lm_option, path_argument, path_option, quiet_option
+from phrase_rescore.files.paths import Role
+
+
+def _weights(text: str) -> str:
+    """Take ``small``, ``zero`` or numbers with commas between."""
+    from phrase_rescore.moses.rewrite_ini import check_weights
+
+    check_weights(text)
+    return text
+
+
+@options.command(
+    short_help="Make a moses.ini for an annotated table or an LM.",
+    then="mert-moses.pl DEV.SOURCE DEV.REFERENCE MOSES_BIN/moses {out}, with the options above",
+)
+@path_argument("ini")
+@path_option("--table", role=Role.READ, metavar="TABLE", help="The table with its new columns, as text or .gz.")
+@path_option(
+    "--lm", role=Role.READ, metavar="NPLM", help="A language model that export-lm wrote: it becomes a feature NeuralLM.",
+)  # fmt: skip
+@path_option(
+    "-o", "--out", role=Role.WRITE, may_be="INI", default="-", metavar="OUT",
+    help="The file to write; may be INI.  [default: standard output]",
+)  # fmt: skip
+@click.option("--feature", type=TEXT, metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
+@path_option(
+    "--path", role=None, metavar="PATH",
+    help="The path to write: that of a table binarized from TABLE.  [default: TABLE]",
+)  # fmt: skip
+@click.option("--own-columns", is_flag=True, help="Take new columns of your own, which no model added.")
+@click.option("--keep-relative", is_flag=True, help="Write relative paths as given.  [default: absolute]")
+@click.option(
+    "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
+    help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words, 0.1 for --lm.",
+)  # fmt: skip
+@quiet_option
+def moses_ini(
+    ini: str, table: str | None, lm: str | None, feature: str | None, path: str | None, own_columns: bool,
+    keep_relative: bool, weights: str, out: str, quiet: bool,
+) -> None:  # fmt: skip
+    """Write INI for TABLE, which has more score columns than the table in INI. Path and num-features of that feature
+    change, and weights are added; every other byte stays. With --lm a feature NeuralLM and its weight are added.
+
+    \b
+    phrase-rescore moses-ini moses.ini --table phrase-table.rnn.gz -o moses.rnn.ini
+    phrase-rescore moses-ini moses.ini --table phrase-table.rnn.gz --weights zero -o moses.zero.ini
+
+    phrase-rescore moses-ini moses.ini --lm lm.nplm -o moses.cslm.ini
+
+    INI may be tuned already: tuning then starts from its weights and small new ones. With --weights zero the decoder's
+    output must be exactly the old one; try that first. The ini and the table of filter-model-given-input.pl work too.
+
+    The columns are counted in the first 10,000 rows of TABLE. Paths are written absolute, as mert-moses.pl starts Moses in
+    another folder. A PhraseDictionaryGroup changes with its member. For a binarized table (Compact, OnDisk, Binary,
+    ProbingPT) TABLE is the text it was made from and --path the result; the implementation in INI stays.
+
+    Standard error shows the options that tell MERT and the binarizers of Moses the new number of columns.
+    """
+    from phrase_rescore.api import moses_ini
+    from phrase_rescore.cli.terminal import say
+
+    told = moses_ini(
+        ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights, own_columns=own_columns,
+        keep_relative=keep_relative,
+    )  # fmt: skip
+    for line in told:
+        if not quiet or line.startswith("warning: "):
+            say(line)
+
+
+@options.command(
+    short_help="Write a language model for the decoder.",
+    then=lambda values: "" if values["arpa"] else "phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini",
+)
+@path_argument("arpa", required=False)
+@lm_option()
+@path_option("-o", "--out", role=Role.WRITE, default="-", metavar="OUT", help="The file to write.  [default: standard output]")
+@device_option("cpu")
+@quiet_option
+def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> None:
+    """Write a language model in a format that decoders read: without ARPA, the text format of NPLM.
+
+    \b
+    phrase-rescore export-lm -m lm -o lm.nplm
+    phrase-rescore export-lm lm.arpa -m lm -o cslm.arpa
+
+    Moses must be built --with-nplm to read the first. These lines of moses.ini then load it:
+
+    \b
+    [feature]
+    NeuralLM factor=0 name=CSLM0 order=7 path=/abs/lm.nplm
+    [weight]
+    CSLM0= 0.1
+
+    With ARPA, an n-gram model of the same text, its n-grams stay and get the probabilities of the network, those of words that
+    the network does not know excepted; back-off weights are made anew so that every context sums to one. KenLM and every
+    decoder read the result.
+    """
+    from phrase_rescore.api import export_lm
+    from phrase_rescore.cli.terminal import say, warn
+
+    written = export_lm(lm, out, arpa, device=device, warn=warn)
+    if not quiet and out != "-":
+        say(written)
+
+
+@options.command(
+    short_help="Add the scores of models to an n-best list.",
+    then=lambda values: "phrase-rescore evaluate --set test REFERENCE rescored={out}" if values["best"] else "",
+)
+@path_argument("nbest", metavar="NBEST")
+@path_option(
+    "-m", "--model", "models", role=Role.READ_DIRECTORY, made_by="train-lm CORPUS", metavar="MODEL", multiple=True,
+    help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
+)  # fmt: skip
+@options.out_option()
+@path_option(
+    "--source", role=Role.READ, metavar="FILE",
+    help="The text that was decoded, for models of phrase pairs; --best then writes as many lines.",
+)  # fmt: skip
+@click.option(
+    "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
+    help="The label of the feature of the first -m, of the second, …  [default: CSLM0, CSLM1, …, RNN0, RNN1, …]",
+)  # fmt: skip
+@click.option("--replace", is_flag=True, help="Renew a feature that the list has already.")
+@path_option(
+    "--weights", role=Role.READ, metavar="INI", help="Recompute the totals, of the features in the list, by [weight] of INI."
+)
+@click.option("--sort", is_flag=True, help="Sort the entries of every segment by total.")
+@click.option("--best", is_flag=True, help="Write the words of the best entries, a line a segment, instead of the list.")
+@device_option("cpu")
+@quiet_option
+def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:
+    """Add the scores of models to every entry of NBEST, an n-best list of Moses. Every other byte stays.
+
+    \b
+    phrase-rescore rescore test.nbest.gz -m lm -o test.cslm.nbest.gz
+    phrase-rescore rescore test.nbest.gz -m lm --weights rescore.ini --best > test.out
+
+    A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A model of phrase pairs adds two
+    values, the sums of log p and of unknown words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It
+    needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t.
+
+    INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that mert
+    finds on a list of the tuning set.
+    """
+    from phrase_rescore.api import rescore
+    from phrase_rescore.cli.terminal import byte_bar, say
+
+    with byte_bar((nbest,), quiet, os.path.basename(nbest)) as bar:
+        summary = rescore(nbest, out, models, on_read=bar.update, **chosen)
+    for warning in summary.warnings:
+        say(f"warning: {warning}")
+    if not quiet:
+        say(f"{summary.entries:,} entries of {summary.segments:,} segments")
+        for label, line in summary.features.items():
+            say(f"{label}: {line}")

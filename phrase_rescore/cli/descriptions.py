@@ -1,0 +1,144 @@
+"""Declare the options of info, report and curves, which describe tables and models."""
+
+import functools
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import PathName, model_option, number_option, path_argument, path_option, quiet_option
+from phrase_rescore.errors import OptionError, counted
+from phrase_rescore.files.paths import Role
+from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
+
+
+@options.command(short_help="Describe a phrase table, a model or a moses.ini.")
+@path_argument("path", role=Role.READ_EITHER, metavar="TABLE|MODEL_DIR|INI")
+@path_option(
+    "-m", "--model", "model_dir", role=Role.READ_DIRECTORY, metavar="MODEL_DIR",
+    help="Count the table's words that this model knows.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="Exit with status 1 if some Moses program would mishandle a row, or INI.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@quiet_option
+def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
+    """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of ours,
+    and the rows that some Moses program would mishandle. Or describe MODEL_DIR, that of a language model
+    too: signature, sizes, training, losses. Or check INI, a moses.ini: whether the files are there, paths are absolute,
+    and the numbers of scores in the ini, of weights and of scores in the tables agree.
+
+    \b
+    phrase-rescore info phrase-table.gz
+    phrase-rescore info phrase-table.gz -m phrase-rescore-model
+    phrase-rescore info phrase-rescore-model
+    phrase-rescore info moses.ini
+    set -o pipefail; zcat phrase-table.gz | phrase-rescore info - --strict
+
+    The table is read once, some 100,000 rows a second. Memory grows with distinct words alone, so numbers of distinct
+    phrases above 65,536 are estimates, right to 1 % ('about'). The number of sources is exact if the table is sorted.
+    """
+    import json
+
+    from phrase_rescore.api import info
+    from phrase_rescore.cli.terminal import byte_bar
+
+    with byte_bar((path,), quiet or os.path.isdir(path), os.path.basename(path)) as bar:
+        found = info(
+            path, model_dir, strict=strict, on_read=bar.update,
+            on_rows=lambda rows: bar.set_postfix_str(f"{rows:,} rows", refresh=False),
+        )  # fmt: skip
+    click.echo(json.dumps(found.as_object(), indent=2) if as_json else "\n".join(found.lines()))
+    if strict:
+        found.check()
+
+
+@options.command(short_help="Write one page that sets the model's scores against the table's.")
+@path_argument("table", derived=options.sidecar_of, metavar="ANNOTATED_TABLE")
+@model_option()
+@path_option(
+    "-o", "--out", role=Role.WRITE, default="report.html", show_default=True, metavar="FILE", help="The page to write."
+)
+@number_option(
+    "--phi-column", range=COLUMNS, metavar="N",
+    help="The score column with the table's own probability.  [default: 3, φ(target|source); of an inverse model 1]",
+)  # fmt: skip
+@number_option(
+    "--sample", range=SAMPLE_ROWS, default=50_000, show_default=True, metavar="ROWS",
+    help="Rows of which the page is made, with all rows of their sources, 100 or more.",
+)  # fmt: skip
+@quiet_option
+def report(table: str, quiet: bool, **asked: Any) -> None:
+    """Write one HTML page that helps to decide about the new feature. It shows the model's scores against the table's φ, by
+    frequency; the best targets by either, and phrases drawn from the model; where the two disagree most; maps of words and
+    phrases; unknown words. The page opens from disk and loads nothing from elsewhere.
+
+    \b
+    phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
+    phrase-rescore report phrase-table.rnn.gz -o report.html
+
+    The model's scores are read from the table's columns, which TABLE.columns.json names; without it, by their looks. If
+    the table has none, the sample is scored. Scores are shown of a sample, all rows of some sources, always the same; maps
+    and unknown words are of the whole table. It needs pip install '.[report]' in the checkout.
+    """
+    from phrase_rescore.api import report
+    from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn
+
+    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+        step = functools.partial(bar.set_postfix_str, refresh=True)
+        found = report(table, command=command_line(), on_read=bar.update, on_step=step, **asked)
+    for warning in found.warnings:
+        warn(warning)
+    if not quiet:
+        say(f"{asked['out']}: {found.rows:,} rows, {found.size / 1e6:.1f} MB")
+
+
+class RunType(PathName):
+    """Takes the name of a model directory or a log, perhaps with a name of its own before it."""
+
+    name = "run"
+
+    def paths(self, value: Any) -> Iterable[str]:
+        from phrase_rescore.training.log import split_argument
+
+        return split_argument(value)[1:]
+
+
+@options.command(short_help="Draw the training curves of runs.")
+@click.argument("runs", type=RunType(Role.READ_EITHER), nargs=-1, required=True, metavar="RUN...")
+@path_option("-o", "--out", role=Role.WRITE, metavar="FILE", help="The picture to write: PNG or SVG, by the end of its name.")
+@click.option("--table", is_flag=True, help="Write the figures of every run to standard output, with or without a picture.")
+@click.option(
+    "--x", type=click.Choice(["steps", "hours", "pairs"]), default="steps", show_default=True, help="The horizontal axis."
+)
+@click.option(
+    "--y", type=click.Choice(["loss", "perplexity"]), default="loss", show_default=True,
+    help="loss draws nats per pair, or per word of a language model, of training as well. "
+    "perplexity draws held-out perplexity per word.",
+)  # fmt: skip
+@click.option("--log-x", is_flag=True, help="Make the horizontal axis logarithmic.")
+@quiet_option
+def curves(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **chart: Any) -> None:
+    """Draw the loss of every RUN in the course of training: held-out solid, training dashed, the best step a star. A RUN is
+    a model directory or a log like its train.log.jsonl. NAME=RUN gives it a name in the picture.
+
+    \b
+    phrase-rescore curves phrase-rescore-model -o curves.png
+    phrase-rescore curves small=model-500 large=model-1000 --x hours -o curves.svg
+    phrase-rescore curves model-* --table
+
+    --table writes a line for every run, with tabs between: name, steps, best step, held-out loss per pair, or per word of a
+    language model (nats), and perplexity per word at that step, hours.
+    Pictures need Altair: pip install '.[report]' in the checkout.
+    """
+    from phrase_rescore.api import curves
+    from phrase_rescore.cli.terminal import say
+
+    if out is None and not table:
+        raise OptionError("nothing to write; name a picture with -o curves.png, or ask for figures with --table")
+    found = curves(runs, out, **chart)
+    if table:
+        click.echo(os.fsencode("".join(run.line() + "\n" for run in found)), nl=False)
+    if out is not None and not quiet:
+        say(f"{out}: {counted(len(found), 'run')}")

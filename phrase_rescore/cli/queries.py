@@ -1,0 +1,205 @@
+"""Declare the options of score, score-lm, generate and embed, which ask a model."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+from cloup import option_group
+
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import TEXT, PathName, device_option, lm_option, model_option, number_option, path_option
+from phrase_rescore.files.paths import Role, Use
+from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TEMPERATURES, TOP_K
+
+
+@options.command(short_help="Score phrase pairs from standard input.")
+@model_option()
+@click.option("--per-word", is_flag=True, help="Add a third column: the words predicted and </s>, each followed by its log p.")
+@click.option(
+    "--tokenize",
+    type=TEXT,
+    nargs=2,
+    metavar="SOURCE TARGET",
+    help="Tokenize and escape typed text as Moses does for these languages: en fr.",
+)
+@options.lowercase_option
+@options.flush_option
+@options.digits_option
+@device_option("cpu")
+def score(model_dir: str, **settings: Any) -> None:
+    """Score phrase pairs from standard input, a pair a line: 'source ||| target', as in the rows of a phrase table, whose
+    other fields are ignored; or source, tab, target.
+
+    For every line, write a line with natural log p(target | source), tab, the number of target words that the model does
+    not know. An inverse model gives log p(source | target) and counts source words.
+
+    \b
+    phrase-rescore score < pairs.tsv
+    set -o pipefail; echo 'search ||| rechercher' | phrase-rescore score --per-word
+
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
+    """
+    from phrase_rescore.api import score
+    from phrase_rescore.cli.terminal import warn, write_out
+    from phrase_rescore.files.inputs import standard_input
+
+    write_out(score(standard_input(), model_dir, **settings, warn=warn))
+
+
+@options.command(short_help="Score text by a language model.")
+@options.path_argument("text", default="-", required=False)
+@lm_option()
+@click.option("--per-word", is_flag=True, help="Add a third column: the words and </s>, each followed by its log p.")
+@path_option(
+    "--interpolate", role=Role.READ, metavar="ARPA",
+    help="Mix with this n-gram model: find the weight, show the perplexities.",
+)  # fmt: skip
+@options.flush_option
+@options.digits_option
+@device_option("cpu")
+def score_lm(text: str, lm: str, **settings: Any) -> None:
+    """Score tokenized TEXT, a sentence a line; standard input by default. For every line, write a line with natural log p, </s>
+    included, tab, the number of words that the model does not know.
+
+    \b
+    phrase-rescore score-lm dev.fr -m lm > dev.scores
+    set -o pipefail; echo 'bonjour à tous' | phrase-rescore score-lm -m lm --per-word
+
+    With --interpolate, the weight λ of λ p + (1 − λ) p(ARPA) is found on TEXT by EM, and the perplexities of the n-gram
+    model, of the network and of the mixture are shown; log p are those of the network as before.
+
+    At the end, the perplexity of the text is shown on standard error in the words of KenLM's query: with unknown words (OOVs),
+    scored as the unknown word, and without.
+    """
+    from phrase_rescore.api import score_lm
+    from phrase_rescore.cli.terminal import say, warn, write_out
+
+    write_out(score_lm(text, lm, **settings, tell=say, warn=warn))
+
+
+_SAMPLED = PathName(Role.READ)
+
+
+@options.grouped_command(short_help="Let the model propose target phrases for source phrases.")
+@option_group(
+    "Most used",
+    model_option(),
+    number_option(
+        "-n", "--number", range=HYPOTHESES, default=10, show_default=True, metavar="N", help="Hypotheses for each source."
+    ),
+    click.option(
+        "--tokenize", type=TEXT, metavar="LANG", help="Tokenize and escape typed text as Moses does for this language: en."
+    ),
+)  # fmt: skip
+@option_group(
+    "Sources",
+    click.option(
+        "--from-table", type=(options.number(SOURCES), _SAMPLED), metavar="N TABLE", shell_complete=_SAMPLED.shell_complete,
+        help="Take N distinct sources of TABLE at random, by --seed.",
+    ),
+    options.lowercase_option,
+    options.flush_option,
+)  # fmt: skip
+@option_group(
+    "Search",
+    number_option("--beam", range=BEAMS, metavar="N", help="The width of the beam.  [default: the larger of 10 and --number]"),
+    number_option(
+        "--max-length", range=LENGTHS, default=20, show_default=True, metavar="N", help="Most words of a hypothesis."
+    ),
+    click.option("--unk", is_flag=True, help="Propose UNK too, which stands for every word that the model does not know."),
+    click.option("--random", is_flag=True, help="Draw hypotheses at random instead of the most probable ones."),
+    number_option(
+        "--temperature", range=TEMPERATURES, metavar="T",
+        help="Draw words in proportion to p^(1/T). Needs --random.  [default: 1]",
+    ),
+    number_option(
+        "--top-k", range=TOP_K, metavar="K", help="Draw only from the K most probable words. Needs --random.  [default: all]"
+    ),
+    number_option(
+        "--seed", range=SEEDS, default=1, show_default=True, metavar="N",
+        help="The seed of --random and --from-table.",
+    ),
+)  # fmt: skip
+@option_group(
+    "Output",
+    click.option(
+        "--format", "form", type=click.Choice(["tsv", "jsonl"]), default="tsv", show_default=True,
+        help="jsonl writes an object for every source.",
+    ),
+    path_option("--table", role=Role.READ, metavar="TABLE", help="Add a column: 1 if TABLE has the pair, else 0."),
+    click.option("--only-new", is_flag=True, help="Leave out pairs that --table has."),
+    options.digits_option,
+)  # fmt: skip
+@option_group("Machine", device_option("cpu"))
+@options.quiet_option
+def generate(model_dir: str, from_table: tuple[int, str] | None, table: str | None, quiet: bool, **settings: Any) -> None:
+    """Read source phrases from standard input, one a line, and write the target phrases that the model finds most
+    probable. A line has source, target, natural log p(target | source) and the number of unknown words, with tabs between.
+    log p is that of 'score'. An inverse model reads target phrases and proposes sources; the columns keep their order.
+
+    \b
+    set -o pipefail; echo 'search' | phrase-rescore generate -n 5
+    set -o pipefail; echo 'search' | phrase-rescore generate --random --temperature 0.7 --seed 3
+    phrase-rescore generate --from-table 1000 phrase-table.gz -n 1 --table phrase-table.gz --only-new
+
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Hypotheses
+    are never empty. They have only words of the model's vocabulary, unless --unk is given.
+    """
+    from phrase_rescore.api import generate
+    from phrase_rescore.cli.terminal import byte_bar, count_bar, say, write_out
+
+    sampled = (from_table[1],) if from_table else ()
+    with (
+        byte_bar(sampled, quiet or not sampled, "phrases") as sample_bar,
+        byte_bar((table,) if table else (), quiet or not table, "table") as table_bar,
+        count_bar("generating", "phrases", quiet, scale=False) as bar,
+    ):
+        proposals = generate(
+            model_dir, from_table=from_table, table=table, **settings, on_sample=sample_bar.update,
+            on_read=table_bar.update, on_sources=bar.update, tell=say, conclude=(lambda line: None) if quiet else say,
+        )  # fmt: skip
+        write_out(proposals)
+
+
+def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield the file of the phrases that is written beside vectors of numpy."""
+    from phrase_rescore.queries.embed import format_of, index_of
+
+    if out != "-" and format_of(out, values["form"]) == "npy":
+        yield Use("the index of -o", index_of(out), Role.WRITE)
+
+
+@options.command(short_help="Write vectors of words and phrases.")
+@model_option()
+@path_option(
+    "-o", "--out", role=Role.WRITE, derived=_index_of_out, default="-", metavar="OUT",
+    help="The file to write. Its name gives the format: .txt or .vec, .npy, .tsv.  [default: standard output]",
+)  # fmt: skip
+@click.option(
+    "--words", "side", type=click.Choice(["source", "target"]), help="Write the embeddings of one side's words, not of phrases."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["txt", "npy", "tsv"]),
+    help="word2vec's text format, numpy's with an index, or tabs.  [default: by OUT's name; tsv on standard output]",
+)  # fmt: skip
+@device_option("cpu")
+@options.quiet_option
+def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> None:
+    """Write the vectors c of phrases, from which the model's decoder starts. Phrases are lines of standard input, tokenized
+    as in the table. An inverse model reads target phrases.
+
+    \b
+    phrase-rescore embed < phrases.txt -o c.npy
+    phrase-rescore embed --words source -o words.txt
+
+    FORMATS. OUT.npy has a row of float32 for each phrase; line i of OUT.index is the phrase of row i. OUT.txt is in the text
+    format of word2vec, which gensim reads; blanks of phrases become _, and _ becomes \\_. TSV has the phrase and its
+    numbers, with tabs between. Words are those of the shortlist, after <end of phrase> and <unknown word>.
+    """
+    from phrase_rescore.api import embed
+    from phrase_rescore.cli.terminal import count_bar, say, warn
+
+    with count_bar("embedding", "phrases", quiet or side is not None) as bar:
+        written = embed(out, model_dir, side=side, **settings, on_phrases=bar.update, warn=warn)
+    if out != "-" and not quiet:
+        say(written)

@@ -1,0 +1,325 @@
+"""Declare the options of train and train-lm: those that they share, those made of the settings of presets, their own."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+from cloup import option_group
+
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import BYTE_SIZE, DURATION, number, number_option, path_option, quiet_option
+from phrase_rescore.files.paths import Role, Use, beside
+from phrase_rescore.lm.config import PRESETS as LM_PRESETS
+from phrase_rescore.ranges import FACTORS
+from phrase_rescore.rnn.config import PRESETS
+from phrase_rescore.runtime import PRECISIONS
+from phrase_rescore.training.config import Settings
+
+
+class TrainingOptions:
+    """Declares the options of a training, with the names and ranges of its settings. ``data``: its pairs or text."""
+
+    def __init__(self, presets: Mapping[str, Settings], data: str) -> None:
+        self._presets, self._ranges, self._data = presets, presets["default"].ranges(), data
+        self.max_time = click.option("--max-time", type=DURATION, help="Stop after this time of training: 90s, 20m, 2h, 1d.")
+        self.max_steps = self.number("max_steps", "Stop after N minibatches.")
+        self.eval_every = self.number("eval_every", "Measure held-out loss after so many minibatches.", "STEPS", default=500)
+        overwrite = "Replace the model that is there once the new one is complete."
+        self.overwrite = click.option("--overwrite", is_flag=True, help=overwrite)
+        resume = "Continue an interrupted training exactly from its last measurement."
+        self.resume = click.option("--resume", is_flag=True, help=resume)
+        threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
+        self.machine = option_group(
+            "Machine",
+            options.device_option("auto"),
+            self.number("threads", threads),
+            click.option(
+                "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
+                help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
+            ),
+        )  # fmt: skip
+
+    def beside(self, model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
+        """Yield what a training keeps beside its model."""
+        yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
+        if values[f"{self._data}_dir"] is None:
+            yield Use(f"--{self._data}'s default", beside(model_dir, self._data), Role.CACHE_DIRECTORY)
+        if values.get("on_bad_row") == "drop":
+            yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
+
+    def preset(self, what: str) -> Any:
+        """Declare the option that chooses the preset: the settings of ``what``."""
+        help = f"The settings to start from: of {what}."
+        return click.option("--preset", type=click.Choice(list(self._presets)), default="default", show_default=True, help=help)
+
+    def number(self, name: str, help: str, metavar: str = "N", default: int | None = None) -> Any:
+        """Declare an option that is a number."""
+        option, shown = f"--{name.replace('_', '-')}", default is not None
+        kind = number(self._ranges[name])
+        return click.option(option, type=kind, metavar=metavar, help=help, default=default, show_default=shown)
+
+    def setting(
+        self, name: str, help: str, metavar: str | None = "N", kind: click.ParamType | None = None, **more: Settings
+    ) -> Any:
+        """Declare an option, by default a number, whose help shows the values of the presets and of ``more``."""
+        values: dict[str, str] = {}
+        for preset, settings in {"default": self._presets["default"], **more, **self._presets}.items():
+            values.setdefault(f"{settings.settings()[name]}", preset)
+        shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
+        kind = kind or number(self._ranges[name])
+        return click.option(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=f"{help}  [{shown}]")
+
+    def choice(self, name: str, help: str, *values: str, metavar: str | None = None) -> Any:
+        """Declare an option that is one of some words, whose help shows the presets' values."""
+        return self.setting(name, help, metavar, click.Choice(values))
+
+
+_pairs = TrainingOptions(PRESETS, "pairs")
+
+
+@options.grouped_command(
+    short_help="Learn a model from the distinct pairs of phrase tables.",
+    then="phrase-rescore annotate phrase-table.gz -m {model_dir} -o phrase-table.rnn.gz",
+)
+@options.path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@option_group(
+    "Most used",
+    options.model_option(Role.WRITE_DIRECTORY, _pairs.beside),
+    _pairs.max_time,
+    click.option("--inverse", is_flag=True, help="Learn p(source | target): read targets, predict sources."),
+)
+@option_group(
+    "Input and output",
+    click.option(
+        "--format", "form", type=click.Choice(["table", "extract", "tsv"]),
+        help="What the inputs are.  [default: by their content]",
+    ),
+    options.on_bad_row_option,
+    path_option(
+        "--pairs", "pairs_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
+        help="Keep the prepared pairs in DIR. The next training finds them there if nothing has changed.  "
+        "[default: MODEL_DIR.pairs]",
+    ),
+    path_option(
+        "--scratch", role=Role.SCRATCH, metavar="DIR",
+        help="Sort the pairs in DIR, which takes up to twice their text.  [default: $TMPDIR or /tmp]",
+    ),
+    click.option("--memory", type=BYTE_SIZE, default="1G", show_default=True, help="The memory that sorting may use."),
+    _pairs.overwrite,
+)  # fmt: skip
+@option_group(
+    "Which pairs",
+    _pairs.number("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.", default=10_000),
+    _pairs.number("min_count", "Leave out pairs extracted fewer than N times. The paper uses every distinct pair.", default=1),
+    _pairs.number("max_length", "Leave out pairs with a phrase of more than N words."),
+)
+@option_group(
+    "Words",
+    _pairs.setting("shortlist", "Known words a side. All others are UNK."),
+    path_option(
+        "--source-vocab", role=Role.READ, metavar="FILE",
+        help="Take the source shortlist from FILE: word, tab, count a line.",
+    ),
+    path_option("--target-vocab", role=Role.READ, metavar="FILE", help="Take the target shortlist from FILE."),
+    path_option(
+        "--vocab-corpus", role=Role.READ, nargs=2, metavar="SOURCE TARGET",
+        help="Count words in this tokenized corpus instead of the pairs.",
+    ),
+    click.option(
+        "--allow-poor-coverage", is_flag=True, help="Train even if given words are less than half of the pairs' words."
+    ),
+    number_option(
+        "--source-factor", range=FACTORS, metavar="K", help="Read only the K-th factor, from 0, of every source word."
+    ),
+    number_option("--target-factor", range=FACTORS, metavar="K", help="Read only the K-th factor of every target word."),
+)  # fmt: skip
+@option_group(
+    "Network",
+    _pairs.preset("words, network, optimization and epochs"),
+    _pairs.choice("cell", "The unit of encoder and decoder.", "gru", "lstm", "rnn"),
+    _pairs.setting("layers", "Layers of units in encoder and decoder."),
+    _pairs.choice("encoder", "Read the source forwards, backwards or both.", "forward", "reversed", "bidirectional"),
+    _pairs.setting("hidden", "Hidden units of encoder and decoder."),
+    _pairs.setting("embedding", "Dimensions of a word's embedding."),
+    _pairs.setting("maxout", "Maxout units, each pooling 2."),
+    _pairs.setting("rank", "Rank of the output matrix."),
+)
+@option_group(
+    "Optimization",
+    _pairs.choice("optimizer", "How weights are updated.", "adam", "adadelta"),
+    _pairs.setting("learning_rate", "The peak learning rate.", "RATE", rnn=PRESETS["default"].override(cell="rnn")),
+    _pairs.setting("clip", "Shorten a minibatch's gradient to this norm.", "NORM"),
+    _pairs.choice(
+        "softmax", "full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.", "auto", "full", "sampled",
+        metavar="KIND",
+    ),
+    _pairs.setting("batch_size", "Pairs of a minibatch."),
+    _pairs.number("seed", "The seed of initial weights and order of pairs.", default=1),
+)  # fmt: skip
+@option_group(
+    "When to stop",
+    _pairs.setting("epochs", "Passes over the pairs, if no other limit is given."),
+    _pairs.max_steps,
+    _pairs.number("patience", "Stop after N measurements without a better one."),
+    _pairs.eval_every,
+    click.option(
+        "--final-pass", is_flag=True, help="Learn the held-out pairs too at the end, until they cost no more than the others."
+    ),
+)
+@option_group(
+    "Resuming and fine-tuning",
+    _pairs.resume,
+    path_option(
+        "--init-from", role=Role.READ_DIRECTORY, may_be="-m", metavar="MODEL",
+        help="Start from the weights of this model, matching words by spelling.",
+    ),
+    click.option(
+        "--init", type=click.Choice(["all", "encoder", "decoder"]), default="all", show_default=True,
+        help="The part of its weights to take.",
+    ),
+    click.option(
+        "--freeze", multiple=True,
+        type=click.Choice(["encoder", "decoder", "source-embedding", "target-embedding", "output"]),
+        help="Keep a part as it is while the rest learns. May be repeated.",
+    ),
+)  # fmt: skip
+@_pairs.machine
+@quiet_option
+def train(
+    inputs: tuple[str, ...], model_dir: str, source_factor: int | None, target_factor: int | None, on_bad_row: str, quiet: bool,
+    **chosen: Any,
+) -> None:  # fmt: skip
+    """Learn p(target | source) from the distinct phrase pairs of the INPUTs. An INPUT is a phrase table, an extract file
+    or two-column TSV; plain, gzip, bzip2, xz or zstandard. '-' is standard input.
+
+    \b
+    phrase-rescore train phrase-table.gz
+    phrase-rescore train phrase-table.gz -m model --max-time 8h
+    set -o pipefail; zcat extract.sorted.gz | phrase-rescore train - -m model --preset paper
+
+    \b
+    torchrun --standalone --nproc-per-node 4 -m phrase_rescore train phrase-table.gz  (four GPUs)
+
+    Every distinct pair counts once, whatever its scores or counts. Training ends with the held-out negative log-likelihood
+    per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
+    """
+    from phrase_rescore.api import train
+    from phrase_rescore.cli.terminal import TrainingTalk, say
+
+    chosen |= {"factors": (source_factor, target_factor), "drop_bad_rows": on_bad_row == "drop"}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
+        summary = train(inputs, model_dir, observer=observer, **settings)
+    if not quiet:
+        for line in _report(summary, model_dir):
+            say(line)
+
+
+def _report(training: dict[str, Any], model_dir: str) -> list[str]:
+    lines = []
+    for key, what in (("held_out", "held-out"), ("held_out_other_sources", "control, other sources")):
+        if figures := training[key]:
+            lines.append(f"{what}: {figures['loss']:.3f} nats per pair, perplexity {figures['perplexity']:.2f} per word")
+    if final := training["final_pass"]:
+        figures = f"held-out pairs {final['held_out']:.3f} nats per pair, training pairs {final['training']:.3f}"
+        lines.append(f"after a final pass of {final['steps']:,} steps: {figures}")
+    passes = f"{training['passes']:.3g} passes over the pairs"
+    lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {model_dir}")
+    return lines
+
+
+_text = TrainingOptions(LM_PRESETS, "text")
+
+
+@options.grouped_command(
+    short_help="Learn a language model from text.", then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz"
+)
+@options.path_argument("inputs", nargs=-1, required=True, metavar="CORPUS...")
+@option_group(
+    "Most used",
+    options.lm_option(Role.WRITE_DIRECTORY, _text.beside),
+    _text.max_time,
+    _text.preset("the network, regularization, optimization and epochs"),
+)
+@option_group(
+    "Input and output",
+    path_option(
+        "--text", "text_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
+        help="Keep the encoded text in DIR. The next training finds it there if nothing has changed.  [default: LM.text]",
+    ),
+    _text.overwrite,
+)  # fmt: skip
+@option_group(
+    "Text and words",
+    _text.number("held_out", "Hold out at most N sentences to measure on.", default=2000),
+    _text.setting("held_out_share", "Hold out at most this share of the sentences.", "SHARE"),
+    _text.setting("shortlist", "The network knows N words at most, never the rarest 1 %: all others are UNK."),
+    _text.number("min_count", "The network knows only words seen N times.", default=1),
+    path_option("--vocab", role=Role.READ, metavar="FILE", help="Take the words from FILE: word, tab, count a line."),
+)
+@option_group(
+    "Network",
+    _text.setting("order", "Words of an n-gram."),
+    _text.setting("embedding", "Dimensions of a word's embedding."),
+    _text.setting("hidden", "Units of the first hidden layer."),
+    _text.number(
+        "output",
+        "Units of the second hidden layer; output embeddings are then learnt apart.  [default: as many as an embedding "
+        "has, and embeddings serve on both sides; paper: 1024]",
+    ),
+)
+@option_group(
+    "Regularization",
+    _text.setting("dropout", "The share of embeddings and hidden units that a step does without.", "SHARE"),
+    _text.setting("shorten", "The share of contexts that lose their oldest words, to learn lower orders.", "SHARE"),
+    _text.setting("self_normalize", "The weight of log² Z: logits then serve as log-probabilities.", "ALPHA"),
+)
+@option_group(
+    "Optimization",
+    _text.choice("optimizer", "How weights are updated.", "adam", "adadelta"),
+    _text.setting("learning_rate", "The peak learning rate.", "RATE"),
+    _text.setting("batch_size", "N-grams of a minibatch."),
+    _text.number("seed", "The seed of initial weights and order of n-grams.", default=1),
+)
+@option_group(
+    "When to stop",
+    _text.setting("epochs", "Passes over the text, if no other limit is given."),
+    _text.max_steps,
+    _text.setting("patience", "Stop after N measurements without a better one."),
+    _text.eval_every,
+    _text.resume,
+)
+@_text.machine
+@quiet_option
+def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> None:
+    """Learn p(word | the words before it) from tokenized text, one sentence a line. CORPUS is plain, gzip, bzip2, xz or
+    zstandard; '-' is standard input.
+
+    \b
+    phrase-rescore train-lm train.fr -m lm --max-time 30m
+    set -o pipefail; zcat mono.fr.gz | phrase-rescore train-lm train.fr - -m lm
+
+    The network is that of NPLM: n-grams, two rectified layers, a softmax over the words. export-lm writes it for the feature
+    NeuralLM of Moses. Training ends with the held-out negative log-likelihood per word (nats) and perplexity, </s> counted.
+    """
+    from phrase_rescore.api import train_lm
+    from phrase_rescore.cli.terminal import TrainingTalk, say
+
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    with TrainingTalk(inputs, quiet, "word", "sentences") as observer:
+        summary = train_lm(inputs, lm, observer=observer, **settings)
+    if not quiet:
+        for line in _report_lm(summary, lm):
+            say(line)
+
+
+def _report_lm(training: dict[str, Any], lm: str) -> list[str]:
+    lines = []
+    if figures := training["held_out"]:
+        lines.append(f"held-out: {figures['loss']:.3f} nats per word, perplexity {figures['perplexity']:.2f}")
+    log_z = training["log_z"]
+    of = "held-out contexts" if training["held_out"] else "contexts of the text"
+    lines.append(f"log Z of {of}: standard deviation {log_z['deviation']:.3f} around 0")
+    passes = f"{training['passes']:.3g} passes over the text"
+    lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {lm}")
+    return lines
