@@ -69,27 +69,22 @@ def listing(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*"))
 
 
-# Files that are read
-
-
 READERS = {  # {bad} is the bad file, {good} a folder of good ones, {out} where to write, {model} a model
     "train": f"train {{bad}} -m {{out}} {TINY}",
     "train --vocab-corpus": f"train {{good}}/table -m {{out}} {TINY} --vocab-corpus {{bad}} {{bad}}",
     "train --source-vocab": f"train {{good}}/table -m {{out}} {TINY} --source-vocab {{bad}}",
     "annotate": "annotate {bad} -m {model} -o {out}",
     "annotate --expect-rows": "annotate {good}/table -m {model} -o {out} --expect-rows {bad}",
-    "strip": "strip {bad} --columns 1 --force -o {out}",
-    "info": "info {bad}",
+    "strip": "strip {bad} --columns 1 --force -o {out}", "info": "info {bad}",
     "moses-ini": "moses-ini {bad} --table {good}/table -o {out}",
     "moses-ini --table": "moses-ini {good}/moses.ini --table {bad} -o {out}",
-    "evaluate REF": "evaluate --set dev {bad} a={good}/text",
-    "evaluate OUT": "evaluate --set dev {good}/text a={bad}",
+    "evaluate REF": "evaluate --set dev {bad} a={good}/text", "evaluate OUT": "evaluate --set dev {good}/text a={bad}",
     "evaluate STATISTICS": "evaluate --set dev a={bad} --statistics {out}",
     "why OUT": "why --source {good}/text --reference {good}/text --table {good}/table a={good}/seg b={bad}",
     "why --reference": "why --source {good}/text --reference {bad} --table {good}/table a={good}/seg b={good}/seg",
     "why --table": "why --source {good}/text --reference {good}/text --table {bad} a={good}/seg b={good}/seg",
     "curves": "curves {bad} --table",
-}
+}  # fmt: skip
 
 
 def filled(pattern: str, **places: object) -> list[str]:
@@ -325,11 +320,9 @@ MODELS: dict[str, tuple[Damage, str]] = {
 }
 USERS = {
     "annotate": "annotate {good}/table -m {model} -o {out}",
-    "train --init-from": f"train {{good}}/table -m {{out}} {TINY} --init-from {{model}}",
-    "score": "score -m {model}",
-    "info": "info {model}",
-    "info -m": "info {good}/table -m {model}",
-}
+    "train --init-from": f"train {{good}}/table -m {{out}} {TINY} --init-from {{model}}", "score": "score -m {model}",
+    "info": "info {model}", "info -m": "info {good}/table -m {model}",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -39,16 +39,12 @@ def shell(name: str, script: str, env: dict[str, str]) -> str:
 
 
 WORDS = {
-    "phrase-rescore ": set(COMMANDS),
-    "phrase-rescore ge": {"generate"},
-    "phrase-rescore train t --init": {"--init", "--init-from"},
-    "phrase-rescore train t --preset ": {"default", "paper"},
-    "phrase-rescore train t --freeze o": {"output"},
-    "phrase-rescore annotate t -m a -m b --s": {"--scale", "--strict"},
-    "phrase-rescore generate --format ": {"tsv", "jsonl"},
-    "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
+    "phrase-rescore ": set(COMMANDS), "phrase-rescore ge": {"generate"},
+    "phrase-rescore train t --init": {"--init", "--init-from"}, "phrase-rescore train t --preset ": {"default", "paper"},
+    "phrase-rescore train t --freeze o": {"output"}, "phrase-rescore annotate t -m a -m b --s": {"--scale", "--strict"},
+    "phrase-rescore generate --format ": {"tsv", "jsonl"}, "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
     "phrase-rescore curves run --x h": {"hours"},
-}
+}  # fmt: skip
 
 
 def completions(line: str) -> list[CompletionItem]:
@@ -76,16 +72,10 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 PLACES = {
-    "annotate ": "file",
-    "annotate t -o ": "file",
-    "annotate t -m ": "dir",
-    "train t --vocab-corpus a ": "file",
-    "train t --pairs ": "dir",
-    "generate --from-table 3 ": "file",
-    "evaluate --set dev ": "file",
-    "evaluate --set dev ref a=": "file",
-    "info -m m ": "file",
-}
+    "annotate ": "file", "annotate t -o ": "file", "annotate t -m ": "dir", "train t --vocab-corpus a ": "file",
+    "train t --pairs ": "dir", "generate --from-table 3 ": "file", "evaluate --set dev ": "file",
+    "evaluate --set dev ref a=": "file", "info -m m ": "file",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("line", PLACES)

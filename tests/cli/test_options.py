@@ -147,9 +147,6 @@ def test_a_number_that_is_none_names_its_option(run: Run, here: Path) -> None:
     assert result.last_line == "Error: Invalid value for '--digits': 'nan' is not a whole number from 2 to 17"
 
 
-# The settings of the library
-
-
 def checked_dataclasses() -> list[type]:
     importlib.import_module("phrase_rescore.api")
     direct = Checked.__subclasses__()

@@ -178,9 +178,6 @@ def test_a_sidecar_with_an_odd_number(run: Run, tmp_path: Path, number: str) -> 
     assert run("info", tmp_path / "table") == (1, b"", f"phrase-rescore: error: {said}\n")
 
 
-# Temporary files
-
-
 def test_temporary_files_are_ours_alone(tmp_path: Path) -> None:
     """Beside the target, so that the rename cannot fail half-way; readable by nobody else until they are complete."""
     before = os.umask(0)

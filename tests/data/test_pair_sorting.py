@@ -111,15 +111,12 @@ def test_scratch_that_does_not_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 100_000])
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ('echo "sort: a warning" >&2; echo "sort: write failed: full" >&2; exit 2', "sort: write failed: full"),
-        ("exit 3", "sort ended with status 3"),
-        ("while read line; do :; done; exit 4", "sort ended with status 4"),
-        ("kill -9 $$", "killed by signal 9"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("script", "why"), [
+    ('echo "sort: a warning" >&2; echo "sort: write failed: full" >&2; exit 2', "sort: write failed: full"),
+    ("exit 3", "sort ended with status 3"),
+    ("while read line; do :; done; exit 4", "sort ended with status 4"),
+    ("kill -9 $$", "killed by signal 9"),
+])  # fmt: skip
 def test_a_sort_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str, rows: int) -> None:
     bin_, scratch = tmp_path / "bin", tmp_path / "scratch"
     bin_.mkdir()

@@ -43,18 +43,14 @@ def test_most_frequent_first_ties_in_byte_order_whatever_the_order_of_counting(c
         assert len(vocabulary.words) + left_out == len(counts)
 
 
-@pytest.mark.parametrize(
-    ("types", "shortlist", "kept", "left_out"),
-    [
-        (1000, 15_000, 990, 10),
-        (1001, 1001, 990, 11),  # at least 1 %
-        (1001, 1000, 1000, 0),  # one word is unknown already
-        (99, 99, 98, 1),
-        (2, 2, 1, 1),
-        (1, 10, 1, 0),  # a side of a single type keeps it
-        (0, 10, 0, 0),
-    ],
-)
+@pytest.mark.parametrize(("types", "shortlist", "kept", "left_out"), [
+    (1000, 15_000, 990, 10),
+    (1001, 1001, 990, 11),  # at least 1 %
+    (1001, 1000, 1000, 0),  # one word is unknown already
+    (99, 99, 98, 1), (2, 2, 1, 1),
+    (1, 10, 1, 0),  # a side of a single type keeps it
+    (0, 10, 0, 0),
+])  # fmt: skip
 def test_the_rarest_hundredth_teaches_unk(types: int, shortlist: int, kept: int, left_out: int) -> None:
     counts = Counter({b"%d" % i: 1 + i for i in range(types)})
     vocabulary, n = most_frequent(counts, shortlist)
@@ -84,24 +80,18 @@ def test_a_last_line_without_newline(tmp_path: Path) -> None:
 LAYOUT = "write one word, a tab and a count a line"
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"a\t1\n\nb\t1\n", f"2: '' is not a word; {LAYOUT}"),
-        (b"a\t1\n\t3\n", f"2: '' is not a word; {LAYOUT}"),
-        (b"a b\t1\n", f"1: 'a b' is not a word; {LAYOUT}"),
-        (b"a\t2\nb\t1\na\t1\n", "3: 'a' stands twice; name every word once"),
-        (b"b\t1\na\n", f"2: 'a' has no count; {LAYOUT}"),
-        (b"a\t\n", f"1: count ''; {LAYOUT}"),
-        (b"a\tmany\n", f"1: count 'many'; {LAYOUT}"),
-        (b"a\t-1\n", f"1: count '-1'; {LAYOUT}"),
-        (b"a\t1\t2\n", rf"1: count '1\t2'; {LAYOUT}"),
-        (b"a\t1\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
-        (b"a\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
-        (b"a\t" + b"9" * 5000 + b"\n", f"1: count '{'9' * 60}…'; {LAYOUT}"),
-        (b"a\t\xd9\xa3\n", f"1: count '٣'; {LAYOUT}"),
-    ],
-)
+@pytest.mark.parametrize(("data", "text"), [
+    (b"a\t1\n\nb\t1\n", f"2: '' is not a word; {LAYOUT}"), (b"a\t1\n\t3\n", f"2: '' is not a word; {LAYOUT}"),
+    (b"a b\t1\n", f"1: 'a b' is not a word; {LAYOUT}"),
+    (b"a\t2\nb\t1\na\t1\n", "3: 'a' stands twice; name every word once"),
+    (b"b\t1\na\n", f"2: 'a' has no count; {LAYOUT}"), (b"a\t\n", f"1: count ''; {LAYOUT}"),
+    (b"a\tmany\n", f"1: count 'many'; {LAYOUT}"), (b"a\t-1\n", f"1: count '-1'; {LAYOUT}"),
+    (b"a\t1\t2\n", rf"1: count '1\t2'; {LAYOUT}"),
+    (b"a\t1\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
+    (b"a\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
+    (b"a\t" + b"9" * 5000 + b"\n", f"1: count '{'9' * 60}…'; {LAYOUT}"),
+    (b"a\t\xd9\xa3\n", f"1: count '٣'; {LAYOUT}"),
+])  # fmt: skip
 def test_bad_files(tmp_path: Path, data: bytes, text: str) -> None:
     path = tmp_path / "side.vocab"
     path.write_bytes(data)

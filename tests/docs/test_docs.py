@@ -125,9 +125,6 @@ def trained(inputs, run) -> str:
     return model
 
 
-# ---- the command line
-
-
 def commands_of(group: click.Group) -> dict[str, click.Command]:
     found = {name: group.get_command(click.Context(group), name) for name in COMMANDS}
     return {name: command for name, command in found.items() if command is not None}
@@ -156,9 +153,6 @@ def test_options_named_in_the_pages_exist():
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
         assert named <= known, page.name
-
-
-# ---- commands shown
 
 
 def sh_blocks(page: Path) -> list[str]:
@@ -261,9 +255,6 @@ def test_links_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-# ---- score_by_hand.py
-
-
 def score_by_hand(model: str, rows: bytes) -> list[tuple[float, int]]:
     script, env = [sys.executable, DOCS / "score_by_hand.py", model], {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(script, input=rows, capture_output=True, env=env, check=False)
@@ -335,9 +326,6 @@ def test_score_by_hand_stands_alone():
     assert set(re.findall(r"^\s*(?:import|from) (\w+)", text, re.MULTILINE)) == {"json", "sys", "pathlib", "numpy"}
 
 
-# ---- model.md
-
-
 def test_every_tensor_is_documented_with_its_shape():
     sizes = {"S": 11, "T": 13, "H": 7, "E": 5, "M": 3, "R": 2, "2M": 6}
     model = RNNEncoderDecoder(ModelConfig(11, 13, hidden=7, embedding=5, maxout=3, rank=2))
@@ -404,9 +392,6 @@ def test_functions_named_beside_equations_exist():
     for name in named:
         module, *parts = name.split(".")
         functools.reduce(getattr, parts, importlib.import_module(f"phrase_rescore.{rooms[module]}.{module}"))
-
-
-# ---- format.md and overview.md
 
 
 def blocks_of(page: str, kind: str) -> list[str]:
@@ -505,9 +490,6 @@ def test_names_in_the_overview_exist():
     assert len(flows) > 15
     for name in named.union(flows):
         assert pkgutil.resolve_name(f"phrase_rescore.{name}"), name
-
-
-# ---- CONTRIBUTING.md
 
 
 def make_commands() -> list[str]:

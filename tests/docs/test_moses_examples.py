@@ -192,22 +192,18 @@ def test_two_models_several_runs_batch_mira_and_a_baseline_tuned_again(site: Sit
     assert [line[4] for line in tunings] == [f"{site.work}/rnn.ini"] * 2 + [f"{site.folder}/model/moses.ini"] * 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"MOSES": ""}, "MOSES is not set"),
-        ({"WORK": "work"}, "WORK=work: give the whole path, from / on; tuning runs the decoder in a folder of its own"),
-        ({"TUNE": "/a b/dev"}, "TUNE=/a b/dev: Moses' scripts take no path with a blank in it"),
-        ({"MOSES": "/none"}, "/none/bin/moses: no such program; MOSES names an installation with bin and scripts"),
-        ({"TGT": "de"}, "{}/dev.de: no such file, or empty"),
-        (
-            {"INI": "{}/relative.ini"},
-            "{}/relative.ini:4: a relative path; write it from / on, tuning runs the decoder in a folder of its own",
-        ),
-        ({"TUNER": "pro"}, "TUNER=pro: mert or mira"),
-        ({"RUNS": "0"}, "RUNS=0: a number from 1 on"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "told"), [
+    ({"MOSES": ""}, "MOSES is not set"),
+    ({"WORK": "work"}, "WORK=work: give the whole path, from / on; tuning runs the decoder in a folder of its own"),
+    ({"TUNE": "/a b/dev"}, "TUNE=/a b/dev: Moses' scripts take no path with a blank in it"),
+    ({"MOSES": "/none"}, "/none/bin/moses: no such program; MOSES names an installation with bin and scripts"),
+    ({"TGT": "de"}, "{}/dev.de: no such file, or empty"),
+    (
+        {"INI": "{}/relative.ini"},
+        "{}/relative.ini:4: a relative path; write it from / on, tuning runs the decoder in a folder of its own",
+    ),
+    ({"TUNER": "pro"}, "TUNER=pro: mert or mira"), ({"RUNS": "0"}, "RUNS=0: a number from 1 on"),
+])  # fmt: skip
 def test_settings_that_are_refused(site: Site, settings: dict[str, str], told: str) -> None:
     relative = "# path=here\n[feature]\nKENLM path=/lm\nPhraseDictionaryMemory name=T path=phrase-table.gz\n"
     (site.folder / "relative.ini").write_text(relative)
@@ -224,9 +220,6 @@ def test_programs_of_tuning_are_asked_for_before_training(site: Site, name: str)
     done = site.run()
     assert (done.returncode, site.log()) == (1, [])
     assert done.stderr.startswith(f"run.sh: {program}: no such program; ")
-
-
-# ---- EMS
 
 
 def call(folder: Path, script: str, *args: object) -> subprocess.CompletedProcess[str]:
@@ -269,14 +262,11 @@ def test_ems_annotates_factored_tables_by_models_of_their_own(tmp_path: Path, mo
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ((), "name the model: -m DIR before the two stems"),
-        (("-m", "none"), "{}/t: no model for any of its factored tables; with -m DIR they are DIR.0-0 and so on"),
-        (("-m", "none", "other"), "other.gz: no such table, and no factored one such as other.0-0.gz"),
-    ],
-)
+@pytest.mark.parametrize(("options", "told"), [
+    ((), "name the model: -m DIR before the two stems"),
+    (("-m", "none"), "{}/t: no model for any of its factored tables; with -m DIR they are DIR.0-0 and so on"),
+    (("-m", "none", "other"), "other.gz: no such table, and no factored one such as other.0-0.gz"),
+])  # fmt: skip
 def test_ems_without_a_model_or_a_table(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
     (tmp_path / "t.0-0.gz").write_bytes(gzip.compress(ROW))
     stems = ["out"] if "other" in options else [tmp_path / "t", "out"]

@@ -51,15 +51,12 @@ def written(path: Path, *lines: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("config", "env", "status", "message"),
-    [
-        ("smoke", {}, 2, r"MOSES_BIN is not set; .*git clone https://github.com/moses-smt/mosesdecoder"),
-        ("smoke", {"MOSES_BIN": "/nowhere"}, 2, "FAST_ALIGN is not set"),
-        ("smoke", {"MOSES_BIN": "/nowhere/bin", "FAST_ALIGN": "/no"}, 1, "/nowhere/bin/moses: there is no such program\n"),
-        ("no", {}, 2, ".*/no.conf: there is no such configuration"),
-    ],
-)
+@pytest.mark.parametrize(("config", "env", "status", "message"), [
+    ("smoke", {}, 2, r"MOSES_BIN is not set; .*git clone https://github.com/moses-smt/mosesdecoder"),
+    ("smoke", {"MOSES_BIN": "/nowhere"}, 2, "FAST_ALIGN is not set"),
+    ("smoke", {"MOSES_BIN": "/nowhere/bin", "FAST_ALIGN": "/no"}, 1, "/nowhere/bin/moses: there is no such program\n"),
+    ("no", {}, 2, ".*/no.conf: there is no such configuration"),
+])  # fmt: skip
 def test_what_is_missing_is_named_at_once(config: str, env: dict[str, str], status: int, message: str) -> None:
     done = run_sh(PAPER / f"{config}.conf", **env)
     assert (done.returncode, done.stdout) == (status, "")
@@ -109,8 +106,6 @@ def test_every_configuration_leads_to_a_page(name: str, tmp_path: Path) -> None:
     assert "page.py" in done.stdout
 
 
-# ---- Where tuning starts
-
 INI = """\
 [feature]
 LM0= 7
@@ -143,9 +138,6 @@ def test_weights_are_multiplied_by_a_log_normal_of_deviation_035() -> None:
     assert abs(math.sqrt(sum(x * x for x in logs) / 4000) - 0.35) < 0.012
 
 
-# ---- Columns of any origin
-
-
 def test_a_column_is_appended_to_the_scores(tmp_path: Path) -> None:
     table = written(tmp_path / "t.gz", "a ||| b ||| 0.5 1 ||| 0-0 ||| 1 1 1 ||| |||", "c d ||| e ||| 1 1 ||| ||| 2 2 2")
     columns = written(tmp_path / "c", "0.25", "1e-3"), written(tmp_path / "d", "2", "3")
@@ -154,10 +146,9 @@ def test_a_column_is_appended_to_the_scores(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [("0.25\n", "c: ends before line 2"), ("1\n1\n1\n", "t: ends before line 3"), ("1\n0\n", "c:2: 0 is not above 0")],
-)
+@pytest.mark.parametrize(("column", "said"), [
+    ("0.25\n", "c: ends before line 2"), ("1\n1\n1\n", "t: ends before line 3"), ("1\n0\n", "c:2: 0 is not above 0"),
+])  # fmt: skip
 def test_columns_that_do_not_fit_are_refused(column: str, said: str, tmp_path: Path) -> None:
     written(tmp_path / "t", "a ||| b ||| 0.5", "a ||| c ||| 0.5")
     (tmp_path / "c").write_text(column)
@@ -166,33 +157,24 @@ def test_columns_that_do_not_fit_are_refused(column: str, said: str, tmp_path: P
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("column", "numbers"),
-    [
-        ("mass", [0.75, 0.75, 0.75, 0.1]),
-        ("posterior", [0.5 / 0.75, 0.125 / 0.75, 0.125 / 0.75, 1]),
-        # Σ c(t) = 6 + 2 + 2, each target once
-        ("pmi", [0.5 / 0.6, 0.125 / 0.2, 0.125 / 0.2, 0.1 / 0.2]),
-        ("per-word", [0.5 ** (1 / 2), 0.125 ** (1 / 3), 0.125 ** (1 / 2), 0.1 ** (1 / 2)]),
-        # two pairs seen once, one seen twice: D = 2 / (2 + 2 · 1) = 0.5; "a" has three targets
-        ("discounted", [(3 - 0.5 + 1.5 * 2 / 3) / 6, (1 - 0.5 + 1.5 / 6) / 6, (2 - 0.5 + 1.5 / 6) / 6, (1 - 0.5 + 0.5) / 1]),
-        ("no", []),
-    ],
-)
+@pytest.mark.parametrize(("column", "numbers"), [
+    ("mass", [0.75, 0.75, 0.75, 0.1]), ("posterior", [0.5 / 0.75, 0.125 / 0.75, 0.125 / 0.75, 1]),
+    # Σ c(t) = 6 + 2 + 2, each target once
+    ("pmi", [0.5 / 0.6, 0.125 / 0.2, 0.125 / 0.2, 0.1 / 0.2]),
+    ("per-word", [0.5 ** (1 / 2), 0.125 ** (1 / 3), 0.125 ** (1 / 2), 0.1 ** (1 / 2)]),
+    # two pairs seen once, one seen twice: D = 2 / (2 + 2 · 1) = 0.5; "a" has three targets
+    ("discounted", [(3 - 0.5 + 1.5 * 2 / 3) / 6, (1 - 0.5 + 1.5 / 6) / 6, (2 - 0.5 + 1.5 / 6) / 6, (1 - 0.5 + 0.5) / 1]),
+    ("no", []),
+])  # fmt: skip
 def test_columns_that_are_derived_from_the_score(column: str, numbers: list[float], tmp_path: Path) -> None:
     table = written(
-        tmp_path / "table.gz",
-        "a ||| x ||| 0.5 0.5 ||| 0-0 ||| 6 6 3 ||| |||",
-        "a ||| y z ||| 0.5 0.125 ||| 0-0 ||| 2 6 1 ||| |||",
-        "a ||| w ||| 0.5 0.125 ||| 0-0 ||| 2 6 2 ||| |||",
+        tmp_path / "table.gz", "a ||| x ||| 0.5 0.5 ||| 0-0 ||| 6 6 3 ||| |||",
+        "a ||| y z ||| 0.5 0.125 ||| 0-0 ||| 2 6 1 ||| |||", "a ||| w ||| 0.5 0.125 ||| 0-0 ||| 2 6 2 ||| |||",
         "b c ||| w ||| 0.5 0.1 ||| 0-0 ||| 2 1 1 ||| |||",
-    )
+    )  # fmt: skip
     done = script("derived", column, table)
     assert [float(line) for line in done.stdout.splitlines()] == pytest.approx(numbers, rel=1e-6)
     assert ("usage: derived.py COLUMN TABLE" in done.stderr) == (done.returncode == 1) == (not numbers)
-
-
-# ---- Headroom
 
 
 def test_the_oracle_finds_references_within_the_lists(tmp_path: Path) -> None:
@@ -234,9 +216,6 @@ def test_relative_frequencies_of_other_text(what: str, numbers: list[float], tmp
     rows = "a ||| x ||| 1 ||| 0-0 ||| 9 5 3 ||| |||", "a ||| z ||| 1 ||| 0-0 ||| 2 5 2", "c ||| x ||| 1 ||| 0-0 ||| 9 2 1"
     done = script("headroom", what, extract, written(tmp_path / "table", *rows))
     assert [float(line) for line in done.stdout.splitlines()] == pytest.approx(numbers, rel=1e-6)
-
-
-# ---- Columns in lists
 
 
 def half_with_lists(folder: Path, seed: int) -> Path:
@@ -303,8 +282,6 @@ def test_weights_go_to_mert_and_back_in_the_order_of_the_list(tmp_path: Path) ->
     assert script("rerank", "start", nbest, stdin=tuned).stdout.splitlines()[0] == "1 2 3 4 5"
 
 
-# ---- Pages
-
 SOME = ("bible-es-en.5", "kit-en-fr.table1")  # the others take minutes
 
 
@@ -343,9 +320,6 @@ def test_results_hold_no_text_and_no_paths(results: Path) -> None:
     assert "/" not in re.sub(within, "", record)
     runs = [f"{system}.{run}" for system, of_system in json.loads(record)["runs"].items() for run in of_system]
     assert sorted(names) == sorted(["experiment.json", *(f"{run}.{name}" for run in runs for name in ("dev", "test"))])
-
-
-# ---- The whole
 
 
 @pytest.fixture

@@ -194,9 +194,6 @@ def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest
     assert (len(calls), len(done)) == (4, 4)
 
 
-# ---- what is printed
-
-
 @pytest.fixture
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny files whose scores are known beforehand."""

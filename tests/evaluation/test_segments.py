@@ -18,21 +18,17 @@ def test_a_set() -> None:
     assert SetFiles.parse(["dev", "a=x,y", "b=z"]) == SetFiles("dev", (), {"a": ("x", "y"), "b": ("z",)})
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["dev"], f"set 'dev' has no reference; {USAGE}"),
-        (["dev", "ref"], f"set 'dev' has no outputs; {USAGE}"),
-        (["dev", "", "a=out"], "'' in set 'dev' names an empty file name"),
-        (["dev", "ref", "out"], "'out' in set 'dev' is not SYSTEM=OUT; several references are REF,REF"),
-        (["dev", "ref", "=out"], "'=out' in set 'dev' is not SYSTEM=OUT; several references are REF,REF"),
-        (["dev", "ref", "a="], "'a=' in set 'dev' names an empty file name"),
-        (["dev", "ref", "a=x,,y"], "'a=x,,y' in set 'dev' names an empty file name"),
-        (["dev", "ref,", "a=x"], "'ref,' in set 'dev' names an empty file name"),
-        (["dev", "ref", "a=x,x"], "'a=x,x' in set 'dev' names x twice"),
-        (["dev", "ref", "a=x", "a=y"], "'a' twice in set 'dev'; outputs of several tuning runs are a=OUT,OUT"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["dev"], f"set 'dev' has no reference; {USAGE}"), (["dev", "ref"], f"set 'dev' has no outputs; {USAGE}"),
+    (["dev", "", "a=out"], "'' in set 'dev' names an empty file name"),
+    (["dev", "ref", "out"], "'out' in set 'dev' is not SYSTEM=OUT; several references are REF,REF"),
+    (["dev", "ref", "=out"], "'=out' in set 'dev' is not SYSTEM=OUT; several references are REF,REF"),
+    (["dev", "ref", "a="], "'a=' in set 'dev' names an empty file name"),
+    (["dev", "ref", "a=x,,y"], "'a=x,,y' in set 'dev' names an empty file name"),
+    (["dev", "ref,", "a=x"], "'ref,' in set 'dev' names an empty file name"),
+    (["dev", "ref", "a=x,x"], "'a=x,x' in set 'dev' names x twice"),
+    (["dev", "ref", "a=x", "a=y"], "'a' twice in set 'dev'; outputs of several tuning runs are a=OUT,OUT"),
+])  # fmt: skip
 def test_what_is_no_set(words: list[str], message: str) -> None:
     with pytest.raises(OptionError) as caught:
         SetFiles.parse(words)
@@ -61,13 +57,10 @@ def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:
     assert segments_of("text", read_lines(str(path))) == ("a\u2028b\x85c", "", "  été\x0cd")
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "{}: an empty file; a line for every segment is needed"),
-        (b"ok\n" + b"x" * 30 + b"\xe9t\n", "{}:2: '" + "x" * 20 + "\\xe9t' is not UTF-8; convert the file with iconv -t UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("data", "message"), [
+    (b"", "{}: an empty file; a line for every segment is needed"),
+    (b"ok\n" + b"x" * 30 + b"\xe9t\n", "{}:2: '" + "x" * 20 + "\\xe9t' is not UTF-8; convert the file with iconv -t UTF-8"),
+])  # fmt: skip
 def test_files_that_are_no_text(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "text"
     path.write_bytes(data)

@@ -82,9 +82,6 @@ def columns(path: str) -> dict[str, list[float]]:
     return dict(zip(names.split("\t"), (list(map(float, column)) for column in zip(*(row.split("\t") for row in rows)))))  # noqa: B905
 
 
-# ---- what is in a file
-
-
 def test_bleu_by_hand(run: Run, here: Path) -> None:
     of = columns(write(run, "ref", "base"))
     length, expected = sum(of["bleu.sys_len"]), sum(of["bleu.ref_len"])
@@ -119,8 +116,6 @@ def test_a_file_has_no_name_time_or_text(run: Run, here: Path) -> None:
     assert run("evaluate", "--set", "x", "y=base.gz", "--statistics", "copy.gz").status == 0
     assert Path("copy.gz").read_bytes() == data, "statistics of statistics"
 
-
-# ---- the same figures from texts and statistics
 
 FORMS = {"text": "{}", "statistics": "{}.gz", "plain": "{}.tsv"}
 
@@ -224,9 +219,6 @@ def test_the_noise_of_runs_that_are_compared_with_nothing() -> None:
     assert scores(a=1, b=3).comparisons("a") == [(3, 1)]
 
 
-# ---- what does not go together
-
-
 def refused(run: Run, status: int, *args: str) -> str:
     result = run("evaluate", "-q", *args)
     assert (result.status, result.out) == (status, b"")
@@ -305,8 +297,6 @@ def test_other_versions_are_allowed_and_said(run: Run, here: Path) -> None:
     told = "older: detokenized by sacremoses 0.2.0, not quite as Moses does; figures may differ"
     assert (done.status, done.err) == (0, f"phrase-rescore: warning: {told}\n")
 
-
-# ---- damaged files
 
 DAMAGE: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "cut off": (lambda rows: rows[:10], "'8 of 25 segments'"),

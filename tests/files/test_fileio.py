@@ -32,11 +32,9 @@ class Codec(NamedTuple):
 
 
 CODECS = {
-    "gz": Codec(lambda data: gzip.compress(data, mtime=0), 3),
-    "bz2": Codec(bz2.compress, 10),
-    "xz": Codec(lambda data: lzma.compress(data), 6),
-    "zst": Codec(zst, 4),
-}
+    "gz": Codec(lambda data: gzip.compress(data, mtime=0), 3), "bz2": Codec(bz2.compress, 10),
+    "xz": Codec(lambda data: lzma.compress(data), 6), "zst": Codec(zst, 4),
+}  # fmt: skip
 ROWS = b"a b ||| c ||| 0.5 0.25 ||| 0-0 1-0 ||| 3 1 1 ||| |||\nlast one \xff"
 codecs = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 
@@ -175,19 +173,10 @@ def test_progress_is_in_bytes_of_the_file(tmp_path: Path, codec: Codec) -> None:
     assert len(taken) > 2
 
 
-@pytest.mark.parametrize(
-    ("data", "rows"),
-    [
-        (b"", 0),
-        (b"a", 1),
-        (b"a\n", 1),
-        (b"\n", 1),
-        (b"a\n\nb", 3),
-        (b"a\r\nb\x0bc\xe2\x80\xa8\n", 2),
-        (b"row\n" * 300_000 + b"x", 300_001),
-    ],
-    ids=lambda value: str(value)[:20],
-)
+@pytest.mark.parametrize(("data", "rows"), [
+    (b"", 0), (b"a", 1), (b"a\n", 1), (b"\n", 1), (b"a\n\nb", 3), (b"a\r\nb\x0bc\xe2\x80\xa8\n", 2),
+    (b"row\n" * 300_000 + b"x", 300_001),
+], ids=lambda value: str(value)[:20])  # fmt: skip
 def test_count_rows(tmp_path: Path, data: bytes, rows: int) -> None:
     assert count_rows(str(written(tmp_path, data))) == rows
     assert count_rows(str(written(tmp_path, gzip.compress(data)))) == rows

@@ -141,9 +141,6 @@ def test_a_directory_in_the_partials_place_is_told(out: Path) -> None:
         write(out)
 
 
-# Rows that were left out
-
-
 def leave_out(path: Path, *rows: bytes, expected: bool = True) -> str:
     side = DroppedRows(str(path), expected)
     with side.opened():

@@ -28,49 +28,40 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 READS, WRITES = Role.READ, Role.WRITE
 
 
-@pytest.mark.parametrize(
-    ("role", "path", "message"),
-    [
-        (READS, "none", "-x none: No such file or directory; check the path"),
-        (READS, "folder", "-x folder is a directory; name a file in it"),
-        (READS, "table/x", "-x table/x: Not a directory"),
-        (READS, "a\0b", "embedded null byte; check the name"),
-        (WRITES, "a\0b", "embedded null byte; check the name"),
-        (READS, "dangling", "-x dangling: No such file or directory"),
-        (Role.READ_DIRECTORY, "table", "-x table: a file, not a model directory; name the directory that"),
-        (Role.READ_DIRECTORY, "none", "-x none: no such model directory; make one with 'phrase-rescore train TABLE -m none'"),
-        (Role.READ_DIRECTORY, "fifo", "-x fifo is not a directory; name one"),
-        (WRITES, "folder", "-x folder is a directory; name a file to write"),
-        (WRITES, "new/", "-x new/ is a directory; name a file to write"),
-        (WRITES, "none/new", "-x none/new: No such file or directory; make its directory first, or name another"),
-        (WRITES, "table/new", "-x table/new: Not a directory; name another directory"),
-        (READS, "a\nb\udcff", r"-x a\nb\xff: No such file or directory"),
-        (WRITES, "x" * 300, "File name too long; choose a shorter name"),
-        (Role.WRITE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
-        (Role.WRITE_DIRECTORY, "table/new", "-x table/new: Not a directory"),
-        (Role.CACHE_DIRECTORY, "table", "-x table: Not a directory"),
-        (Role.CACHE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
-        (Role.READ_EITHER, "none", "-x none: No such file or directory; check the path"),
-        (Role.SCRATCH, "none", "-x none: No such file or directory"),
-        (Role.SCRATCH, "-", "-x - is not a directory; name one"),
-    ],
-)
+@pytest.mark.parametrize(("role", "path", "message"), [
+    (READS, "none", "-x none: No such file or directory; check the path"),
+    (READS, "folder", "-x folder is a directory; name a file in it"),
+    (READS, "table/x", "-x table/x: Not a directory"), (READS, "a\0b", "embedded null byte; check the name"),
+    (WRITES, "a\0b", "embedded null byte; check the name"), (READS, "dangling", "-x dangling: No such file or directory"),
+    (Role.READ_DIRECTORY, "table", "-x table: a file, not a model directory; name the directory that"),
+    (Role.READ_DIRECTORY, "none", "-x none: no such model directory; make one with 'phrase-rescore train TABLE -m none'"),
+    (Role.READ_DIRECTORY, "fifo", "-x fifo is not a directory; name one"),
+    (WRITES, "folder", "-x folder is a directory; name a file to write"),
+    (WRITES, "new/", "-x new/ is a directory; name a file to write"),
+    (WRITES, "none/new", "-x none/new: No such file or directory; make its directory first, or name another"),
+    (WRITES, "table/new", "-x table/new: Not a directory; name another directory"),
+    (READS, "a\nb\udcff", r"-x a\nb\xff: No such file or directory"),
+    (WRITES, "x" * 300, "File name too long; choose a shorter name"),
+    (Role.WRITE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
+    (Role.WRITE_DIRECTORY, "table/new", "-x table/new: Not a directory"),
+    (Role.CACHE_DIRECTORY, "table", "-x table: Not a directory"),
+    (Role.CACHE_DIRECTORY, ".", "-x . is the working directory; name a directory in it"),
+    (Role.READ_EITHER, "none", "-x none: No such file or directory; check the path"),
+    (Role.SCRATCH, "none", "-x none: No such file or directory"), (Role.SCRATCH, "-", "-x - is not a directory; name one"),
+])  # fmt: skip
 def test_a_path_that_cannot_be_used_is_refused_by_its_option(role: Role, path: str, message: str) -> None:
     with pytest.raises(OptionError) as caught:
         check_paths([Use("-x", path, role)])
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("role", "path", "hint"),
-    [
-        (READS, "table", "get the right to read it, or a copy"),
-        (Role.READ_DIRECTORY, "model", "get the right to read it, or a copy"),
-        (WRITES, "model/new", "get the right to write there, or write elsewhere"),
-        (Role.WRITE_DIRECTORY, "model/new", "get the right to write there, or write elsewhere"),
-        (Role.SCRATCH, "model", "get the right to write there, or write elsewhere"),
-    ],
-)
+@pytest.mark.parametrize(("role", "path", "hint"), [
+    (READS, "table", "get the right to read it, or a copy"),
+    (Role.READ_DIRECTORY, "model", "get the right to read it, or a copy"),
+    (WRITES, "model/new", "get the right to write there, or write elsewhere"),
+    (Role.WRITE_DIRECTORY, "model/new", "get the right to write there, or write elsewhere"),
+    (Role.SCRATCH, "model", "get the right to write there, or write elsewhere"),
+])  # fmt: skip
 def test_what_its_user_may_not_touch(role: Role, path: str, hint: str) -> None:
     Path("table").chmod(0)
     Path("model").chmod(0)
@@ -88,35 +79,28 @@ def test_a_cache_that_is_there_may_be_only_read() -> None:
         check_paths([Use("--pairs", "model", Role.CACHE_DIRECTORY), Use("INPUT", "model/config.json", READS)])
 
 
-@pytest.mark.parametrize(
-    ("role", "path"),
-    [
-        (READS, "table"), (READS, "link"), (READS, "fifo"), (READS, "-"), (READS, "/dev/null"), (READS, "model/../table"),
-        (WRITES, "table"), (WRITES, "link"), (WRITES, "dangling"), (WRITES, "new"), (WRITES, "fifo"), (WRITES, "-"),
-        (WRITES, "/dev/stdout"), (WRITES, "/dev/full"), (Role.READ_DIRECTORY, "model/"), (Role.WRITE_DIRECTORY, "model"),
-        (Role.WRITE_DIRECTORY, "new/deep/er"), (Role.SCRATCH, "."), (WRITES, "b\nl ank"), (Role.READ_EITHER, "model"),
-        (Role.READ_EITHER, "table"), (Role.CACHE_DIRECTORY, "new"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("role", "path"), [
+    (READS, "table"), (READS, "link"), (READS, "fifo"), (READS, "-"), (READS, "/dev/null"), (READS, "model/../table"),
+    (WRITES, "table"), (WRITES, "link"), (WRITES, "dangling"), (WRITES, "new"), (WRITES, "fifo"), (WRITES, "-"),
+    (WRITES, "/dev/stdout"), (WRITES, "/dev/full"), (Role.READ_DIRECTORY, "model/"), (Role.WRITE_DIRECTORY, "model"),
+    (Role.WRITE_DIRECTORY, "new/deep/er"), (Role.SCRATCH, "."), (WRITES, "b\nl ank"), (Role.READ_EITHER, "model"),
+    (Role.READ_EITHER, "table"), (Role.CACHE_DIRECTORY, "new"),
+])  # fmt: skip
 def test_a_path_that_can_be_used_is_taken_and_nothing_is_made(here: Path, role: Role, path: str) -> None:
     before = sorted(here.rglob("*"))
     check_paths([Use("-x", path, role)])
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (Use("TABLE", "table", READS), Use("-o", "table", WRITES)),
-        (Use("TABLE", "table", READS), Use("-o", "./model/../table", WRITES)),
-        (Use("TABLE", "table", READS), Use("-o", "link", WRITES)),
-        (Use("-o", "new", WRITES), Use("--dropped", "./new", WRITES)),
-        (Use("-o", "nowhere", WRITES), Use("--dropped", "dangling", WRITES)),
-        (Use("TABLE", "fifo", READS), Use("-o", "fifo", WRITES)),
-        (Use("-m", "new", Role.WRITE_DIRECTORY), Use("--pairs", "new/", Role.WRITE_DIRECTORY)),
-        (Use("-m", "none/new", Role.WRITE_DIRECTORY), Use("--pairs", "none/new/", Role.WRITE_DIRECTORY)),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [
+    (Use("TABLE", "table", READS), Use("-o", "table", WRITES)),
+    (Use("TABLE", "table", READS), Use("-o", "./model/../table", WRITES)),
+    (Use("TABLE", "table", READS), Use("-o", "link", WRITES)), (Use("-o", "new", WRITES), Use("--dropped", "./new", WRITES)),
+    (Use("-o", "nowhere", WRITES), Use("--dropped", "dangling", WRITES)),
+    (Use("TABLE", "fifo", READS), Use("-o", "fifo", WRITES)),
+    (Use("-m", "new", Role.WRITE_DIRECTORY), Use("--pairs", "new/", Role.WRITE_DIRECTORY)),
+    (Use("-m", "none/new", Role.WRITE_DIRECTORY), Use("--pairs", "none/new/", Role.WRITE_DIRECTORY)),
+])  # fmt: skip
 def test_two_names_of_one_file_are_refused_with_both_options(one: Use, other: Use) -> None:
     for uses in ([one, other], [other, one]):
         with pytest.raises(OptionError, match="are the same; name another") as caught:

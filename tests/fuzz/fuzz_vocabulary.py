@@ -26,13 +26,10 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
 from harness import fuzz, told, workplace
 
 SEEDS = [
-    b"the\t12\nhouse\t5\n&apos;s\t1\n",
-    "café\t3\nUNK\t2\n</s>\t1\n\u2028\t1\n\u00a0\t0\n".encode() + b"\xff\xfe\t7\n\r\t1\n",
-    b"a\t1\na\t2\n",
-    b"a\tb\nThe|DT\t3\nthe|DT house|NN\n",
-    b"word\t999999999999999999\r\nno count\n\n\t\n",
+    b"the\t12\nhouse\t5\n&apos;s\t1\n", "café\t3\nUNK\t2\n</s>\t1\n\u2028\t1\n\u00a0\t0\n".encode() + b"\xff\xfe\t7\n\r\t1\n",
+    b"a\t1\na\t2\n", b"a\tb\nThe|DT\t3\nthe|DT house|NN\n", b"word\t999999999999999999\r\nno count\n\n\t\n",
     b"BZh9\t1\n\x1f\x8b\t1",
-]
+]  # fmt: skip
 TOKENS = (b"\t1\n", b"\t", b"\n", b"\r\n", b" ", b"a", b"999999999999999999", b"\xd9\xa3", b"|", b"&apos;", b"'", b"\0")
 OTHER = Vocabulary((b"a",), (1,))
 

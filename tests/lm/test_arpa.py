@@ -168,33 +168,30 @@ def test_sentences_by_back_off() -> None:
         assert model.log10_probs(sentence) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        (lambda d: b"", "the file ends before"),
-        (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 20), "'ngram 1=9*' where 'ngram 1=' should be"),
-        (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 15), "the section ends after 9 of 999,.* 1-grams"),
-        (lambda d: b"hello\n", "'hello' where .data. should be"),
-        (lambda d: d[: len(d) // 2], "is not a [123]-gram|the file ends before"),
-        (lambda d: d.replace(b"ngram 2=", b"ngram 5="), "'ngram 5=.*' where 'ngram 2=' should be"),
-        (lambda d: d.replace(b"\\2-grams:", b"\\3-grams:", 1), "where .2-grams: should be"),
-        (lambda d: d.replace(b"\\end\\", b"\\fin\\"), "where .end. should be"),
-        (lambda d: d.replace(b"\tzebra\t", b"\tzebra x\t", 1), "is not a 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n0.5\tq\t0\n"), ":6: positive log probability 0.5 of 'q'"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\nnan\tq\t0\n"), "is not a 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1_0\tq\t0\n"), "is not a 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t400\n"), "back-off 400 of 'q'"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t-inf\n"), "back-off -inf of 'q'"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1 q\t0\n"), "is not a 1-gram"),
-        (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t0\n"), "where .2-grams: should be, after 9 1-grams"),
-        (lambda d: d.replace(b"\t</s>\t", b"\t</t>\t", 1), "no </s> among the unigrams"),
-        (lambda d: d.replace(b"<s>", b"<S>"), "no <s> among the unigrams"),
-        (lambda d: d.replace(b"\tzebra\t", b"\tzebu\t", 1), "'zebra' of the 2-gram is not among the unigrams"),
-        (lambda d: d.replace(b"zebra the\n", b"zebra the\t-0.5\n"), "back-off -0.5 of 'zebra the'"),
-        (lambda d: d + b"\\data\\\n", "'.data.' after .end."),
-        (lambda d: b"iARPA\n\n" + d, "a file of IRSTLM that is not ARPA; .*compile-lm --text=yes lm.arpa lm.arpa.arpa"),
-    ],
-)
+@pytest.mark.parametrize(("change", "found"), [
+    (lambda d: b"", "the file ends before"),
+    (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 20), "'ngram 1=9*' where 'ngram 1=' should be"),
+    (lambda d: d.replace(b"ngram 1=9", b"ngram 1=" + b"9" * 15), "the section ends after 9 of 999,.* 1-grams"),
+    (lambda d: b"hello\n", "'hello' where .data. should be"),
+    (lambda d: d[: len(d) // 2], "is not a [123]-gram|the file ends before"),
+    (lambda d: d.replace(b"ngram 2=", b"ngram 5="), "'ngram 5=.*' where 'ngram 2=' should be"),
+    (lambda d: d.replace(b"\\2-grams:", b"\\3-grams:", 1), "where .2-grams: should be"),
+    (lambda d: d.replace(b"\\end\\", b"\\fin\\"), "where .end. should be"),
+    (lambda d: d.replace(b"\tzebra\t", b"\tzebra x\t", 1), "is not a 1-gram"),
+    (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n0.5\tq\t0\n"), ":6: positive log probability 0.5 of 'q'"),
+    (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\nnan\tq\t0\n"), "is not a 1-gram"),
+    (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1_0\tq\t0\n"), "is not a 1-gram"),
+    (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t400\n"), "back-off 400 of 'q'"),
+    (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t-inf\n"), "back-off -inf of 'q'"),
+    (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1 q\t0\n"), "is not a 1-gram"),
+    (lambda d: d.replace(b"\\1-grams:\n", b"\\1-grams:\n-1\tq\t0\n"), "where .2-grams: should be, after 9 1-grams"),
+    (lambda d: d.replace(b"\t</s>\t", b"\t</t>\t", 1), "no </s> among the unigrams"),
+    (lambda d: d.replace(b"<s>", b"<S>"), "no <s> among the unigrams"),
+    (lambda d: d.replace(b"\tzebra\t", b"\tzebu\t", 1), "'zebra' of the 2-gram is not among the unigrams"),
+    (lambda d: d.replace(b"zebra the\n", b"zebra the\t-0.5\n"), "back-off -0.5 of 'zebra the'"),
+    (lambda d: d + b"\\data\\\n", "'.data.' after .end."),
+    (lambda d: b"iARPA\n\n" + d, "a file of IRSTLM that is not ARPA; .*compile-lm --text=yes lm.arpa lm.arpa.arpa"),
+])  # fmt: skip
 def test_what_is_no_arpa_file(change, found: str) -> None:
     data = change(as_file(a_model(2, 2)))
     with pytest.raises(InputError, match=found):
@@ -227,23 +224,19 @@ def test_marks_within_a_text_are_unknown_words() -> None:
     assert len(set(map(tuple, of.values()))) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda d: d.replace(b"\n\n\\", b"\n\\").replace(b"\\1-", b"\n\\1-"),  # SRILM's change-lm-vocab and IRSTLM
-        lambda d: d.replace(b"\n\n", b"\n \t\n\n").replace(b"\n-0.19", b"\n\n-0.19") + b"\n \n",
-        lambda d: (b"\n# made by hand\n" + d)[:-1],
-        lambda d: d.replace(b"ngram 1=", b"ngram  1=   +").replace(b"ngram 2=", b"ngram 02=0"),
-        lambda d: d.replace(b"\n", b"\r\n"),
-        lambda d: d.replace(b" the\n", b" the\r\n"),
-        lambda d: d.replace(b"\tzebra", b"\t \tzebra").replace(b"zebra the\n", b"zebra \tthe\n"),
-        lambda d: d.replace(b"\n-", b"\n  -").replace(b"zebra the\n", b"zebra the\t-0.0 \n"),
-        lambda d: d.replace(b"<unk>", b"<UNK>"),
-        lambda d: d.replace(b"1=9", b"1=11").replace(b"1-grams:\n", b"1-grams:\n-3\t<UNK>\t-1\n").replace(
-            b"\n\n\\2", b"\n-3\tzebra\t0\n\n\\2"),  # lmplz on a text with <UNK> in
-        lambda d: d.replace(b"2=17", b"2=27").replace(b"\n\n\\e", b"\n-3\tzebra the" * 10 + b"\n\n\\e"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    lambda d: d.replace(b"\n\n\\", b"\n\\").replace(b"\\1-", b"\n\\1-"),  # SRILM's change-lm-vocab and IRSTLM
+    lambda d: d.replace(b"\n\n", b"\n \t\n\n").replace(b"\n-0.19", b"\n\n-0.19") + b"\n \n",
+    lambda d: (b"\n# made by hand\n" + d)[:-1],
+    lambda d: d.replace(b"ngram 1=", b"ngram  1=   +").replace(b"ngram 2=", b"ngram 02=0"),
+    lambda d: d.replace(b"\n", b"\r\n"), lambda d: d.replace(b" the\n", b" the\r\n"),
+    lambda d: d.replace(b"\tzebra", b"\t \tzebra").replace(b"zebra the\n", b"zebra \tthe\n"),
+    lambda d: d.replace(b"\n-", b"\n  -").replace(b"zebra the\n", b"zebra the\t-0.0 \n"),
+    lambda d: d.replace(b"<unk>", b"<UNK>"),
+    lambda d: d.replace(b"1=9", b"1=11").replace(b"1-grams:\n", b"1-grams:\n-3\t<UNK>\t-1\n").replace(
+        b"\n\n\\2", b"\n-3\tzebra\t0\n\n\\2"),  # lmplz on a text with <UNK> in
+    lambda d: d.replace(b"2=17", b"2=27").replace(b"\n\n\\e", b"\n-3\tzebra the" * 10 + b"\n\n\\e"),
+])  # fmt: skip
 def test_what_kenlm_reads(change) -> None:
     data = as_file(a_model(2, 2))
     changed = change(data)

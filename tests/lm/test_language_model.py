@@ -88,21 +88,18 @@ def test_a_model_of_the_other_kind_is_told_from_this_one(tmp_path, lm_dir):
     assert str(found.value) == f"{lm_dir}: a model of text, made by train-lm; this takes a model of phrase pairs, made by train"
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ({"activation": "tanh"}, 'activation "tanh", and this version of phrase-rescore knows "rectifier"'),
-        ({"unk_share": None}, "'unk_share' is missing or not a number from 0 to 1"),
-        ({"unk_share": 1.5}, "'unk_share' is missing"),
-        ({"sizes": {"vocabulary": 9, "order": 7, "embedding": 5, "hidden": 12, "output": 9}}, "8 ids where config.json says 9"),
-        ({"sizes": {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12}}, "'sizes' is incomplete"),
-        ({"sizes": SIZES | {"order": 1}}, "sizes.order is 1, and an n-gram has 2 words at least"),
-        ({"sizes": SIZES | {"tied": True}}, "sizes.tied, and sizes.output is not sizes.embedding"),
-        ({"sizes": SIZES | {"output": 5, "tied": True}}, "tensor G is unknown in the weights"),
-        ({"sizes": SIZES | {"tied": 1}}, "sizes.tied is 1, not true or false"),
-        ({"sizes": {"vocabulary": 8, "order": 6, "embedding": 5, "hidden": 12, "output": 9}}, r"has shape \[12, 30\] where"),
-    ],
-)
+@pytest.mark.parametrize(("entries", "message"), [
+    ({"activation": "tanh"}, 'activation "tanh", and this version of phrase-rescore knows "rectifier"'),
+    ({"unk_share": None}, "'unk_share' is missing or not a number from 0 to 1"),
+    ({"unk_share": 1.5}, "'unk_share' is missing"),
+    ({"sizes": {"vocabulary": 9, "order": 7, "embedding": 5, "hidden": 12, "output": 9}}, "8 ids where config.json says 9"),
+    ({"sizes": {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12}}, "'sizes' is incomplete"),
+    ({"sizes": SIZES | {"order": 1}}, "sizes.order is 1, and an n-gram has 2 words at least"),
+    ({"sizes": SIZES | {"tied": True}}, "sizes.tied, and sizes.output is not sizes.embedding"),
+    ({"sizes": SIZES | {"output": 5, "tied": True}}, "tensor G is unknown in the weights"),
+    ({"sizes": SIZES | {"tied": 1}}, "sizes.tied is 1, not true or false"),
+    ({"sizes": {"vocabulary": 8, "order": 6, "embedding": 5, "hidden": 12, "output": 9}}, r"has shape \[12, 30\] where"),
+])  # fmt: skip
 def test_what_contradicts_itself_is_refused(lm_dir, entries, message):
     edited(lm_dir, **entries)
     with pytest.raises(ModelError, match=message):

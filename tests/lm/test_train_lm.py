@@ -119,21 +119,18 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
     assert known("marks", "--vocab", str(tmp_path / "words")) == {b"a", b"q"}
 
 
-@pytest.mark.parametrize(
-    ("data", "more", "status", "said"),
-    [
-        (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
-        (b"\n \n", (), 2, "there are no sentences to train on"),
-        (b"<unk> <null>\n" * 10, (), 2, "the text has no words but marks such as <unk>; pass tokenized text"),
-        (b"a b\n" * 50, ("--vocab", "MARKS"), 1, "MARKS: is empty"),
-        (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
-        (b"a b\n" * 50, ("--preset", "paper"), 2, "hold out more (--held-out; of a text --held-out-share, too)"),
-        (b"a b\n" * 50, ("--patience", "3", "--held-out-share", "0"), 2, "--patience 3 needs held-out data"),
-        (b"a b\n" * 50, ("--min-count", "99"), 2, "no word stands 99 times or more; lower --min-count"),
-        (b"a b\n" * 50, ("--vocab", "EMPTY"), 1, "is empty; name the words of the shortlist"),
-        (b"a" * (1 << 24) + b"a\n", (), 1, "a row of more than 16 MiB; is this text with a row a line?"),
-    ],
-)
+@pytest.mark.parametrize(("data", "more", "status", "said"), [
+    (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
+    (b"\n \n", (), 2, "there are no sentences to train on"),
+    (b"<unk> <null>\n" * 10, (), 2, "the text has no words but marks such as <unk>; pass tokenized text"),
+    (b"a b\n" * 50, ("--vocab", "MARKS"), 1, "MARKS: is empty"),
+    (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
+    (b"a b\n" * 50, ("--preset", "paper"), 2, "hold out more (--held-out; of a text --held-out-share, too)"),
+    (b"a b\n" * 50, ("--patience", "3", "--held-out-share", "0"), 2, "--patience 3 needs held-out data"),
+    (b"a b\n" * 50, ("--min-count", "99"), 2, "no word stands 99 times or more; lower --min-count"),
+    (b"a b\n" * 50, ("--vocab", "EMPTY"), 1, "is empty; name the words of the shortlist"),
+    (b"a" * (1 << 24) + b"a\n", (), 1, "a row of more than 16 MiB; is this text with a row a line?"),
+])  # fmt: skip
 def test_what_cannot_be_learnt(run: Run, tmp_path: Path, data: bytes, more: tuple[str, ...], status: int, said: str) -> None:
     (tmp_path / "text").write_bytes(data)
     (tmp_path / "EMPTY").write_bytes(b"")
@@ -198,15 +195,11 @@ def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path)
     assert (lms[0].training["precision"], lms[1].training["precision"]) == ("float32", "bf16")
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (b"das ||| the ||| 0.5 ||| 0-0 ||| 1 1 1\n" * 9, "a phrase table or an n-best list"),
-        (b"0 ||| das ||| LM0= 1 ||| 1\n" * 9, "a phrase table or an n-best list"),
-        (b"\\data\\\nngram 1=3\n", "an ARPA file"),
-        ("das haus\n".encode("utf-16"), "UTF-16"),
-    ],
-)
+@pytest.mark.parametrize(("data", "what"), [
+    (b"das ||| the ||| 0.5 ||| 0-0 ||| 1 1 1\n" * 9, "a phrase table or an n-best list"),
+    (b"0 ||| das ||| LM0= 1 ||| 1\n" * 9, "a phrase table or an n-best list"),
+    (b"\\data\\\nngram 1=3\n", "an ARPA file"), ("das haus\n".encode("utf-16"), "UTF-16"),
+])  # fmt: skip
 def test_what_is_no_text_is_not_learnt(run: Run, tmp_path: Path, data: bytes, what: str) -> None:
     (tmp_path / "odd").write_bytes(data)
     result = run(*command(tmp_path / "odd", tmp_path / "lm"))

@@ -184,9 +184,6 @@ def test_ranges_are_those_of_the_group(run: Run, table: Path) -> None:
     assert "--range=G:0..1,0..1,0..1,0..1,0..1,-1..1,0..1,0..1,0..1,0..1,0..1,0..1,0..1 (" in err
 
 
-# ---- hurried commands
-
-
 def test_a_table_without_new_columns_is_refused(run: Run, table: Path) -> None:
     old = table.with_name("old")
     found = "4 score columns, none of a model, where TM0 has num-features=4; pass the table that annotate wrote"
@@ -221,9 +218,6 @@ def test_relative_paths_become_absolute(run: Run, table: Path, monkeypatch: pyte
     for options, path in (([], "new"), (["--path", "x/y"], "x/y")):
         assert f" path={table.parent}/{path} " in call(run, Path("new"), ini(), *options)[1]
         assert f" path={path} " in call(run, Path("new"), ini(), *options, "--keep-relative")[1]
-
-
-# ---- the decoder itself
 
 
 @pytest.mark.moses

@@ -25,16 +25,11 @@ def test_text_is_prepared_before_it_is_looked_at() -> None:
     assert PairReader(prepare=(typed, bytes.upper))(b"The House\tdas") == (b"the house", b"DAS")
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (b"", "the line is empty"),
-        (b"a ||| b", "'a ||| b' is more than a target phrase"),
-        (b"a\tb", "'a\\tb' is more than a target phrase"),
-        (b"a|1 [X]", "non-terminal '[X]' in the target"),
-        (b"a|1 b", "target word 'b' has no factor 1"),
-    ],
-)
+@pytest.mark.parametrize(("line", "told"), [
+    (b"", "the line is empty"), (b"a ||| b", "'a ||| b' is more than a target phrase"),
+    (b"a\tb", "'a\\tb' is more than a target phrase"), (b"a|1 [X]", "non-terminal '[X]' in the target"),
+    (b"a|1 b", "target word 'b' has no factor 1"),
+])  # fmt: skip
 def test_what_is_not_a_phrase(line: bytes, told: str) -> None:
     with pytest.raises(RowError) as caught:
         PhraseReader("target", factor=1)(line)
@@ -45,17 +40,11 @@ def test_what_is_not_a_phrase(line: bytes, told: str) -> None:
         assert caught.value.found == told
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        (b"the  house\r\n", [b"the", b"house"]),
-        (b"<s> the\thouse </s>\n", [b"the", b"house"]),
-        (b"<s> <s> house </s> </s>", [b"house"]),  # add-start-end.sh -r 2
-        (b"house </s>", [b"house"]),
-        (b"<s>  </s>\n", []),
-        (b"<unk> a<s> <S>", [b"<unk>", b"a<s>", b"<S>"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "found"), [
+    (b"the  house\r\n", [b"the", b"house"]), (b"<s> the\thouse </s>\n", [b"the", b"house"]),
+    (b"<s> <s> house </s> </s>", [b"house"]),  # add-start-end.sh -r 2
+    (b"house </s>", [b"house"]), (b"<s>  </s>\n", []), (b"<unk> a<s> <S>", [b"<unk>", b"a<s>", b"<S>"]),
+])  # fmt: skip
 def test_marks_around_a_sentence(line: bytes, found: list[bytes]) -> None:
     read = Sentences()
     assert read(line) == found

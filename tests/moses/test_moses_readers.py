@@ -47,17 +47,10 @@ def test_consolidated_row_with_shared_blanks(read: Reader) -> None:
     assert reading.scores == SCORES
 
 
-@pytest.mark.parametrize(
-    ("score", "printed"),
-    [
-        (b"0.0387742", "-3.25"),
-        (b"7.38905609893065", "2"),
-        (b"1e-40", "-92.1034"),
-        (b"1e-50", "-100"),
-        (b"0", "-100"),
-        (b"-3.25", "nan"),
-    ],
-)
+@pytest.mark.parametrize(("score", "printed"), [
+    (b"0.0387742", "-3.25"), (b"7.38905609893065", "2"), (b"1e-40", "-92.1034"), (b"1e-50", "-100"), (b"0", "-100"),
+    (b"-3.25", "nan"),
+])  # fmt: skip
 def test_tried_with_the_real_decoder(score: bytes, printed: str) -> None:
     assert f"{feature(LOADER, score):.6g}" == printed
 

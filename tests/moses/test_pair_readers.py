@@ -22,23 +22,12 @@ def written(tmp_path: Path, data: bytes, name: str = "pairs") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("rows", "form"),
-    [
-        (TABLE, "table"),
-        (b"a ||| b ||| 0.5\n", "table"),
-        (b"a ||| b ||| 1 ||| ||| 1 1 1\r\n", "table"),
-        (b"3 ||| 3 ||| 1\n", "table"),
-        (EXTRACT, "extract"),
-        (b"a ||| b ||| 0-0\r\n", "extract"),
-        (b"a ||| b ||| 0-0 ||| 17\n", "extract"),
-        (b"a ||| b ||| 0-0 ||| 17 ||| 0.5\n", "extract"),
-        (b"1-1 ||| 0.5 ||| 0-0\n", "extract"),
-        (TSV, "tsv"),
-        (b"0-0\t0.5\r\n", "tsv"),
-        (b"a || b\tc\n", "tsv"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "form"), [
+    (TABLE, "table"), (b"a ||| b ||| 0.5\n", "table"), (b"a ||| b ||| 1 ||| ||| 1 1 1\r\n", "table"),
+    (b"3 ||| 3 ||| 1\n", "table"), (EXTRACT, "extract"), (b"a ||| b ||| 0-0\r\n", "extract"),
+    (b"a ||| b ||| 0-0 ||| 17\n", "extract"), (b"a ||| b ||| 0-0 ||| 17 ||| 0.5\n", "extract"),
+    (b"1-1 ||| 0.5 ||| 0-0\n", "extract"), (TSV, "tsv"), (b"0-0\t0.5\r\n", "tsv"), (b"a || b\tc\n", "tsv"),
+])  # fmt: skip
 def test_told_apart_by_content(rows: bytes, form: str) -> None:
     assert detect_format("x", [rows]) == form
 
@@ -67,19 +56,16 @@ def test_format_given(tmp_path: Path) -> None:
     assert str(caught.value) == f"{ambiguous}:1: score '0-0'; scores are plain decimal numbers such as 0.25 or 6.1e-05"
 
 
-@pytest.mark.parametrize(
-    ("name", "found", "hint"),
-    [
-        ("phrase-table.half.f2e.gz", "a half table", "pass the consolidated phrase-table.gz"),
-        ("phrase-table.half.e2f", "a half table", "pass the consolidated phrase-table.gz"),
-        ("table.half.gz", "a half table", "pass the consolidated phrase-table.gz"),
-        ("extract.o.sorted.gz", "a reordering extract file", "pass extract.sorted.gz"),
-        ("extract.0-0.o.sorted.gz", "a reordering extract file", "pass extract.sorted.gz"),
-        ("extract.o", "a reordering extract file", "pass extract.sorted.gz"),
-        ("extract.inv.sorted.gz", "an inverted file (target first)", "pass the file without '.inv' in its name"),
-        ("phrase-table.inv", "an inverted file (target first)", "pass the file without '.inv' in its name"),
-    ],
-)
+@pytest.mark.parametrize(("name", "found", "hint"), [
+    ("phrase-table.half.f2e.gz", "a half table", "pass the consolidated phrase-table.gz"),
+    ("phrase-table.half.e2f", "a half table", "pass the consolidated phrase-table.gz"),
+    ("table.half.gz", "a half table", "pass the consolidated phrase-table.gz"),
+    ("extract.o.sorted.gz", "a reordering extract file", "pass extract.sorted.gz"),
+    ("extract.0-0.o.sorted.gz", "a reordering extract file", "pass extract.sorted.gz"),
+    ("extract.o", "a reordering extract file", "pass extract.sorted.gz"),
+    ("extract.inv.sorted.gz", "an inverted file (target first)", "pass the file without '.inv' in its name"),
+    ("phrase-table.inv", "an inverted file (target first)", "pass the file without '.inv' in its name"),
+])  # fmt: skip
 def test_refused_by_name(tmp_path: Path, name: str, found: str, hint: str) -> None:
     path = written(tmp_path, EXTRACT, name)
     with pytest.raises(InputError) as caught:
@@ -104,17 +90,10 @@ def test_half_table_under_another_name(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}: looks like a half table (alignment before the scores); {remedy}"
 
 
-@pytest.mark.parametrize(
-    ("data", "found"),
-    [
-        (b"", "an empty file"),
-        (b"only text\nmore\n", "'only text'"),
-        (b"a ||| b\n", "'a ||| b'"),
-        (b"a\tb\tc\n", r"'a\tb\tc'"),
-        (b"a ||| b ||| x y\n", "'a ||| b ||| x y'"),
-        (b"\n\n", "''"),
-    ],
-)
+@pytest.mark.parametrize(("data", "found"), [
+    (b"", "an empty file"), (b"only text\nmore\n", "'only text'"), (b"a ||| b\n", "'a ||| b'"), (b"a\tb\tc\n", r"'a\tb\tc'"),
+    (b"a ||| b ||| x y\n", "'a ||| b ||| x y'"), (b"\n\n", "''"),
+])  # fmt: skip
 def test_files_of_no_known_format(tmp_path: Path, data: bytes, found: str) -> None:
     path = written(tmp_path, data)
     with pytest.raises(InputError) as caught:
@@ -197,10 +176,9 @@ def test_joint_counts_of_a_table(tmp_path: Path) -> None:
     assert counts == [[1, 7, 2.5, 1_200_000]]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [b"a ||| b ||| 1", b"a ||| b ||| 1 ||| 0-0", b"a ||| b ||| 1 ||| 0-0 ||| 1 1", b"a ||| b ||| 1 ||| ||| 1 1 x ||| |||"],
-)
+@pytest.mark.parametrize("row", [
+    b"a ||| b ||| 1", b"a ||| b ||| 1 ||| 0-0", b"a ||| b ||| 1 ||| 0-0 ||| 1 1", b"a ||| b ||| 1 ||| ||| 1 1 x ||| |||",
+])  # fmt: skip
 def test_a_count_that_is_missing(tmp_path: Path, row: bytes) -> None:
     good, worse = b"a ||| b ||| 1 ||| 0-0 ||| 1 1 1\n", b"a ||| b |||\n"
     path = written(tmp_path, good + row + b"\n" + worse)

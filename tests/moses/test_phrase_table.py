@@ -98,23 +98,17 @@ BOTH = "every row needs both phrases"
 HIERARCHICAL = "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;"
 
 
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        (b"", f"1 field in ''; {SHAPE}"),
-        (b"a || b || 1", f"1 field in 'a || b || 1'; {SHAPE}"),
-        (b"a ||| b", f"2 fields in 'a ||| b'; {SHAPE}"),
-        (b" ||| b ||| 1", f"the source phrase is empty; {BOTH}"),
-        (b"||| ||| 1", f"the source phrase is empty; {BOTH}"),
-        (b"a |||\t||| 1", f"the target phrase is empty; {BOTH}"),
-        (b"a ||| b |||", "the score field is empty; every row needs the same number of scores, at least one"),
-        (b"a ||| b ||| \r", "the score field is empty; every row needs the same number of scores, at least one"),
-        (b"a ||| b ||| ||| 0-0", "the score field is empty; every row needs the same number of scores, at least one"),
-        (b"a [X] ||| b ||| 1", f"non-terminal '[X]' in the source; {HIERARCHICAL}"),
-        (b"a ||| [X][X] b ||| 1", f"non-terminal '[X][X]' in the target; {HIERARCHICAL}"),
-        (b"a ||| [] ||| 1", f"non-terminal '[]' in the target; {HIERARCHICAL}"),
-    ],
-)
+@pytest.mark.parametrize(("row", "text"), [
+    (b"", f"1 field in ''; {SHAPE}"), (b"a || b || 1", f"1 field in 'a || b || 1'; {SHAPE}"),
+    (b"a ||| b", f"2 fields in 'a ||| b'; {SHAPE}"), (b" ||| b ||| 1", f"the source phrase is empty; {BOTH}"),
+    (b"||| ||| 1", f"the source phrase is empty; {BOTH}"), (b"a |||\t||| 1", f"the target phrase is empty; {BOTH}"),
+    (b"a ||| b |||", "the score field is empty; every row needs the same number of scores, at least one"),
+    (b"a ||| b ||| \r", "the score field is empty; every row needs the same number of scores, at least one"),
+    (b"a ||| b ||| ||| 0-0", "the score field is empty; every row needs the same number of scores, at least one"),
+    (b"a [X] ||| b ||| 1", f"non-terminal '[X]' in the source; {HIERARCHICAL}"),
+    (b"a ||| [X][X] b ||| 1", f"non-terminal '[X][X]' in the target; {HIERARCHICAL}"),
+    (b"a ||| [] ||| 1", f"non-terminal '[]' in the target; {HIERARCHICAL}"),
+])  # fmt: skip
 def test_what_is_found_and_what_to_do(row: bytes, text: str) -> None:
     with pytest.raises(RowError) as caught:
         parse_row(row)
@@ -148,19 +142,11 @@ def test_bad_score_after_many_whole_numbers_does_not_hang() -> None:
     assert done.stdout == b"score 'x'\n"
 
 
-@pytest.mark.parametrize(
-    ("scores", "irregular", "single"),
-    [
-        (b" 0.5 0.25 ", False, b" 0.5 0.25 "),
-        (b"0.5", False, b"0.5"),
-        (b" 0.5  0.25 ", True, b" 0.5 0.25 "),
-        (b" 0.5\t0.25 ", True, b" 0.5 0.25 "),
-        (b"\t0.5 0.25\t", True, b" 0.5 0.25 "),
-        (b"  0.5 0.25  \r", True, b" 0.5 0.25 \r"),
-        (b" 0.5 \t 0.25\r", True, b" 0.5 0.25\r"),
-        (b" 0.5 0.25 \r", False, b" 0.5 0.25 \r"),
-    ],
-)
+@pytest.mark.parametrize(("scores", "irregular", "single"), [
+    (b" 0.5 0.25 ", False, b" 0.5 0.25 "), (b"0.5", False, b"0.5"), (b" 0.5  0.25 ", True, b" 0.5 0.25 "),
+    (b" 0.5\t0.25 ", True, b" 0.5 0.25 "), (b"\t0.5 0.25\t", True, b" 0.5 0.25 "), (b"  0.5 0.25  \r", True, b" 0.5 0.25 \r"),
+    (b" 0.5 \t 0.25\r", True, b" 0.5 0.25\r"), (b" 0.5 0.25 \r", False, b" 0.5 0.25 \r"),
+])  # fmt: skip
 def test_doubled_blanks_and_tabs(scores: bytes, irregular: bool, single: bytes) -> None:
     assert has_irregular_blanks(scores) is irregular
     assert with_single_blanks(scores) == single
@@ -189,18 +175,12 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
 blanky = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"a", b"0.5", b"\x0b", b"\xc2\xa0"])).map(b"".join)
 
 
-@pytest.mark.parametrize(
-    ("row", "fields"),
-    [
-        (b"a ||| b ||| 0.5 ||| ||| 1 1 1", [b"a ", b" b ", b" 0.5 ", b" ", b" 1 1 1"]),
-        (b"a ||| b ||| 0.5 ||| 0-0 ||| 1 1 1 ||| |||", [b"a ", b" b ", b" 0.5 ", b" 0-0 ", b" 1 1 1 ", b" ", b""]),
-        (b"a ||| b ||| 0.5 |||  |||  |||", [b"a ", b" b ", b" 0.5 ", b"  ", b"  ", b""]),
-        (b"a|||b|||0.5", [b"a", b"b", b"0.5"]),
-        (b"a || b ||| c", [b"a || b ", b" c"]),
-        (b"||||", [b"", b"|"]),
-        (b"", [b""]),
-    ],
-)
+@pytest.mark.parametrize(("row", "fields"), [
+    (b"a ||| b ||| 0.5 ||| ||| 1 1 1", [b"a ", b" b ", b" 0.5 ", b" ", b" 1 1 1"]),
+    (b"a ||| b ||| 0.5 ||| 0-0 ||| 1 1 1 ||| |||", [b"a ", b" b ", b" 0.5 ", b" 0-0 ", b" 1 1 1 ", b" ", b""]),
+    (b"a ||| b ||| 0.5 |||  |||  |||", [b"a ", b" b ", b" 0.5 ", b"  ", b"  ", b""]),
+    (b"a|||b|||0.5", [b"a", b"b", b"0.5"]), (b"a || b ||| c", [b"a || b ", b" c"]), (b"||||", [b"", b"|"]), (b"", [b""]),
+])  # fmt: skip
 def test_empty_fields_share_a_blank(row: bytes, fields: list[bytes]) -> None:
     assert split_fields(row) == fields
 

@@ -26,15 +26,9 @@ NONE_PLAIN = re.compile(rb"()()()()([^\n]*+)\n")
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
 ODD = [
-    b"a ||| b ||| 1",
-    b"a ||| b ||| 1 1 |||| x",
-    b"a |||| b ||| 1 1",
-    b"a ||| b ||| .5 1",
-    b"a  b|||c||| 0.5 1 ||| 0-0",
-    b" a\t||| b ||| 1 1 1 ",
-    b"a\xa0 ||| ] ||| 0 1",
-    b"a ||| [b] ||| 1 1",
-]
+    b"a ||| b ||| 1", b"a ||| b ||| 1 1 |||| x", b"a |||| b ||| 1 1", b"a ||| b ||| .5 1", b"a  b|||c||| 0.5 1 ||| 0-0",
+    b" a\t||| b ||| 1 1 1 ", b"a\xa0 ||| ] ||| 0 1", b"a ||| [b] ||| 1 1",
+]  # fmt: skip
 WORDS = st.lists(
     st.sampled_from([b"a", b"b\r", b"|", b"[", b"]", b"[]x", b"\xe2\x80\xa8", b"||", b"0-0"]), min_size=1, max_size=3
 )
@@ -156,10 +150,8 @@ def test_one_odd_row_is_parsed_and_no_other(odd: bytes) -> None:
 
 def test_counts_are_the_fifth_field() -> None:
     rows = [
-        b"a ||| b ||| 1 ||| 0-0 ||| 3 2 1",
-        b"a ||| b ||| 1 ||| ||| 1 1 1 ||| |||",
-        b"a ||| b ||| 1 ||| 0-0",
+        b"a ||| b ||| 1 ||| 0-0 ||| 3 2 1", b"a ||| b ||| 1 ||| ||| 1 1 1 ||| |||", b"a ||| b ||| 1 ||| 0-0",
         b"a|||b|||1|||||||||x",
-    ]
+    ]  # fmt: skip
     found = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 1).occurrences()
     assert np.array_equal(found, [(2, 1), (1, 1), (np.nan, np.nan), (np.nan, np.nan)], equal_nan=True)

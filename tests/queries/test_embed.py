@@ -43,9 +43,6 @@ def columns(out: bytes) -> list[list[bytes]]:
     return [line.split(b"\t") for line in out.split(b"\n")[:-1]]
 
 
-# ---- vectors of phrases
-
-
 def test_vectors_are_those_of_the_model(model_dir: str, phrases: list[bytes], index: Path) -> None:
     assert index.with_name("c.index").read_bytes() == lines_of(phrases)
     vectors = np.load(index)
@@ -81,17 +78,13 @@ FACTORS = "factors are counted from 0 and stand between bars"
 HINT = "write one phrase a line, and nothing else"
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (b"", "the line is empty; write one source phrase a line"),
-        (b" \t", f"' \\t' is more than a source phrase; {HINT}"),
-        (b"  \r", "the line is empty; write one source phrase a line"),
-        (b"the ||| das ||| 0.5", f"'the ||| das ||| 0.5' is more than a source phrase; {HINT}"),
-        (b"the\tdas", f"'the\\tdas' is more than a source phrase; {HINT}"),
-        (b"the [X]", "non-terminal '[X]' in the source; "),
-    ],
-)
+@pytest.mark.parametrize(("line", "told"), [
+    (b"", "the line is empty; write one source phrase a line"), (b" \t", f"' \\t' is more than a source phrase; {HINT}"),
+    (b"  \r", "the line is empty; write one source phrase a line"),
+    (b"the ||| das ||| 0.5", f"'the ||| das ||| 0.5' is more than a source phrase; {HINT}"),
+    (b"the\tdas", f"'the\\tdas' is more than a source phrase; {HINT}"),
+    (b"the [X]", "non-terminal '[X]' in the source; "),
+])  # fmt: skip
 def test_a_bad_line_is_named_and_leaves_no_file(run: Run, model_dir: str, tmp_path: Path, line: bytes, told: str) -> None:
     given = b"the\nold\n" + line + b"\nthe\n"
     for out in ("-", tmp_path / "c.npy", tmp_path / "c.txt"):
@@ -108,9 +101,6 @@ def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, t
     assert run("embed", "-m", model, "-o", tmp_path / "c.npy", "-q", stdin=b"the\n").err == f"{told}\n"
     assert run("embed", "-m", model, "--words", "source").err == ""
     assert run("embed", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the\n").err == ""
-
-
-# ---- words
 
 
 @pytest.mark.parametrize(("side", "words"), [("source", SOURCE_WORDS), ("target", TARGET_WORDS)])
@@ -136,9 +126,6 @@ def as_named(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace").replace(" ", "_")
 
 
-# ---- the documentation
-
-
 def test_python_of_the_documentation_runs(
     run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,19 +142,13 @@ def test_python_of_the_documentation_runs(
     assert len(vector.strip("[]\n").split()) == 7
 
 
-# ---- options
-
-
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        (["-o", "c.dat"], "-o c.dat ends in none of .txt, .vec, .npy, .tsv; choose a --format"),
-        (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
-        (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
-        (["-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
-        (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("args", "told"), [
+    (["-o", "c.dat"], "-o c.dat ends in none of .txt, .vec, .npy, .tsv; choose a --format"),
+    (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
+    (["--format", "txt"], "--format txt begins with the number of phrases, which is known at the end; name "),
+    (["-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
+    (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
+])  # fmt: skip
 def test_options_that_do_not_go_together(run: Run, model_dir: str, args: list[str], told: str) -> None:
     done = run("embed", "-m", model_dir, *args, stdin=b"the\n")
     assert (done.status, done.out) == (2, b"")

@@ -124,9 +124,6 @@ def test_every_distinct_phrase_is_as_likely_to_be_taken() -> None:
     assert chi2 < 52.3, "less probable than 0.5 % with 29 degrees of freedom"
 
 
-# ---- inverse models, factors, typed text
-
-
 def test_an_inverse_model_proposes_sources(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> None:
     forward = load(model_dir)
     inverse = tmp_path / "inverse"
@@ -165,19 +162,13 @@ def test_factors(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> No
     assert f"error: {table}: source word 'old' has no factor 1" in run(*args, "--from-table", 1, table).last_line
 
 
-# ---- what goes wrong
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (b"", "the line is empty; write one source phrase a line"),
-        (b" \t ", "' \\t ' is more than a source phrase; write one phrase a line, and nothing else"),
-        (b"the ||| das", "'the ||| das' is more than a source phrase; write one phrase a line, and nothing else"),
-        (b"the\tdas", "'the\\tdas' is more than a source phrase; write one phrase a line, and nothing else"),
-        (b"[X] the", "non-terminal '[X]' in the source; hierarchical rules are not phrase pairs"),
-    ],
-)
+@pytest.mark.parametrize(("line", "told"), [
+    (b"", "the line is empty; write one source phrase a line"),
+    (b" \t ", "' \\t ' is more than a source phrase; write one phrase a line, and nothing else"),
+    (b"the ||| das", "'the ||| das' is more than a source phrase; write one phrase a line, and nothing else"),
+    (b"the\tdas", "'the\\tdas' is more than a source phrase; write one phrase a line, and nothing else"),
+    (b"[X] the", "non-terminal '[X]' in the source; hierarchical rules are not phrase pairs"),
+])  # fmt: skip
 def test_a_bad_line_is_named_after_the_proposals_before_it(
     run: Run, model_dir: str, proposed: Rows, line: bytes, told: str
 ) -> None:

@@ -75,53 +75,48 @@ def edited(path, **changes):
 HUGE = 10**12
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format_version": 2}, "format_version 2"),
-        (
-            {"kind": "trigrams"},
-            '"trigrams", and this version of phrase-rescore knows "rnn-encoder-decoder", "feedforward-lm"; take',
-        ),
-        ({"kind": "feedforward-lm"}, "a model of text, made by train-lm; this takes a model of phrase pairs, made by train"),
-        ({"encoder__cell": "lstm"}, '"cell": "lstm"'),
-        ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 to 16, encoder forward or"),
-        ({"encoder__direction": "bidirectional"}, "tensor encoder.layer0.backward.U is missing from the weights"),
-        ({"encoder__source_order": "sideways"}, "sideways"),
-        ({"encoder__direction": "bidirectional", "encoder__source_order": "reversed"}, '"source_order": "reversed"'),
-        ({"encoder__layers": True}, '"layers": true'),
-        ({"decoder__layers": 2}, '"layers": 2'),
-        ({"inverse": "yes"}, 'inverse "yes" is neither true nor false'),
-        ({"factors__source": -1}, "factor -1 is not a whole number from 0"),
-        ({"factors": {"source": None}}, "have no source and target"),
-        ({"sizes__hidden": 8}, "shape"),
-        ({"sizes__depth": 1}, "'sizes' is incomplete or has unknown entries"),
-        ({"sizes__src_vocabulary": 99}, "source.vocab: 12 ids where config.json says 99"),
-        ({"weights__dtype": "int8"}, 'weights.dtype "int8" is none of float32, bfloat16; the model is damaged'),
-        ({"format_version": True}, "format_version true, and"),
-        ({"format_version": {"a": ["x" * 1000]}}, "…, and this version of phrase-rescore reads 1; take the version"),
-        ({"kind": float("nan")}, "kind NaN, and"),
-        ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
-        ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
-        ({"sizes__hidden": HUGE}, "'sizes' are those of more numbers than any file can hold"),
-        ({"sizes__rank": 10**4000}, "'sizes' are those of more numbers than any file can hold"),
-        ({"sizes__hidden": 10**8}, "has shape [7, 5] where config.json says [100000000, 5]"),
-        ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
-        ({"factors": ["source", "target"]}, 'factors ["source", "target"] have no source and target'),
-        ({"factors__target": 10**10}, "factor 10000000000 is not a whole number from 0 to 999"),
-        ({"unk_share__source": "0.1"}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
-        ({"unk_share__target": float("nan")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
-        ({"unk_share__target": 10**400}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
-        ({"weights": 3}, "'weights' is missing or not an object"),
-        ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"] is none of float32, bfloat16; the model is damaged'),
-        ({"weights__dtype": "bfloat16"}, "tensor encoder.embedding is of type F32 where config.json says BF16"),
-        ({"weights__files": "model-00001-of-00001.safetensors"}, "are not names of .safetensors files"),
-        ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are not names of .safetensors files"),
-        ({"weights__files": ["/dev/zero"]}, 'weights.files ["/dev/zero"] are not names of .safetensors files'),
-        ({"weights__files": ["a\0b.safetensors"]}, r'weights.files ["a\u0000b.safetensors"] are not names of'),
-        ({"weights__files": []}, "tensor decoder.embedding is missing from the weights"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"format_version": 2}, "format_version 2"),
+    (
+        {"kind": "trigrams"},
+        '"trigrams", and this version of phrase-rescore knows "rnn-encoder-decoder", "feedforward-lm"; take',
+    ),
+    ({"kind": "feedforward-lm"}, "a model of text, made by train-lm; this takes a model of phrase pairs, made by train"),
+    ({"encoder__cell": "lstm"}, '"cell": "lstm"'),
+    ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 to 16, encoder forward or"),
+    ({"encoder__direction": "bidirectional"}, "tensor encoder.layer0.backward.U is missing from the weights"),
+    ({"encoder__source_order": "sideways"}, "sideways"),
+    ({"encoder__direction": "bidirectional", "encoder__source_order": "reversed"}, '"source_order": "reversed"'),
+    ({"encoder__layers": True}, '"layers": true'), ({"decoder__layers": 2}, '"layers": 2'),
+    ({"inverse": "yes"}, 'inverse "yes" is neither true nor false'),
+    ({"factors__source": -1}, "factor -1 is not a whole number from 0"),
+    ({"factors": {"source": None}}, "have no source and target"), ({"sizes__hidden": 8}, "shape"),
+    ({"sizes__depth": 1}, "'sizes' is incomplete or has unknown entries"),
+    ({"sizes__src_vocabulary": 99}, "source.vocab: 12 ids where config.json says 99"),
+    ({"weights__dtype": "int8"}, 'weights.dtype "int8" is none of float32, bfloat16; the model is damaged'),
+    ({"format_version": True}, "format_version true, and"),
+    ({"format_version": {"a": ["x" * 1000]}}, "…, and this version of phrase-rescore reads 1; take the version"),
+    ({"kind": float("nan")}, "kind NaN, and"),
+    ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
+    ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
+    ({"sizes__hidden": HUGE}, "'sizes' are those of more numbers than any file can hold"),
+    ({"sizes__rank": 10**4000}, "'sizes' are those of more numbers than any file can hold"),
+    ({"sizes__hidden": 10**8}, "has shape [7, 5] where config.json says [100000000, 5]"),
+    ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
+    ({"factors": ["source", "target"]}, 'factors ["source", "target"] have no source and target'),
+    ({"factors__target": 10**10}, "factor 10000000000 is not a whole number from 0 to 999"),
+    ({"unk_share__source": "0.1"}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+    ({"unk_share__target": float("nan")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+    ({"unk_share__target": 10**400}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
+    ({"weights": 3}, "'weights' is missing or not an object"),
+    ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"] is none of float32, bfloat16; the model is damaged'),
+    ({"weights__dtype": "bfloat16"}, "tensor encoder.embedding is of type F32 where config.json says BF16"),
+    ({"weights__files": "model-00001-of-00001.safetensors"}, "are not names of .safetensors files"),
+    ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are not names of .safetensors files"),
+    ({"weights__files": ["/dev/zero"]}, 'weights.files ["/dev/zero"] are not names of .safetensors files'),
+    ({"weights__files": ["a\0b.safetensors"]}, r'weights.files ["a\u0000b.safetensors"] are not names of'),
+    ({"weights__files": []}, "tensor decoder.embedding is missing from the weights"),
+])  # fmt: skip
 def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
     edited(model_dir, **changes)
     with pytest.raises(ModelError) as raised:
@@ -131,18 +126,13 @@ def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
     assert len(str(raised.value)) < 500
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[" * 100_000, "not JSON (maximum recursion depth exceeded"),
-        ("[" * 500 + "]" * 500, "not JSON (nested more than 32 deep)"),
-        ('{"format_version": ' + '{"a":' * 900 + "1" + "}" * 901, "not JSON (nested more than 32 deep)"),
-        ('{"format_version": ' + "9" * 5000 + "}", "not JSON (Exceeds the limit"),
-        ("\xff", "not JSON ("),
-        ("", "not JSON (Expecting value"),
-        ("[]", "format_version null, and"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("[" * 100_000, "not JSON (maximum recursion depth exceeded"),
+    ("[" * 500 + "]" * 500, "not JSON (nested more than 32 deep)"),
+    ('{"format_version": ' + '{"a":' * 900 + "1" + "}" * 901, "not JSON (nested more than 32 deep)"),
+    ('{"format_version": ' + "9" * 5000 + "}", "not JSON (Exceeds the limit"),
+    ("\xff", "not JSON ("), ("", "not JSON (Expecting value"), ("[]", "format_version null, and"),
+])  # fmt: skip
 def test_a_config_that_cannot_be_read_is_refused(model_dir, text, message):
     (model_dir / "config.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ModelError) as raised:
@@ -164,19 +154,16 @@ def with_entry(name, **entry):
     return lambda header, numbers: ({**header, name: {**header.get(name, {}), **entry}}, numbers)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (with_entry("encoder.V", dtype="I32"), "tensor encoder.V is of type I32 where config.json says F32"),
-        (with_entry("encoder.V", shape=[49]), "tensor encoder.V has shape [49] where config.json says [7, 7]"),
-        (with_entry("encoder.V", shape=[HUGE, HUGE]), "the model is damaged"),
-        (with_entry("encoder.V", shape=[0, 2**63], data_offsets=[0, 0]), "the model is damaged"),
-        (with_entry("\x1b[31m", dtype="F32", shape=[0], data_offsets=[0, 0]), r"tensor \x1b[31m is unknown in the weights"),
-        (lambda header, numbers: (header, numbers[:-1]), "the model is damaged, train or copy it again"),
-        (lambda header, numbers: (header, numbers + b"abcd"), "the model is damaged, train or copy it again"),
-        (lambda header, numbers: ([], numbers), "the model is damaged, train or copy it again"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (with_entry("encoder.V", dtype="I32"), "tensor encoder.V is of type I32 where config.json says F32"),
+    (with_entry("encoder.V", shape=[49]), "tensor encoder.V has shape [49] where config.json says [7, 7]"),
+    (with_entry("encoder.V", shape=[HUGE, HUGE]), "the model is damaged"),
+    (with_entry("encoder.V", shape=[0, 2**63], data_offsets=[0, 0]), "the model is damaged"),
+    (with_entry("\x1b[31m", dtype="F32", shape=[0], data_offsets=[0, 0]), r"tensor \x1b[31m is unknown in the weights"),
+    (lambda header, numbers: (header, numbers[:-1]), "the model is damaged, train or copy it again"),
+    (lambda header, numbers: (header, numbers + b"abcd"), "the model is damaged, train or copy it again"),
+    (lambda header, numbers: ([], numbers), "the model is damaged, train or copy it again"),
+])  # fmt: skip
 def test_malformed_weights_are_refused(model_dir, change, message):
     rewritten(model_dir, change)
     with pytest.raises(ModelError) as raised:

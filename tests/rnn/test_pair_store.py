@@ -192,13 +192,10 @@ def test_a_damaged_store_is_none(tmp_path: Path, name: str, harm: str) -> None:
     assert LAYOUT.open(store.directory, FINGERPRINT) is None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"format_version": 1}, {"format_version": 3}, {"numbers": {}}, {"numbers": 3}, {"files": None}, {"training": -1},
-        {"held_out": 1.0}, {"source_unk": "x"}, {"target_unk": 1.5},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    {"format_version": 1}, {"format_version": 3}, {"numbers": {}}, {"numbers": 3}, {"files": None}, {"training": -1},
+    {"held_out": 1.0}, {"source_unk": "x"}, {"target_unk": 1.5},
+])  # fmt: skip
 def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, object]) -> None:
     store = prepared(tmp_path / "store", many_pairs(3))
     path = tmp_path / "store" / "pairs.json"

@@ -214,16 +214,12 @@ NUMBERED = " ".join(f"c{i}" for i in range(10))
 COMMONEST = ", ".join(f"'c{i}' 1" for i in range(9))
 
 
-@pytest.mark.parametrize(
-    ("words", "allowed", "said"),
-    [
-        (f"a b {NUMBERED}", False, ""),
-        (f"a b {NUMBERED[:-9]}", False, ""),
-        ("a b", False, f"66.7% of the running source words of the pairs; commonest: {COMMONEST}, 'c9' 1"),
-        ("a", True, f"33.3% of the running source words of the pairs; commonest: 'b' 10, {COMMONEST}"),
-        ("a", False, f"33.3% of the running source words of the pairs; commonest: 'b' 10, {COMMONEST}"),
-    ],
-)
+@pytest.mark.parametrize(("words", "allowed", "said"), [
+    (f"a b {NUMBERED}", False, ""), (f"a b {NUMBERED[:-9]}", False, ""),
+    ("a b", False, f"66.7% of the running source words of the pairs; commonest: {COMMONEST}, 'c9' 1"),
+    ("a", True, f"33.3% of the running source words of the pairs; commonest: 'b' 10, {COMMONEST}"),
+    ("a", False, f"33.3% of the running source words of the pairs; commonest: 'b' 10, {COMMONEST}"),
+])  # fmt: skip
 def test_given_vocabularies_are_judged_by_the_pairs(tmp_path: Path, words: str, allowed: bool, said: str) -> None:
     """And, when the prepared pairs are found again, of which only numbers are left, without the words that lack."""
     (tmp_path / "pairs.tsv").write_text("".join(f"a b c{i}\tx\n" for i in range(10)))
@@ -246,14 +242,11 @@ def test_given_vocabularies_are_judged_by_the_pairs(tmp_path: Path, words: str, 
     assert [line for line in heard if "--source-vocab" in line] == expected
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "cause"),
-    [
-        ("x y", "a b", "the vocabulary of the other side fits better: are the two exchanged?"),
-        ("A B", "x y", "they differ from known words in letter case only"),
-        ("a|N b|V", "x y", "the vocabulary's text had factors and the input has none"),
-    ],
-)
+@pytest.mark.parametrize(("source", "target", "cause"), [
+    ("x y", "a b", "the vocabulary of the other side fits better: are the two exchanged?"),
+    ("A B", "x y", "they differ from known words in letter case only"),
+    ("a|N b|V", "x y", "the vocabulary's text had factors and the input has none"),
+])  # fmt: skip
 def test_why_a_given_vocabulary_does_not_fit(tmp_path: Path, source: str, target: str, cause: str) -> None:
     (tmp_path / "pairs.tsv").write_text("a b\tx y\n")
     with pytest.raises(OptionError, match=re.escape(f"likely cause: {cause}")):

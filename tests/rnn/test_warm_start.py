@@ -81,16 +81,12 @@ def test_one_side_alone(part, prefixes):
         assert torch.equal(weight, theirs[name] if name.startswith(prefixes) else before[name]), name
 
 
-@pytest.mark.parametrize(
-    ("sizes", "part", "message"),
-    [
-        ({"hidden": 9}, "all", "the model to start from has hidden 7 and not 9; train with --hidden 7"),
-        ({"hidden": 9}, "encoder", "hidden 7 and not 9"),
-        ({"hidden": 9}, "decoder", "hidden 7 and not 9"),
-        ({"embedding": 6}, "encoder", "embedding 5 and not 6; train with --embedding 5"),
-        ({"maxout": 6, "rank": 2}, "decoder", "maxout 4 and not 6, rank 3 and not 2; train with --maxout 4 --rank 3"),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "part", "message"), [
+    ({"hidden": 9}, "all", "the model to start from has hidden 7 and not 9; train with --hidden 7"),
+    ({"hidden": 9}, "encoder", "hidden 7 and not 9"), ({"hidden": 9}, "decoder", "hidden 7 and not 9"),
+    ({"embedding": 6}, "encoder", "embedding 5 and not 6; train with --embedding 5"),
+    ({"maxout": 6, "rank": 2}, "decoder", "maxout 4 and not 6, rank 3 and not 2; train with --maxout 4 --rank 3"),
+])  # fmt: skip
 def test_sizes_that_differ_are_named_and_nothing_is_changed(sizes, part, message):
     donor = small_checkpoint()
     model = fresh(donor.src_vocab, donor.tgt_vocab, **sizes)

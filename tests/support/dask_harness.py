@@ -16,11 +16,9 @@ HERE = Path(__file__).parent
 # What a scheduler loads with its first task, deaf to workers for seconds, after which it would take them for lost
 WORKER_MODULE = "phrase_rescore.annotation.cluster"
 QUICK = {  # so that what is silent is noticed in seconds
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
-    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False",
-    "OMP_NUM_THREADS": "1",
-}
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False", "OMP_NUM_THREADS": "1",
+}  # fmt: skip
 
 
 def free_port() -> int:

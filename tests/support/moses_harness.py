@@ -32,14 +32,9 @@ def run_program(command: Sequence[object], folder: Path, env: Mapping[str, str] 
     """Standard output. AssertionError with command, output and messages if the program does not end well."""
     words = [str(word) for word in command]
     done = subprocess.run(
-        words,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=300,
-        check=False,
+        words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False,
         env={**os.environ, **(env or {})},
-    )
+    )  # fmt: skip
     assert done.returncode == 0, "\n".join(
         [
             f"exit status {done.returncode} of: {' '.join(words)}",

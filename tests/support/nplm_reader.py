@@ -26,13 +26,10 @@ class NplmModel:
         V, U, E, H, D = (
             sizes.pop(name)
             for name in (
-                "input_vocab_size",
-                "output_vocab_size",
-                "input_embedding_dimension",
-                "num_hidden",
+                "input_vocab_size", "output_vocab_size", "input_embedding_dimension", "num_hidden",
                 "output_embedding_dimension",
             )
-        )
+        )  # fmt: skip
         assert not sizes
         self.words = self.sections[b"\\input_vocab"]
         assert self.sections[b"\\output_vocab"] == self.words  # ids of one side are looked up in the other

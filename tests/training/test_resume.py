@@ -179,13 +179,10 @@ def test_a_small_softmax_is_not_sampled_and_says_so(training: Training) -> None:
     assert small.training["softmax"] == "full"
 
 
-@pytest.mark.parametrize(
-    ("kind", "words", "device", "sampled"),
-    [
-        ("auto", 6_000, "cpu", True), ("auto", 5_999, "cpu", False), ("auto", 15_002, "cuda:0", False),
-        ("sampled", 6_000, "cuda:0", True), ("sampled", 5_999, "cpu", False), ("full", 15_002, "cpu", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "words", "device", "sampled"), [
+    ("auto", 6_000, "cpu", True), ("auto", 5_999, "cpu", False), ("auto", 15_002, "cuda:0", False),
+    ("sampled", 6_000, "cuda:0", True), ("sampled", 5_999, "cpu", False), ("full", 15_002, "cpu", False),
+])  # fmt: skip
 def test_when_a_softmax_is_sampled(kind: str, words: int, device: str, sampled: bool) -> None:
     assert is_sampled(kind, words, device) is sampled
 
@@ -246,16 +243,13 @@ def test_a_changed_state_is_told(training: Training) -> None:
             training.but(resume=True).run()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"step": "3"}, {"step": -1}, {"tensors": {}}, {"tensors": "../tensors-1.safetensors"}, {"figures": 3},
-        *({"figures": {"best": None, "records": [], "waited": 0, "seconds": 1.0, "best_step": 0} | figures} for figures in (
-            {"best": 3}, {"best": {}}, {"best": {"loss": "low"}}, {"records": [3]}, {"records": [{"step": 1}]},
-            {"records": [{"step": 1, "seconds": 1, "held_out": 3}]}, {"waited": "2"}, {"seconds": None}, {"best_step": -1},
-        )),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    {"step": "3"}, {"step": -1}, {"tensors": {}}, {"tensors": "../tensors-1.safetensors"}, {"figures": 3},
+    *({"figures": {"best": None, "records": [], "waited": 0, "seconds": 1.0, "best_step": 0} | figures} for figures in (
+        {"best": 3}, {"best": {}}, {"best": {"loss": "low"}}, {"records": [3]}, {"records": [{"step": 1}]},
+        {"records": [{"step": 1, "seconds": 1, "held_out": 3}]}, {"waited": "2"}, {"seconds": None}, {"best_step": -1},
+    )),
+])  # fmt: skip
 def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[str, object]) -> None:
     """With a checksum that is right."""
     task = torch.nn.Linear(2, 1)
