@@ -62,7 +62,8 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
 )
 @number_option(
     "--phi-column", range=COLUMNS, metavar="N",
-    help="The score column with the table's own probability.  [default: 3, φ(target|source); of an inverse model 1]",
+    help="The score column with the table's own probability.  [default: 3, φ(target|source), or the last of fewer; of an "
+    "inverse model 1]",
 )  # fmt: skip
 @number_option(
     "--sample", range=SAMPLE_ROWS, default=50_000, show_default=True, metavar="ROWS",

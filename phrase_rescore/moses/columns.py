@@ -257,8 +257,11 @@ class TableColumns:
         guessed = added is None and looks_annotated(rows[:JUDGED_ROWS])
         if guessed:
             of_p, of_n = ("", "") if ranges[n - 2][1] <= 0 else ("probability", "exp")
-            models = 1  # whose columns follow the usual four
-            while n - 2 * models > len(_OF_MOSES) + 1 and looks_annotated(rows[:JUDGED_ROWS], 2 * models + 2):
+            models = 1
+            while looks_annotated(rows[:JUDGED_ROWS], 2 * models + 2):
+                low, high = ranges[n - 2 * models - 1]  # of the count that may be one more model's
+                if low == high and n - 2 * models < len(_OF_MOSES) + 2:
+                    break
                 models += 1
             added = list[AddedColumn]()
             for i in range(n - 2 * models + 1, n, 2):
@@ -280,16 +283,23 @@ class TableColumns:
         kept = max((column.number for column in self.columns if not column.feature), default=1)  # one at least
         return list(self.columns[kept:])
 
-    def asked(self, option: str, number: int | None) -> ScoreColumn | None:
-        """Return the column of the number that an option gives. Raises OptionError if the table does not have it."""
-        if number is not None and number > len(self):
-            raise OptionError(f"{option} {number}: {display_name(self.table)} has {counted(len(self), 'score column')}")
-        return None if number is None else self.columns[number - 1]
+    def phi(self, number: int | None = None, inverse: bool = False) -> ScoreColumn:
+        """Return the column of φ(target | source): of this number, else the third before those of models, the last of fewer.
 
-    def phi(self, inverse: bool = False) -> ScoreColumn:
-        """Return φ(target | source), the third of the table's own columns; the first if ``inverse``, or if there are fewer."""
-        own = [column for column in self.columns if not column.feature] or self.columns
-        return own[0 if inverse or len(own) < 3 else 2]
+        ``inverse``: of φ(source | target), the first. Raises OptionError for a column that the table does not have or that a
+        model added.
+        """
+        name, own = display_name(self.table), [column for column in self.columns if not column.feature]
+        if number is not None and number > len(self):
+            raise OptionError(f"--phi-column {number}: {name} has {counted(len(self), 'score column')}")
+        if not own or (number is not None and self.columns[number - 1] not in own):
+            if not own:
+                raise OptionError(f"{name}: all score columns are a model's; give a table that has φ")
+            found = f"column {number} of {name} {'looks like' if self.guessed else 'is'} a model's"
+            numbers = ", ".join(str(column.number) for column in own)
+            raise OptionError(f"--phi-column {number}: {found}; give one of its own: {numbers}")
+        before = own[: next((i for i, column in enumerate(self.columns) if column.feature), None)] or own
+        return self.columns[number - 1] if number is not None else before[0 if inverse else min(len(before), 3) - 1]
 
     def score(self, model: str = "") -> ScoreColumn | None:
         """Return the score of this model, else of the first model that predicts targets, else of the first one."""

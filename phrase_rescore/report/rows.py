@@ -104,13 +104,13 @@ class SideWords:
 class TableReader:
     """Reads a table, of which all rows of the sources of the smallest hashes are kept: ``room`` rows, or a little fewer.
 
-    ``phi``: the number of φ's column, None for the usual place. Raises InputError as ``TableColumns.read``, OptionError for a
-    column that the table does not have.
+    ``phi``: the number of φ's column, None for the usual place. Raises InputError as ``TableColumns.read``, OptionError as
+    ``TableColumns.phi``.
     """
 
     def __init__(self, table: str, checkpoint: Checkpoint, phi: int | None, room: int) -> None:
         self.columns = TableColumns.read(table)
-        self.phi = self.columns.asked("--phi-column", phi) or self.columns.phi(checkpoint.inverse)
+        self.phi = self.columns.phi(phi, checkpoint.inverse)
         self.log_p: ScoreColumn | None = self.columns.score(checkpoint.signature)  # None: the table has no model's score
         self.rows = self.sources = self.counted = 0  # counted: rows that have counts
         self.sides = [
@@ -120,7 +120,7 @@ class TableReader:
             )
         ]
         self.long_sources: dict[bytes, float] = {}  # the most frequent ones, with their occurrences
-        self._table, self._room = table, room
+        self.table, self._room = table, room
         self._parts = list[SampleRows]()
         self._limit = np.uint64(2**64 - 1)  # the largest hash of a source of the sample
         self._last = b""  # source
@@ -128,10 +128,10 @@ class TableReader:
     def read(self, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS) -> SampleRows:
         """Read the table and return the sample. Raises InputError for a bad row and for a file that cannot be read."""
         src, tgt = self.sides
-        for number, rows in enumerate(read_table(self._table, len(self.columns), on_read, block_rows)):
+        for number, rows in enumerate(read_table(self.table, len(self.columns), on_read, block_rows)):
             self._add(rows)
             if number < _JUDGED_BLOCKS:
-                refuse_swapped(self._table, (src.counts, tgt.counts), (src.vocabulary, tgt.vocabulary))
+                refuse_swapped(self.table, (src.counts, tgt.counts), (src.vocabulary, tgt.vocabulary))
         return self._shrunk()
 
     def _add(self, rows: TableBlock) -> None:

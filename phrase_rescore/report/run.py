@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
+from phrase_rescore.moses.columns import MIN_LOG_P, sidecar_path
+from phrase_rescore.moses.table import read_table
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report import sections
 from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Records, altair, words_map
@@ -24,6 +26,7 @@ from phrase_rescore.report.sections import Targets
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer, Side, word_embeddings
 
+_SAME = 0.01  # nats between a score and what few digits of it say
 SAMPLE = 50_000  # rows of which the page is made, unless others are asked for
 
 
@@ -53,11 +56,13 @@ def report(
         raise OptionError("ANNOTATED_TABLE is read more than once; name a file")
     checkpoint = load(model_dir)
     reader = TableReader(table, checkpoint, phi_column, sample)
+    scorer = Scorer(checkpoint)
+    if reader.log_p is None or not reader.log_p.model:
+        _check_own_columns(reader, scorer)
     on_step("reading the table")
     rows = reader.read(on_read)
     if reader.log_p is None:
         on_step(f"scoring {len(rows):,} rows")
-        scorer = Scorer(checkpoint)
         rows.log_p = scorer.log_probs(scorer.encode_phrases(list(rows.src), list(rows.tgt)))
     compared = None if checkpoint.inverse else Targets(rows)
     warnings = _warnings(model_dir, checkpoint, reader, rows)
@@ -80,6 +85,18 @@ def report(
     with atomic_output(out) as stream:
         stream.write(text)
     return ReportSummary(len(rows), len(text), warnings)
+
+
+def _check_own_columns(reader: TableReader, scorer: Scorer) -> None:
+    """Raise InputError if the model's scores are in a column that neither sidecar nor looks show: it might be taken for φ."""
+    rows = next(read_table(reader.table, len(reader.columns), block_rows=100))
+    log_p = np.maximum(scorer.log_probs(scorer.encode_phrases(rows.src, rows.tgt)), MIN_LOG_P)
+    logs = np.maximum(reader.columns.logs(rows.values(len(reader.columns))), MIN_LOG_P)
+    apart = np.abs(logs - log_p[:, None]).max(axis=0)
+    apart[[bool(column.feature) for column in reader.columns.columns]] = np.inf
+    if apart.min() < _SAME < np.ptp(log_p):
+        found = f"column {apart.argmin() + 1} has the scores of this model, and no {sidecar_path(reader.table)} says so"
+        raise InputError(reader.table, found, "put that file beside the table, or annotate the table as it was before")
 
 
 def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows: SampleRows) -> list[str]:

@@ -1,11 +1,14 @@
 """The bytes of the columns, worked by hand: probabilities, exp of counts, clamps, and each feature by itself."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from phrase_rescore.moses.columns import ColumnFormat
+from phrase_rescore.errors import OptionError
+from phrase_rescore.moses.columns import ColumnFormat, TableColumns, format_sidecar
+from phrase_rescore.moses.table import parse_row
 
 LOG_P = np.array([math.log(0.5), -1000.0, 0.25, math.log(1e-3)])  # one below the clamp, one a rounding error above 1
 UNKNOWN = [0, 1, 2, 100]
@@ -23,3 +26,23 @@ UNKNOWN = [0, 1, 2, 100]
 )
 def test_columns_by_hand(settings: dict[str, object], columns: list[bytes]) -> None:
     assert ColumnFormat(**settings).columns(LOG_P, UNKNOWN) == columns  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("own", "phi"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 3)])
+@pytest.mark.parametrize("scale", ["exp", "log"])
+@pytest.mark.parametrize("models", [0, 1, 2])
+def test_phi_is_a_column_of_the_table_s_own(tmp_path: Path, own: int, phi: int, scale: str, models: int) -> None:
+    """UnsupervisedMT's tables have φ(s|t) φ(t|s); Moses' sample model has one score."""
+    form = ColumnFormat(scale=scale)
+    added = form.columns(np.log([0.5, 0.01, 0.2]), [0, 1, 0])
+    rows = [parse_row(b"a ||| b |||" + b" 0.1" * own + columns * models) for columns in added]
+    table = str(tmp_path / "table")
+    sidecar = Path(f"{table}.columns.json")
+    sidecar.write_text(format_sidecar(form, own, [("m", ("source", "target"))] * models))
+    for columns in (TableColumns.of(table, rows), sidecar.unlink(), TableColumns.of(table, rows)):
+        if columns is not None:
+            assert (columns.phi().number, columns.phi(inverse=True).number) == (phi, 1)
+            assert columns.phi(own).number == own
+            for number in range(own + 1, own + 2 * models + 1):
+                with pytest.raises(OptionError, match=f"--phi-column {number}: column {number} of .* a model's; give one of"):
+                    columns.phi(number)

@@ -136,6 +136,21 @@ def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
     assert "p(source | target) of the model" in page
 
 
+@pytest.mark.parametrize("kind", [["score"], ["score", "--scale", "log"]])
+def test_the_model_s_own_column_is_not_taken_for_phi(plain, model, run, tmp_path, kind):
+    two, out = tmp_path / "two", tmp_path / "out"
+    two.write_bytes(plain.read_bytes().replace(b"0.5 0.25 ", b"0.5 ").replace(b" 0.125 |", b" |"))  # φ(s|t) φ(t|s)
+    assert run("annotate", two, "-m", model, "-o", out, "--features", *kind, "-q").status == 0
+    assert reader_of(out, model).phi.number == 2
+    refused = run("report", out, "-m", model, "--phi-column", 3)
+    assert (refused.status, refused.err) == (
+        2, f"phrase-rescore: error: --phi-column 3: column 3 of {out} is a model's; give one of its own: 1, 2\n"
+    )  # fmt: skip
+    os.remove(f"{out}.columns.json")
+    found = run("report", out, "-m", model, "-o", tmp_path / "r.html").last_line
+    assert found.startswith(f"phrase-rescore: error: {out}: column 3 has the scores of this model, and no {out}.columns.json")
+
+
 def test_what_cannot_be_read(annotated, model, run, tmp_path):
     (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\ndas ||| the ||| 1 1\n")
     result = run("report", tmp_path / "bad", "-m", model, "-o", tmp_path / "r.html")
