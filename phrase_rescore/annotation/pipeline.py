@@ -15,6 +15,7 @@ from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own
+from phrase_rescore.moses.kinds import JUDGED, KINDS, kind_of_file
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
 from phrase_rescore.runtime import no_cycle_collection
 
@@ -67,8 +68,13 @@ def in_order(
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
     """Return the first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
 
-    Raises InputError if the first row (where bad rows are dropped: all of the first 100,000) is bad, or there is none.
+    Raises InputError if the first 100 are those of another kind of file, if the first row (where bad rows are dropped: all of
+    the first 100,000) is bad, or if there is none.
     """
+    ahead, blocks = read_ahead(blocks, JUDGED)
+    kind = kind_of_file([row for block in ahead for row in block.rows()])
+    if kind not in ("table", None):
+        raise InputError(table, f"looks like {KINDS[kind]}", "pass a phrase table")
     taken = list[Block]()
     for block in blocks:
         if not drops and block.number == 0:

@@ -14,8 +14,8 @@ from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
-from phrase_rescore.moses.pairs import row_format
-from phrase_rescore.moses.table import SEPARATOR, cut_rows, score_values, split_fields, valid_rows, words
+from phrase_rescore.moses.kinds import KINDS, kind_of_file
+from phrase_rescore.moses.table import SEPARATOR, cut_rows, score_values, split_fields, valid_rows
 from phrase_rescore.runtime import no_cycle_collection
 
 BLOCK_ROWS = 16384
@@ -156,33 +156,14 @@ def _count(counts: dict[str, RowCount], kind: str, lines: Sequence[int]) -> None
         counts[kind] = RowCount(rows + len(lines), first_line)
 
 
-_OTHERS = {
-    "extract": "an extract file (alignment where a table has scores)",
-    "half": "a half table (alignment before the scores)",
-    "nbest": "an n-best list",
-    "vocabulary": "a vocabulary file",
-    "tsv": "two-column TSV",
-}
-
-
-def _format_of(row: bytes) -> str | None:
-    """Tell what a row looks like: ``table``, one of _OTHERS, or None."""
-    fields, form = split_fields(row), row_format(row)
-    if form == "tsv" and row.partition(b"\t")[2].strip().isdigit():
-        return "vocabulary"
-    if form is None and len(fields) > 3 and (features := words(fields[2])) and features[0].endswith(b"="):
-        return "nbest"
-    return form or ("table" if len(fields) >= 3 else None)
-
-
 def _check_format(table: str, rows: Sequence[bytes]) -> None:
-    votes = Counter(filter(None, map(_format_of, rows)))
-    best = max(votes, key=votes.__getitem__, default="")  # of equals the first
-    found = f"looks like {_OTHERS[best]}" if best in _OTHERS else "is empty"
-    if not best and rows:
-        found = f"{shown(rows[0])} does not look like a phrase table"
-    if best != "table":
-        raise InputError(table, found, "info reads phrase tables and model directories")
+    kind = kind_of_file(rows)
+    if kind in ("table", "rules") or (kind is None and any(row.count(SEPARATOR) > 1 for row in rows)):
+        return
+    found = "is empty" if not rows else f"{shown(rows[0])} does not look like a phrase table"
+    if kind not in (None, "text"):
+        found = f"looks like {KINDS[kind]}"
+    raise InputError(table, found, "info reads phrase tables and model directories")
 
 
 def survey_table(
@@ -198,7 +179,7 @@ def survey_table(
         blocks = read_blocks(stream, BLOCK_ROWS)
         first = list(islice(blocks, 1))
         rows = first[0].rows() if first else []
-        _check_format(name, rows[:100])
+        _check_format(name, rows)
         valid = list(islice(valid_rows(rows), JUDGED_ROWS))
         n_fields = len(split_fields(next((row for row in rows if SEPARATOR in row), b"")))
         survey = Survey(valid[0].n_scores if valid else 1, n_fields, name, looks_annotated(valid))

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
+from phrase_rescore.moses.kinds import KINDS, kind_of_file
 from phrase_rescore.moses.table import (
-    SEPARATOR,
     WHOLE,
     BadRow,
     Factors,
-    is_number,
     parse_block,
     phrase_pair,
     select_factor,
@@ -35,7 +34,6 @@ class PairBlock(NamedTuple):
 
 
 _POINT = re.compile(rb"\d+-\d+")
-_SNIFFED_ROWS = 100
 _BLOCK_ROWS = 4096
 
 # Files that stand beside the right one in a Moses model folder, and what to pass instead
@@ -68,29 +66,17 @@ _ROW_READERS: dict[str, RowReader] = {"extract": _extract_pair, "tsv": _tsv_pair
 FORMATS = ("table", *_ROW_READERS)
 
 
-def row_format(row: bytes) -> str | None:
-    """Tell what a row looks like: table, extract, tsv, half (a half table), or None."""
-    fields = split_fields(row.rstrip(b"\r\n"))
-    if len(fields) < 3:
-        return "tsv" if SEPARATOR not in row and row.count(b"\t") == 1 else None
-    third = words(fields[2])
-    if third and all(_POINT.fullmatch(word) for word in third):
-        fourth = words(fields[3]) if len(fields) > 3 else []
-        return "half" if len(fourth) > 1 and is_number(fourth[1]) else "extract"
-    return "table" if third and all(is_number(word) for word in third) else None
-
-
 def detect_format(path: str, first_rows: list[bytes]) -> str:
-    """Choose the format that most of the first rows have. Raises InputError if none fits, or if they are of a half table."""
-    votes = [form for form in map(row_format, first_rows) if form]
-    if not votes:
-        row = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
-        found = f"{row} does not look like a phrase table, extract file or two-column TSV"
-        raise InputError(path, found, "say which by --format", 1)
-    best = max(sorted(set(votes)), key=votes.count)
-    if best == "half":
-        raise InputError(path, "looks like a half table (alignment before the scores)", "pass the consolidated phrase-table.gz")
-    return best
+    """Choose the format that most of the first rows have. Raises InputError if it is none of FORMATS."""
+    kind = kind_of_file(first_rows)
+    if kind in FORMATS:
+        return kind
+    wanted = "pass the consolidated phrase-table.gz" if kind == "half" else "pass a phrase table, an extract file or TSV"
+    if kind is not None and kind != "text":
+        raise InputError(path, f"looks like {KINDS[kind]}", wanted)
+    row = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
+    found = f"{row} does not look like a phrase table, extract file or two-column TSV"
+    raise InputError(path, found, "say which by --format", 1)
 
 
 def refuse_by_name(path: str) -> None:
@@ -143,7 +129,7 @@ def read_pair_blocks(
     with open_input(path, on_read) as stream:
         blocks = read_blocks(stream, _BLOCK_ROWS)
         first = list(islice(blocks, 1))
-        form = form or detect_format(name, first[0].rows()[:_SNIFFED_ROWS] if first else [])
+        form = form or detect_format(name, first[0].rows() if first else [])
         for block in chain(first, blocks):
             if form == "table":
                 if n_scores is None and (valid := next(valid_rows(block.rows()), None)):

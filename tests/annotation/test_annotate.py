@@ -337,7 +337,7 @@ def test_bad_row_names_file_line_what_and_remedy_and_leaves_out_untouched(
     table, out = tmp_path / "table", tmp_path / "out.gz"
     table.write_bytes(ROW * 6 + bad + b"\n" + ROW)
     out.write_bytes(b"earlier")
-    result = run("annotate", table, "-m", model_dir, "-o", out, "--block-size", 2)
+    result = run("annotate", table, "-m", model_dir, "-o", out, "--overwrite", "--block-size", 2)
     error = f"phrase-rescore: error: {table}:7: {text}\n"
     assert result == (1, b"", error)
     assert out.read_bytes() == b"earlier"
@@ -392,7 +392,7 @@ def test_no_other_file_goes_where_nothing_is_dropped(run: Run, model_dir: str, t
 
 @pytest.mark.parametrize(
     ("content", "drop", "found"),
-    [(b"", "fail", "is empty"), (b"", "drop", "is empty"), (b"bad\nworse\n", "drop", "no valid row in it")],
+    [(b"", "fail", "is empty"), (b"", "drop", "is empty"), (b"bad ||| 1\n" * 2, "drop", "no valid row in it")],
 )
 def test_tables_without_a_row(run: Run, model_dir: str, tmp_path: Path, content: bytes, drop: str, found: str) -> None:
     for data in (content, gzip.compress(content)):
@@ -464,7 +464,7 @@ def described(path: Path) -> list[dict[str, Any]]:
 def test_columns_are_described(run: Run, model_dir: str, table: Path, tmp_path: Path, scale: str) -> None:
     out = tmp_path / "out.gz"
     result = run("annotate", table, "-m", model_dir, "-o", out, "--scale", scale)
-    signature = result.last_line.removeprefix("phrase-rescore: model: ")
+    signature = result.err.partition("phrase-rescore: model: ")[2].partition("\n")[0]
     score, count = described(tmp_path / "out.gz.columns.json")
     assert (score["column"], count["column"]) == (5, 6)
     assert (score["feature"], count["feature"]) == ("log_prob", "unknown_words")
@@ -784,7 +784,8 @@ def test_report(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     lines = [line.removeprefix("phrase-rescore: ") for line in result.err.splitlines()]
     assert [line for line in lines if re.fullmatch(r"4 rows of 3 sources in [\d.]+ s, [\d,]+ rows/s", line)]
     assert "unknown words: 2 of the target (28.57%), 1 of the source (12.50%)" in lines
-    assert lines[-1].startswith("model: rnn-encoder-decoder|p(target|source)|hidden:7|embedding:6|maxout:5|rank:4|words:10/10|")
+    assert [line.partition(" ")[0] for line in lines[-3:]] == ["model:", "wrote", "next:"]
+    assert lines[-3].startswith("model: rnn-encoder-decoder|p(target|source)|hidden:7|embedding:6|maxout:5|rank:4|words:10/10|")
     assert result.out == b""
 
 

@@ -86,7 +86,7 @@ def test_strip_knows_the_columns_of_annotate(
         (tmp_path / "once.columns.json").unlink()
     result = run("strip", once, "-o", back)
     names = "5 (p(t|s)), 6 (unknown)" if models == 1 else "5 (p(t|s) 5), 6 (unknown 6), 7 (p(t|s) 7), 8 (unknown 8)"
-    assert (result.status, result.err) == (0, f"phrase-rescore: 2 rows without columns {names}\n")
+    assert (result.status, result.err) == (0, f"phrase-rescore: 2 rows without columns {names}\nphrase-rescore: wrote {back}\n")
     assert back.read_bytes() == ROWS
     refused = run("annotate", once, "-m", make_model(), "-o", tmp_path / "twice")
     which, by = ("5 and 6", "5 to 8")[models - 1], f"by {once}.columns.json" if sidecar else "by their looks"

@@ -119,9 +119,10 @@ IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"
 NO_TEXT = r"'\x89PNG\r' is not UTF-8; convert the file with iconv -t UTF-8"
 OTHER = {
-    "train": r"'\x89PNG' does not look like a phrase table, extract file or two-column TSV; say which by --format",
+    "train": "looks like a binary file; pass a phrase table, an extract file or TSV",
+    "annotate": "looks like a binary file; pass a phrase table", "strip": "looks like a binary file; pass a phrase table",
     "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
-    "info": r"'\x89PNG\r' does not look like a phrase table; info reads phrase tables and model directories",
+    "info": "looks like a binary file; info reads phrase tables and model directories",
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
     "evaluate STATISTICS": NO_TEXT,
     "why OUT": "3 segments where ", "why --reference": "3 lines where ",

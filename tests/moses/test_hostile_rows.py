@@ -250,8 +250,8 @@ def test_a_row_without_end_is_no_row(run: Run, model_dir: str, tmp_path: Path, d
         table.write_bytes(lines_of(GOOD, GOOD + row[len(GOOD) :]))
         said = f"phrase-rescore: error: {table}:2: a row of more than 0 MiB; is this text with a row a line?\n"
         commands = [
-            ["annotate", table, "-m", model_dir, "-o", out, "--on-bad-row", drop],
-            ["strip", table, "--columns", 1, "--force", "-o", out],
+            ["annotate", table, "-m", model_dir, "-o", out, "--overwrite", "--on-bad-row", drop],
+            ["strip", table, "--columns", 1, "--force", "-o", out, "--overwrite"],
             ["train", table, "-m", tmp_path / "model", *TINY, "--overwrite", "--on-bad-row", drop], ["info", table],
         ]  # fmt: skip
         for command in commands:

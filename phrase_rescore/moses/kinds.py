@@ -1,0 +1,119 @@
+"""What kind of file its first rows are of: commands that read tables refuse others by name."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from phrase_rescore.moses.table import NUMBER, SEPARATOR, is_non_terminal, is_number, split_fields, words
+
+KINDS = {
+    "table": "a phrase table",
+    "extract": "an extract file (alignment where a table has scores)",
+    "tsv": "two-column TSV",
+    "half": "a half table (alignment before the scores)",
+    "rules": "a rule table, Hiero or syntax (non-terminals such as [X])",
+    "nbest": "an n-best list",
+    "reordering": "a lexical reordering table (scores that sum to 1)",
+    "orientations": "a reordering extract file (mono, swap, other)",
+    "alignments": "a file of word alignments",
+    "lexicon": "a lexical translation table (two words and a number)",
+    "vocabulary": "a vocabulary file",
+    "ini": "a moses.ini",
+    "arpa": "a language model, ARPA",
+    "binary": "a binary file",
+    "text": "text without '|||', such as a corpus",
+}
+JUDGED = 100  # rows
+_SURE = 0.9  # share of rows without separators from which on a file is text
+_POINT = re.compile(rb"\d+-\d+")
+_FEATURE = re.compile(rb"[^=]+=(?:%b)?" % NUMBER)  # ``LM0=``, or ``lm=-3.2`` as Joshua and cdec write it
+_ORIENTATIONS = frozenset(b"mono swap other nomono left right dleft dright noLeft noRight".split())  # extract-main.cpp
+_SECTION = re.compile(rb"\[(?:feature|weight|mapping|input-factors|ttable-file|lmodel-file|weight-[a-z]+)\]\s*")
+_SUMS = {3: (3,), 6: (3,), 8: (4,), 4: (4, 2)}  # scores of a reordering table: of how many orientations (lexical-reordering)
+
+
+def kind_of_file(rows: Sequence[bytes]) -> str | None:
+    """Tell by its first rows, without their newlines, what a file is: a key of KINDS; None if nothing tells it.
+
+    Most rows decide, so single words in brackets make no rule table of a phrase table.
+    """
+    found = [kind for row in rows[:JUDGED] if row.strip() and (kind := kind_of_row(row)) is not None]
+    if not any(SEPARATOR in row for row in rows[:JUDGED]):
+        if any(map(_SECTION.fullmatch, rows[:JUDGED])):
+            return "ini"
+        if b"\\data\\" in (row.strip() for row in rows[:JUDGED]):
+            return "arpa"
+    votes = Counter(found)
+    if votes["text"] < _SURE * len(found):
+        del votes["text"]
+    best = max(votes, key=lambda kind: (votes[kind], kind == "table"), default=None)  # of equals the first
+    if best == "table":
+        scored = [fields for row in rows[:JUDGED] if len(fields := split_fields(row.rstrip(b"\r\n"))) >= 3]
+        if any(len(fields) > 3 for fields in scored):
+            return best
+        if _sum_to_one([words(fields[2]) for fields in scored]):
+            return "reordering"
+        if _are_segments(scored):
+            return "nbest"
+    return best
+
+
+def kind_of_row(row: bytes) -> str | None:
+    """Tell what a row looks like: a key of KINDS, or None."""
+    fields = split_fields(row.rstrip(b"\r\n"))
+    if len(fields) < 3:
+        return _without_fields(row, fields)
+    first, second, third = map(words, fields[:3])
+    fourth = words(fields[3]) if len(fields) > 3 else []
+    numbers = bool(third) and all(map(is_number, third))
+    with_features = any(map(_FEATURE.fullmatch, third + fourth))
+    totalled = numbers and len(fields) == 4 and len(fourth) == 1 and is_number(fourth[0])
+    if len(first) == 1 and is_number(first[0]) and (with_features or (totalled and first[0].isdigit())):
+        return "nbest"
+    if second and numbers and len(fields) == 3 and all(map(_FEATURE.fullmatch, second)):  # Joshua without numbers
+        return "nbest"
+    if any(map(is_non_terminal, first + second)):
+        return "rules"
+    if not third and len(fields) > 4 and fourth and all(map(is_number, fourth)):
+        return "half"
+    if third and all(map(_POINT.fullmatch, third)):
+        return "half" if len(fourth) > 1 and is_number(fourth[1]) else "extract"
+    if third and _ORIENTATIONS.issuperset(third):
+        return "orientations"
+    return "table" if numbers else None
+
+
+def _without_fields(row: bytes, fields: Sequence[bytes]) -> str | None:
+    """Tell what a row of less than three fields looks like."""
+    if len(fields) == 2:
+        scores = words(fields[1])
+        return "reordering" if len(scores) in _SUMS and _sums(scores) else None  # of one side
+    if b"\0" in row:
+        return "binary"
+    if row.count(b"\t") == 1:
+        return "vocabulary" if row.partition(b"\t")[2].strip().isdigit() else "tsv"
+    found = words(row)
+    if b"({" in found or all(map(_POINT.fullmatch, found)):  # GIZA++ writes the first
+        return "alignments"
+    return "lexicon" if len(found) == 3 and is_number(found[2]) and b"." in found[2] else "text"
+
+
+def _sums(scores: Sequence[bytes]) -> bool:
+    """Tell whether numbers sum to 1 by the orientations of a reordering table."""
+    if not all(map(is_number, scores)):
+        return False
+    values = list(map(float, scores))
+    return any(
+        all(abs(sum(values[i : i + n]) - 1) < 1e-3 for i in range(0, len(values), n)) for n in _SUMS.get(len(values), ())
+    )
+
+
+def _sum_to_one(scores: Sequence[Sequence[bytes]]) -> bool:
+    """Tell whether scores are those of a reordering table. A few fours, or all alike, could be anything's."""
+    return (len(scores[0]) != 4 or len(set(map(tuple, scores))) > 4) and all(map(_sums, scores))
+
+
+def _are_segments(rows: Sequence[Sequence[bytes]]) -> bool:
+    """Tell whether rows of three fields are numbers of segments, sentences and totals."""
+    lengths = [len(words(fields[1])) for fields in rows]
+    return all(fields[0].strip().isdigit() for fields in rows) and sum(lengths) > 3 * len(rows)
