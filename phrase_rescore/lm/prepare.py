@@ -34,7 +34,7 @@ from phrase_rescore.lm.formats import NULL, UNKNOWN
 from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.source import Source
+from phrase_rescore.training.session import Source
 
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
 RESERVED = frozenset((START, END, UNKNOWN, UNKNOWN.upper(), NULL))  # what ARPA files and NPLM call what is not a word

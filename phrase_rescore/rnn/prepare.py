@@ -19,22 +19,12 @@ from itertools import chain, product
 import numpy as np
 
 from phrase_rescore._version import __version__
-from phrase_rescore.data import prepared
+from phrase_rescore.data import prepared, vocabulary
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs, check_room, sorted_pairs
-from phrase_rescore.data.vocabulary import (
-    FEW_KNOWN,
-    LEAST_KNOWN,
-    UNK,
-    Vocabulary,
-    count_words,
-    format_vocabulary,
-    known_share,
-    most_frequent,
-    read_shortlist,
-)
+from phrase_rescore.data.vocabulary import FEW_KNOWN, LEAST_KNOWN, UNK, Vocabulary, known_share, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
@@ -43,7 +33,7 @@ from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_na
 from phrase_rescore.rnn.checkpoint import SIDES, SOURCE_VOCAB, TARGET_VOCAB
 from phrase_rescore.rnn.config import Data
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.source import Source
+from phrase_rescore.training.session import Source
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 _PARTS, _SIDES = ("train", "held_out"), ("src", "tgt")
@@ -141,8 +131,8 @@ def _encode(
         for block in pairs:
             is_held = np.fromiter(map(held.__contains__, block.src), np.bool_, len(block.src))
             rows = {"train": np.flatnonzero(~is_held), "held_out": np.flatnonzero(is_held)}
-            for side, phrases, vocabulary in zip(_SIDES, (block.src, block.tgt), vocabularies, strict=True):
-                encoded = Ragged.of_phrases(phrases, vocabulary)
+            for side, phrases, shortlist in zip(_SIDES, (block.src, block.tgt), vocabularies, strict=True):
+                encoded = Ragged.of_phrases(phrases, shortlist)
                 for part in _PARTS:
                     arrays[part, side].append(encoded.take(rows[part]))
             for part in _PARTS:
@@ -150,8 +140,8 @@ def _encode(
             progress(len(block.src))
     source_unk, target_unk = (arrays["train", side].unknown / max(1, arrays["train", side].words) for side in _SIDES)
     content = hashlib.blake2b(b"".join(array.digest() for array in arrays.values()), digest_size=16)
-    for vocabulary in vocabularies:
-        content.update(format_vocabulary(vocabulary))
+    for shortlist in vocabularies:
+        content.update(vocabulary.format_vocabulary(shortlist))
     left_out, digest = (pairs.left_out, pairs.too_long), content.hexdigest()
     return PairNumbers(sizes["train"], sizes["held_out"], *left_out, source_unk, target_unk, digest)
 
@@ -300,13 +290,13 @@ class PairSource(Source[PairStore]):
         if self.data.vocab_corpus:
             corpus = self.data.vocab_corpus[side]
             with open_input(corpus) as stream:
-                counts = count_words(read_rows(stream))
+                counts = vocabulary.count_words(read_rows(stream))
             if not counts:
                 raise InputError(display_name(corpus), "has no word in it", "pass tokenized text")
-        vocabulary, left_out = most_frequent(counts, self.data.shortlist)
-        found = f"{SIDES[side]}: {len(vocabulary.words):,} of {len(counts):,} words are in the shortlist"
+        shortlist, left_out = most_frequent(counts, self.data.shortlist)
+        found = f"{SIDES[side]}: {len(shortlist.words):,} of {len(counts):,} words are in the shortlist"
         say(found + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
-        return vocabulary
+        return shortlist
 
     def _check_coverage(self, side: int, share: float, say: Callable[[str], None], lacking: str = "") -> None:
         """Warn of a given vocabulary that has a small ``share`` of a side's running words, or refuse it with OptionError."""

@@ -8,7 +8,7 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise, packed
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.warm_start import FREEZABLE, WORD_ROWS, WarmStart, freeze, initialise_from
+from phrase_rescore.rnn.train import FREEZABLE, WORD_ROWS, WarmStart, freeze, initialise_from
 
 SIZES = {"hidden": 7, "embedding": 5, "maxout": 4, "rank": 3}  # of small_checkpoint
 
