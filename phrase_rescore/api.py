@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from phrase_rescore.info.table import TableInfo
     from phrase_rescore.lm.export import export_lm
     from phrase_rescore.models import Model, TextModel, load, load_lm
+    from phrase_rescore.moses.rewrite_ini import moses_ini
     from phrase_rescore.queries.embed import embed
     from phrase_rescore.queries.generate import generate
     from phrase_rescore.queries.score import score, score_lm
@@ -45,18 +46,15 @@ __all__ = [
     "score", "score_lm", "strip", "train", "train_lm", "why",
 ]  # fmt: skip
 
-_ELSEWHERE = {  # names that are used as they are, by the modules that have them; what needs torch is imported when it is used
-    "Hypothesis": "phrase_rescore.rnn.translator",
-    "Model": "phrase_rescore.models",
-    "Summary": "phrase_rescore.annotation.run",
-    "TextModel": "phrase_rescore.models",
-    "embed": "phrase_rescore.queries.embed",
-    "export_lm": "phrase_rescore.lm.export",
-    "generate": "phrase_rescore.queries.generate",
-    "load": "phrase_rescore.models",
-    "load_lm": "phrase_rescore.models",
-    "score": "phrase_rescore.queries.score",
-    "score_lm": "phrase_rescore.queries.score",
+_ELSEWHERE = {  # modules whose names are used as they are; what needs torch is imported when it is used
+    "annotation.run": ("Summary",),
+    "lm.export": ("export_lm",),
+    "models": ("Model", "TextModel", "load", "load_lm"),
+    "moses.rewrite_ini": ("moses_ini",),
+    "queries.embed": ("embed",),
+    "queries.generate": ("generate",),
+    "queries.score": ("score", "score_lm"),
+    "rnn.translator": ("Hypothesis",),
 }
 
 Path = str | os.PathLike[str]
@@ -64,9 +62,10 @@ Path = str | os.PathLike[str]
 
 def __getattr__(name: str) -> object:
     """Import one of _ELSEWHERE."""
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_ELSEWHERE[name]), name)
+    for module, names in _ELSEWHERE.items():
+        if name in names:
+            return getattr(importlib.import_module(f"phrase_rescore.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def train(
@@ -156,22 +155,6 @@ def strip(
     if columns is not None:
         check("columns", columns, COLUMNS)
     return strip_table(os.fspath(table), os.fspath(out), columns, on_read, force)
-
-
-def moses_ini(
-    ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
-    path: Path | None = None, weights: str = "small", own_columns: bool = False, keep_relative: bool = False,
-) -> list[str]:  # fmt: skip
-    """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
-
-    Returns what else must know the number of columns, line by line; warnings begin with ``warning:``. Raises InputError for a
-    bad ini, table or model, OptionError for options that do not fit.
-    """
-    from phrase_rescore.lm.formats import read_order
-    from phrase_rescore.moses.rewrite_ini import rewrite_ini
-
-    paths = os.fspath(ini), os.fspath(out), _path(table), _path(lm)
-    return rewrite_ini(*paths, feature, _path(path), weights, own_columns, keep_relative, read_order)
 
 
 def rescore(

@@ -21,14 +21,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import InputError, RescoreError, shown
-from phrase_rescore.files.inputs import open_plain, read_rows
 from phrase_rescore.files.outputs import Writable
 from phrase_rescore.moses.table import NUMBER
 from phrase_rescore.moses.text import END, START
@@ -224,14 +222,3 @@ def write_nplm(stream: Writable, lm: LanguageModel) -> None:
             stream.write(b" ".join([b"%.9g" % x for x in row.tolist()]) + b"\n")  # all digits of a float32
         stream.write(b"\n")
     stream.write(b"\\end\n")
-
-
-def read_order(path: str) -> int:
-    """Return the order of the model in a file of NPLM. Raises InputError for another file."""
-    with open_plain(path) as stream:
-        rows = [row.rstrip(b"\n") for row in islice(read_rows(stream), 9)]
-        for row in rows[1:]:
-            name, _, value = row.partition(b" ")
-            if rows[0] == b"\\config" and name == b"ngram_size" and value.isdigit() and len(value) < 4:
-                return int(value)
-    raise InputError(path, "not a model of NPLM", "pass the file that export-lm wrote")

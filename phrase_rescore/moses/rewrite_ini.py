@@ -3,29 +3,22 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from itertools import compress, count, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import compress, count, islice, pairwise
 from typing import TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
-from phrase_rescore.files.inputs import display_name
+from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression, sidecar_path
-from phrase_rescore.moses.ini import (
-    BINARIZED_TABLES,
-    GROUP,
-    Feature,
-    find_table,
-    read_features,
-    read_ini,
-    read_lines,
-)
+from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, find_table, read_features, read_ini, read_lines
 from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.ranges import Range
 
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT", GROUP)  # filter-model-given-input.pl passes their lines through
 T = TypeVar("T")
+Path = str | os.PathLike[str]
 _WORDS = re.compile(rb"[^ \t]+")
 _WEIGHTS = Range(-1e6, 1e6)
 
@@ -207,41 +200,43 @@ def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> li
     return [b"0" if column.is_count(added=True) else usual for column in there.columns[n_old:]]
 
 
-def rewrite_ini(
-    ini: str, out: str, table: str | None, lm: str | None, name: str | None, path: str | None, weights: str,
-    own_columns: bool, keep_relative: bool, read_order: Callable[[str], int],
+def moses_ini(
+    ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
+    path: Path | None = None, weights: str = "small", own_columns: bool = False, keep_relative: bool = False,
 ) -> list[str]:  # fmt: skip
-    """Write the ini for a table and a language model; return what is to be said of it. ``out`` may be ``ini``.
+    """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
 
-    ``table`` takes the place of the phrase table ``name``, or of the only one, and ``path`` is written instead of its own.
-    Paths are made absolute, as mert-moses.pl starts Moses in another folder, unless ``keep_relative``. ``read_order`` reads the
-    order of a model in NPLM's format.
+    ``out`` may be ``ini``. ``table`` takes the place of the phrase table ``feature``, or of the only one, and ``path`` is
+    written instead of its own. Paths are made absolute, as mert-moses.pl starts Moses in another folder, unless
+    ``keep_relative``. Returns what else must know the number of columns, line by line; warnings begin with ``warning:``.
 
     Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table without new columns, or with new
     ones that no model added unless ``own_columns``; OptionError for a binarized one without ``path``, and as ``new_weights``.
     """
+    ini, out = os.fspath(ini), os.fspath(out)
+    table, lm, path = (None if name is None else os.fspath(name) for name in (table, lm, path))
     if table is None and lm is None:
         raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
-    if table is None and (name or path):
-        raise OptionError(f"{'--feature' if name else '--path'} is of the phrase table; name it with --table")
+    if table is None and (feature or path):
+        raise OptionError(f"{'--feature' if feature else '--path'} is of the phrase table; name it with --table")
     if table == "-" and path is None:
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
         raise OptionError("ini and table cannot both be standard input; name one of them")
     text, where, said = read_ini(ini), display_name(ini), list[str]()
     if table is not None:
-        text, said = _for_table(text, table, name, path, weights, own_columns, keep_relative, where)
+        text, said = _for_table(text, table, feature, path, weights, own_columns, keep_relative, where)
     if lm is not None:
         if table is None and weights not in ("small", "zero") and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
         lm_path = _written(lm, keep_relative)
-        text, feature = with_neural_lm(text, os.fsencode(lm_path), read_order(lm), weight, where)
-        added = f"a feature NeuralLM of {lm_path}, weight {weight.decode()}"
+        text, added = with_neural_lm(text, os.fsencode(lm_path), _order_of(lm), weight, where)
+        name = added.decode()
         if any(line.section == b"alternate-weight-setting" for line in read_lines(text)):
-            found = f"the settings of [alternate-weight-setting] have no weight of {feature.decode()}, so that it is 0 there"
-            said.append(f"warning: {where}: {found}; add '{feature.decode()}= {weight.decode()}' to each")
-        said.append(f"{feature.decode()}: {added}; Moses must be built --with-nplm")
+            found = f"the settings of [alternate-weight-setting] have no weight of {name}, so that it is 0 there"
+            said.append(f"warning: {where}: {found}; add '{name}= {weight.decode()}' to each")
+        said.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
     if out == "-":
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
@@ -249,6 +244,17 @@ def rewrite_ini(
     with atomic_output(out) as output:
         output.write(text)
     return said
+
+
+def _order_of(path: str) -> int:
+    """Return the order of the model in a file of NPLM. Raises InputError for another file."""
+    with open_plain(path) as stream:
+        rows = [row.rstrip(b"\n") for row in islice(read_rows(stream), 9)]
+        for row in rows[1:]:
+            name, _, value = row.partition(b" ")
+            if rows[0] == b"\\config" and name == b"ngram_size" and value.isdigit() and len(value) < 4:
+                return int(value)
+    raise InputError(path, "not a model of NPLM", "pass the file that export-lm wrote")
 
 
 def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: str = "moses.ini") -> tuple[bytes, bytes]:
