@@ -191,13 +191,16 @@ class _Run:
         if self._strict:
             raise RescoreError(f"{self.table}: {misfit} (--strict)")
 
-    def finish(self) -> None:
+    def finish(self, out: ResumableOutput | RowOutput) -> None:
         """Check what only the whole table shows. Raises RescoreError for words that do not fit, and for missing rows."""
         self._check_fit()
         s = self.summary.statistics
         if self._expected is not None and s.rows != self._expected:
-            found = f"{s.rows:,} rows went through where {self._expected:,} were expected"
-            raise RescoreError(f"{self.table}: {found}; is the table cut off, or the number of another one?")
+            went = counted(s.rows, "row") + (f" (and {s.dropped:,} dropped)" if s.dropped else "")
+            remedy = f"pass the whole table if it is cut off, else --expect-rows {s.rows}"
+            if out.resume_hint:
+                remedy, out.resume_hint = f"add --resume, and {remedy}", ""  # the same command would come here again
+            raise RescoreError(f"{self.table}: {went} went through where {self._expected:,} were expected; {remedy}")
         if s.small_batches:
             blocks = counted(s.small_batches, "block")
             self.summary.warnings.append(f"memory ran out in {blocks}; smaller batches went through")
@@ -350,7 +353,7 @@ def annotate(
                 if pipeline.is_whole(block, block_rows):  # the last block may be longer when a cut-off table comes again
                     output.commit(run.state)
                 observer.on_block(run.summary.statistics)
-            run.finish()
+            run.finish(output)
         run.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.description}"
     run.summary.dropped = run.dropped.summary()
     run.summary.seconds = time.monotonic() - start

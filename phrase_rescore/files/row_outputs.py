@@ -51,6 +51,7 @@ class ResumableOutput:
         self._journal = f"{self._table.path}.json"
         self._identity = json.loads(json.dumps(identity))
         self.rows = 0
+        self.resume_hint = "; the same command with --resume goes on"  # what an error says after the rows that are kept
         self.state: dict[str, Any] | None = None
         self._entry = b""  # of the journal: what counts and is not saved yet
         self._saved: dict[str, Any] | None = None  # what counts after a kill
@@ -185,7 +186,7 @@ class ResumableOutput:
                 error.add_note(f"{self._table.name} is complete; only {self._journal} is left")
             elif self._saved and os.path.exists(self._journal):
                 rows = f"{self._saved['rows']:,} rows are kept in {self._table.path}"
-                error.add_note(f"{rows}; the same command with --resume goes on")
+                error.add_note(f"{rows}{self.resume_hint}")
             for partial in self._partials():
                 if self._saved:
                     partial.close()
@@ -233,7 +234,7 @@ class DroppedRows:
 class RowOutput:
     """Rows that are counted as they are written to a stream or a file."""
 
-    complete, restart_hint = False, ""
+    complete, restart_hint, resume_hint = False, "", ""
 
     def __init__(self, stream: BinaryIO, at_once: bool) -> None:
         self._stream, self._at_once, self.rows = stream, at_once, 0

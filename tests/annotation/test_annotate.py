@@ -419,7 +419,7 @@ def test_damaged_input_leaves_out_untouched(run: Run, model_dir: str, tmp_path: 
     assert result.out.count(ROW[:10]) > 0
 
 
-CUT_OFF = "is the table cut off, or the number of another one?"
+CUT_OFF = "pass the whole table if it is cut off, else --expect-rows 4"
 
 
 @pytest.mark.parametrize(("expected", "said"), [(3, "3"), (1234567, "1,234,567"), (0, "0")])
@@ -427,14 +427,16 @@ def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path, expe
     table.write_bytes(ROW * 4)
     text = f"phrase-rescore: error: {table}: 4 rows went through where {said} were expected; {CUT_OFF}\n"
     to = "annotate", table, "-m", model_dir, "--expect-rows", expected
-    assert run(*to, "-o", tmp_path / "out") == (1, b"", text)
+    advised = text.replace("pass the whole", "add --resume, and pass the whole")
+    assert run(*to, "-o", tmp_path / "out") == (1, b"", advised)
     assert listing(tmp_path) == ["table"]
     result = run(*to)
     assert (result.status, result.err) == (1, text + "phrase-rescore: OUTPUT IS INCOMPLETE: 4 rows\n")
     assert run("annotate", table, "-m", model_dir, "--expect-rows", 4).status == 0
     table.write_bytes(ROW * 4 + b"bad\n")
     result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--expect-rows", table)
-    assert f"{table}: 4 rows went through where 5 were expected; {CUT_OFF}" in result.err, "as many as a file has"
+    found = f"{table}: 4 rows (and 1 dropped) went through where 5 were expected; add --resume, and {CUT_OFF}\n"
+    assert result.err.endswith(found), "as many as a file has"
 
 
 @pytest.mark.slow
