@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import system_calls
-from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Result
+from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, Result
 from moses_harness import ini_text
 from small_models import small_lm
 
@@ -370,9 +370,7 @@ def test_the_locale_is_c(place: Place, runner: Runner, name: str) -> None:
 
 @pytest.mark.skipif(not system_calls.available(), reason="needs seccomp's user notifications")
 @pytest.mark.parametrize("name", [name for name in LINES if LINES[name].reads_model])
-def test_a_model_is_replaced_while_it_is_read(
-    tmp_path: Path, model_dir: str, runner: Runner, make_model: MakeModel, name: str
-) -> None:
+def test_a_model_is_replaced_while_it_is_read(tmp_path, model_dir, runner, make_model, name) -> None:
     """The other model has the same sizes, so that only a comparison tells. No result may come from files of both."""
     place = Place(tmp_path, model_dir, runner)
     line, other = LINES[name], place.model.parent / "other"

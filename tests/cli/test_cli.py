@@ -103,9 +103,7 @@ def test_a_command_ends_with_what_it_wrote_and_what_to_type_next(run: Run, model
     assert run("annotate", table, "-m", model_dir, "-o", out, "--overwrite", "-q").err == ""
 
 
-def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, capsys) -> None:
     monkeypatch.setattr("phrase_rescore.cli.terminal.LOG_SECONDS", 0.2)
     with count_bar("scoring", "outputs", False, total=8) as bar, byte_bar((), False, "table.gz") as reading:
         for _ in range(8):
@@ -197,9 +195,7 @@ def test_module_and_script_are_the_same(spawn: Run) -> None:
     "error", [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:120] DefaultCPUAllocator: can't allocate memory: …")]
 )
 @pytest.mark.parametrize("out", ["-", "out"])
-def test_memory_that_runs_out_is_one_line(
-    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, out: str
-) -> None:
+def test_memory_that_runs_out_is_one_line(run, model_dir, tmp_path, monkeypatch, error, out) -> None:
     def fail(scorer: Scorer, pairs: object) -> None:
         raise error
 

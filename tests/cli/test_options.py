@@ -103,9 +103,7 @@ def listing(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("parameter", PATHS, ids=identify)
 @pytest.mark.parametrize("path", ["table/below", ""])
-def test_a_path_that_cannot_be_used_ends_the_command_before_it_begins(
-    run: Run, here: Path, parameter: Parameter, path: str
-) -> None:
+def test_a_path_that_cannot_be_used_ends_the_command_before_it_begins(run, here, parameter, path) -> None:
     before = listing(here)
     result = run(*parameter.line(path))
     assert (result.status, result.out) == (2, b"")

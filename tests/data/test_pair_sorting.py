@@ -44,19 +44,6 @@ def fake_sort(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str, name: 
 
 
 @settings(max_examples=40)
-@given(st.lists(COUNTED))
-def test_the_distinct_pairs_in_the_order_of_their_lines(rows: list[Row]) -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        with sorted_pairs(blocks_of(rows), scratch, 10_000, 2) as pairs:
-            expected = sorted({src + b"\t" + tgt for src, tgt, _ in rows})
-            assert lines_of(pairs) == expected
-            assert lines_of(pairs) == expected, "as often as one likes"
-            assert len(pairs) == len(expected)
-            assert (pairs.left_out, pairs.too_long) == (0, 0)
-        assert os.listdir(scratch) == []
-
-
-@settings(max_examples=40)
 @given(st.lists(COUNTED), st.integers(1, 4), st.sampled_from([None, 1, 2]))
 def test_rare_and_long_pairs_are_left_out(rows: list[Row], min_count: int, max_length: int | None) -> None:
     totals: Counter[bytes] = Counter()
@@ -70,6 +57,7 @@ def test_rare_and_long_pairs_are_left_out(rows: list[Row], min_count: int, max_l
         sorted_pairs(blocks_of(rows, counts=min_count > 1), scratch, 10_000, 1, min_count, max_length) as pairs,
     ):
         assert lines_of(pairs) == expected
+        assert lines_of(pairs) == expected, "as often as one likes"
         assert len(pairs) == len(expected)
         assert (pairs.too_long, pairs.left_out) == (len(totals) - len(short), len(short) - len(expected))
 

@@ -83,9 +83,7 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize("references", [["ref"], ["ref", "ref2"]])
 @pytest.mark.parametrize(("ours", "theirs"), OPTIONS.values(), ids=OPTIONS)
-def test_scores_and_signatures_are_the_command_s(
-    run: Run, files: dict[str, str], references: list[str], ours: list[str], theirs: list[str]
-) -> None:
+def test_scores_and_signatures_are_the_command_s(run, files, references, ours, theirs) -> None:
     paths = [files[name] for name in references]
     report = scored(run, "--set", "dev", ",".join(paths), f"base={files['base']}", *ours)
     expected = sacrebleu(paths, files["base"], "-m", "bleu", "chrf", "ter", *theirs)
@@ -334,10 +332,7 @@ WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("reference", "output", "options", "warnings"), WARNINGS.values(), ids=WARNINGS)
-def test_warnings(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: bytes, output: bytes, options: list[str],
-    warnings: list[str],
-) -> None:  # fmt: skip
+def test_warnings(run, tmp_path, monkeypatch, reference, output, options, warnings) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ref").write_bytes(reference)
     Path("out").write_bytes(output)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import SetFiles, check_sets, read_lines, segments_of
 from phrase_rescore.moses.text import Look, look, mismatch
 
@@ -55,18 +55,6 @@ def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress("a\u2028b\x85c \r\n\n  été\x0cd".encode()))
     assert segments_of("text", read_lines(str(path))) == ("a\u2028b\x85c", "", "  été\x0cd")
-
-
-@pytest.mark.parametrize(("data", "message"), [
-    (b"", "{}: an empty file; a line for every segment is needed"),
-    (b"ok\n" + b"x" * 30 + b"\xe9t\n", "{}:2: '" + "x" * 20 + "\\xe9t' is not UTF-8; convert the file with iconv -t UTF-8"),
-])  # fmt: skip
-def test_files_that_are_no_text(tmp_path: Path, data: bytes, message: str) -> None:
-    path = tmp_path / "text"
-    path.write_bytes(data)
-    with pytest.raises(InputError) as caught:
-        segments_of(str(path), read_lines(str(path)))
-    assert str(caught.value) == message.format(path)
 
 
 def test_looks() -> None:

@@ -34,16 +34,6 @@ def holder(tmp_path: Path):
         process.kill()
 
 
-def test_the_second_fails_at_once_and_says_who_holds_it(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
-    (tmp_path / "link").symlink_to("model")
-    for name in ("model", "model/", "./model", "link"):
-        with pytest.raises(OptionError) as caught, locked(f"{tmp_path}/{name}", "let it end"):
-            pass
-        who = rf"process {holder.pid} on {re.escape(os.uname().nodename)} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
-        assert re.fullmatch(rf".*/{name} is in use by {who} \({tmp_path}/model\.lock\); let it end", str(caught.value))
-    assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == holder.pid
-
-
 def test_a_lock_of_a_killed_process_is_taken_over_with_a_message(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()

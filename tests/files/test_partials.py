@@ -120,9 +120,7 @@ def test_a_file_system_without_locks(out: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_what_fails_at_the_end_is_one_line_and_leaves_the_earlier_file(
-    out: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_what_fails_at_the_end_is_one_line_and_leaves_the_earlier_file(out, monkeypatch, call) -> None:
     def fails(*args: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

@@ -9,7 +9,7 @@ import pytest
 from permissions import like_anybody
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import Role, Use, check_outputs, check_paths, is_stream, normal
+from phrase_rescore.files.paths import Role, Use, check_outputs, check_paths, is_stream
 
 
 @pytest.fixture(autouse=True)
@@ -168,7 +168,3 @@ def test_streams_are_known_even_where_they_lead_to_a_file(path: str) -> None:
 @pytest.mark.parametrize("path", ["table", "new", "folder", "link", "dangling", "a\0b", ""])
 def test_files_are_no_streams(path: str) -> None:
     assert not is_stream(path)
-
-
-def test_normal_takes_only_slashes_away() -> None:
-    assert [normal(path) for path in ("m/", "a/m//", "/", "m", "")] == ["m", "a/m", "/", "m", ""]

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import torch
 from nplm_reader import NplmModel
-from small_models import small_checkpoint
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import ModelError, RescoreError
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.formats import write_nplm
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
-from phrase_rescore.rnn import checkpoint
 
 WORDS = Vocabulary((b"the", b"house", "maïs".encode(), b"\xff\r", b"</S>", b"&quot;"), (9, 5, 3, 2, 1, 1))
 
@@ -74,18 +72,6 @@ def test_a_model_from_before_there_were_tied_ones_is_loaded(lm_dir):
 def test_a_summary_of_training_that_is_none_is_empty(lm_dir, training):
     edited(lm_dir, training=training)
     assert load(str(lm_dir)).training == {}
-
-
-def test_a_model_of_the_other_kind_is_told_from_this_one(tmp_path, lm_dir):
-    pairs = tmp_path / "pairs"
-    pairs.mkdir()
-    checkpoint.save(small_checkpoint(), str(pairs))
-    with pytest.raises(ModelError) as found:
-        load(str(pairs))
-    assert str(found.value) == f"{pairs}: a model of phrase pairs, made by train; this takes a model of text, made by train-lm"
-    with pytest.raises(ModelError) as found:
-        checkpoint.load(str(lm_dir))
-    assert str(found.value) == f"{lm_dir}: a model of text, made by train-lm; this takes a model of phrase pairs, made by train"
 
 
 @pytest.mark.parametrize(("entries", "message"), [

@@ -88,9 +88,7 @@ def test_moses_scores_every_hypothesis_as_the_export_says(nbest: list[Candidate]
         assert candidate.features[b"CSLM0"] == pytest.approx((expected(exported, candidate.target),), abs=1e-4)
 
 
-def test_rescore_gives_what_moses_gave_but_for_the_division(
-    run: Run, nbest: list[Candidate], exported: NplmModel, folder: Path
-) -> None:
+def test_rescore_gives_what_moses_gave_but_for_the_division(run, nbest, exported, folder) -> None:
     """log p = the decoder's score - Σ log Z: the division is Moses' own omission."""
     done = run("rescore", folder / "run" / "nbest", "-m", folder / "lm", "--label", "EXACT0", "-o", folder / "rescored", "-q")
     assert done.status == 0, done.err

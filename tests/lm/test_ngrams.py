@@ -4,8 +4,6 @@ import torch
 
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise, ngrams_at
 from phrase_rescore.lm.train import NgramTask, held_out_figures
-from phrase_rescore.training.config import Recipe
-from phrase_rescore.training.loop import Trainer
 
 SIZES = LanguageModelSizes(vocabulary=7, order=3, embedding=4, hidden=8, output=6)
 TEXT = np.array([2, 3, 4, 0, 5, 0, 2, 3, 4, 6, 0] * 20, np.int32)
@@ -72,24 +70,3 @@ def test_what_is_measured_has_neither_dropout_nor_penalty(monkeypatch):
     monkeypatch.setattr("phrase_rescore.lm.train._EVALUATED", 4)
     assert held_out_figures(the_task.module, TEXT[:11])["loss"] == pytest.approx(expected, abs=1e-6)
     assert task(held_out=TEXT[:0]).evaluate() is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_loop_learns_a_text_and_the_same_weights_again(threads):
-    def trained(alpha: float = 0.1) -> tuple[FeedforwardLM, float]:
-        model = small()
-        the_task = task(model, batch_size=32, dropout=0.1, shorten=0.1, alpha=alpha)
-        recipe = Recipe(learning_rate=0.02, batch_size=32, max_steps=150, eval_every=50)
-        outcome = Trainer(the_task, recipe, threads=threads).fit()
-        return model, outcome.best["perplexity"]
-
-    (a, perplexity), (b, _) = trained(), trained()
-    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
-    assert perplexity < 1.6  # 2 or 5 first, 0 or 6 after 4: the text's own is 4^(1/5.5) = 1.29
-    contexts = torch.tensor(ngrams_at(TEXT[:11], np.arange(11), 3).contexts)
-
-    def farthest(model: FeedforwardLM) -> float:
-        return torch.logsumexp(model.hidden(contexts) @ model.G.T + model.b_G, 1).abs().max().item()
-
-    assert farthest(trained(1.0)[0]) < farthest(a) < farthest(trained(0.0)[0])

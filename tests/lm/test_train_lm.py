@@ -69,9 +69,7 @@ def test_it_learns_a_language(run: Run, text: Path, tmp_path: Path, sizes: tuple
     assert training["log_z"]["deviation"] == pytest.approx(log_z.std(), abs=0.1)
 
 
-def test_killed_and_resumed_it_gives_the_same_bytes(
-    run: Run, text: Path, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_and_resumed_it_gives_the_same_bytes(run, text, tmp_path, warm_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", warm_path)
     assert run(*command(text, tmp_path / "whole", "-q")).status == 0
     killed = tmp_path / "killed"

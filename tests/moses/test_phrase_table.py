@@ -58,9 +58,7 @@ def test_valid_rows_are_read_as_they_are(row: tuple[bytes, bytes, list[bytes], l
 
 
 @given(table_rows(), st.lists(NUMBER, min_size=1, max_size=3))
-def test_parse_append_strip_is_the_identity(
-    row: tuple[bytes, bytes, list[bytes], list[bytes], list[bytes]], added: list[bytes]
-) -> None:
+def test_parse_append_strip_is_the_identity(row, added) -> None:
     head, tail, _, _, scores = row
     columns = b"".join(b" " + number for number in added)
     longer = with_scores(parse_row(head + tail).fields, 0, columns)

@@ -53,9 +53,7 @@ BLOCKS = st.one_of(
 
 
 @given(BLOCKS, st.sampled_from([2, 2, 2, 1, 3]), st.integers(0, 1), st.booleans(), st.booleans())
-def test_rows_of_a_block_are_those_taken_one_by_one(
-    rows: list[bytes], n_scores: int, drop: int, fix: bool, newline: bool
-) -> None:
+def test_rows_of_a_block_are_those_taken_one_by_one(rows, n_scores, drop, fix, newline) -> None:
     drop = min(drop, n_scores - 1)
     data = b"\n".join(rows) + b"\n" * (newline or not rows[-1])
     found = parse_block(Block(3, 41, data), n_scores, fix)

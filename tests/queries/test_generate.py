@@ -43,6 +43,7 @@ def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, pr
             assert [row[3] for row in found] == [row[1] for row in scored]
     assert [float(row[2]) for row in proposed[:6]] == sorted((float(row[2]) for row in proposed[:6]), reverse=True)
     assert "4 phrases, 24 hypotheses, " in done.err
+    assert run("generate", "-m", model_dir, "-q", stdin=STDIN).err == ""
 
 
 @pytest.mark.slow
@@ -164,25 +165,18 @@ def test_factors(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("line", "told"), [
     (b"", "the line is empty; write one source phrase a line"),
-    (b" \t ", "' \\t ' is more than a source phrase; write one phrase a line, and nothing else"),
     (b"the ||| das", "'the ||| das' is more than a source phrase; write one phrase a line, and nothing else"),
-    (b"the\tdas", "'the\\tdas' is more than a source phrase; write one phrase a line, and nothing else"),
-    (b"[X] the", "non-terminal '[X]' in the source; hierarchical rules are not phrase pairs"),
 ])  # fmt: skip
-def test_a_bad_line_is_named_after_the_proposals_before_it(
-    run: Run, model_dir: str, proposed: Rows, line: bytes, told: str
-) -> None:
+def test_a_bad_line_is_named_after_the_proposals_before_it(run, model_dir, proposed, line, told) -> None:
     done = run("generate", "-m", model_dir, "-n", 6, stdin=STDIN + line + b"\nthe\n")
     assert done.status == 1
     assert columns(done.out) == proposed
     assert f"error: <stdin>:5: {told}" in done.last_line
 
 
-@pytest.mark.parametrize(
-    "phrase",
-    [b"\0", b"\xff\xfe", "\u2028 \u00a0".encode(), b"\x0b", b"</s>", b"UNK", b"|", b"a|b", b"x" * 100_000, b"y " * 1000],
-    ids=["NUL", "no UTF-8", "U+2028", "VT", "EOS", "UNK", "bar", "a|b", "long word", "many words"],
-)
+@pytest.mark.parametrize("phrase", [
+    b"\0", b"\xff\xfe", "\u2028 \u00a0".encode(), b"\x0b", b"</s>", b"UNK", b"|", b"a|b", b"x" * 100_000, b"y " * 1000,
+], ids=lambda phrase: str(phrase)[:20])  # fmt: skip
 def test_hostile_phrases_are_phrases(run: Run, model_dir: str, phrase: bytes) -> None:
     done = run("generate", "-m", model_dir, "-n", 2, stdin=phrase + b"\n" + phrase)
     assert done.status == 0, done.err
@@ -223,7 +217,3 @@ def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -
     warning = "warning: no target word was unknown in training: what is proposed with such a word means nothing"
     assert warning in run("generate", "-m", forward, "--unk", stdin=b"the\n").err
     assert "no source word was" in run("generate", "-m", make_model(unk_shares=(0.0, 0.1)), stdin=b"the\n").err
-
-
-def test_quiet_says_nothing(run: Run, model_dir: str) -> None:
-    assert run("generate", "-m", model_dir, "-q", stdin=STDIN).err == ""

@@ -1,7 +1,6 @@
 """Commands that answer lines: each at once where that is asked for, and no more of them than a reader wants."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -20,9 +19,7 @@ COMMANDS = {  # a command that a program keeps open, a line for it, and how many
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_program_can_keep_it_open(
-    name: str, model_dir: str, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_can_keep_it_open(name, model_dir, tmp_path, warm_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", warm_path)
     command, line, answers = COMMANDS[name]
     args = ["phrase-rescore", *command.format(m=model_dir, lm=small_lm(tmp_path / "lm")).split()]

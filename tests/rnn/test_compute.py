@@ -16,7 +16,7 @@ from phrase_rescore.annotation import annotator
 from phrase_rescore.annotation import run as annotation_run
 from phrase_rescore.annotation.annotator import scorer_of
 from phrase_rescore.rnn import scorer
-from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
 
 
 @pytest.fixture
@@ -145,3 +145,5 @@ def test_a_gpu_scores_every_structure_as_the_cpu_does(chosen: dict) -> None:
     checkpoint, pairs = small_checkpoint(spread=0.3, **chosen), encoded(random_pairs(300))
     exact, found = (Scorer(checkpoint, device).log_probs(pairs) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(found, exact, atol=1e-4)
+    exact, found = (PhraseEncoder(checkpoint, device).vectors([b"s1 s2", b"s3"]) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(found, exact, atol=1e-5)

@@ -10,9 +10,7 @@ from phrase_rescore.rnn import prepare
 
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["before the pairs have their name", "after it"])
-def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: bool
-) -> None:
+def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(tmp_path, monkeypatch, prepared) -> None:
     """Stopped around the moment in which the pairs appear: the next run reads no row again, and so drops none."""
     write_language(tmp_path / "pairs.tsv", pairs=300)
     with open(tmp_path / "pairs.tsv", "ab") as stream:

@@ -139,9 +139,7 @@ def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse
 
 
 @pytest.mark.parametrize(("features", "kept"), [("score", [2, 4]), ("count", [3, 5]), ("count,score", [2, 3, 4, 5])])
-def test_features_are_chosen(
-    run: Run, model_dir: str, inverse_dir: str, tmp_path: Path, features: str, kept: list[int]
-) -> None:
+def test_features_are_chosen(run, model_dir, inverse_dir, tmp_path, features, kept) -> None:
     (tmp_path / "table").write_bytes(TABLE)
     to = "-m", model_dir, "-m", inverse_dir
     every = columns_of(run("annotate", tmp_path / "table", *to).out)

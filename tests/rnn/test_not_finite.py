@@ -41,9 +41,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, call: int, what: float) -> None:
 
 @pytest.mark.parametrize("what", [float("nan"), float("inf")])
 @pytest.mark.parametrize("inverse", [False, True])
-def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(
-    training: Training, monkeypatch: pytest.MonkeyPatch, what: float, inverse: bool
-) -> None:
+def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(training, monkeypatch, what, inverse) -> None:
     training = training.but(inverse=inverse)
     training.but(model_dir=f"{training.model_dir}.whole").run()
     state = training.state_dir
@@ -69,9 +67,7 @@ def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(
 
 
 @pytest.mark.parametrize("held_out", [0, 20])
-def test_weights_that_are_not_finite_never_replace_a_good_state(
-    training: Training, monkeypatch: pytest.MonkeyPatch, held_out: int
-) -> None:
+def test_weights_that_are_not_finite_never_replace_a_good_state(training, monkeypatch, held_out) -> None:
     """An update may overflow after the last gradient that was looked at."""
     step = torch.optim.Adam.step
     calls = [0]

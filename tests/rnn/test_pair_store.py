@@ -19,7 +19,7 @@ from phrase_rescore.data.prepared import fingerprint_of
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
-from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.errors import RescoreError
 from phrase_rescore.moses.pairs import PairBlock
 from phrase_rescore.rnn.prepare import LAYOUT, HeldOut, PairStore, prepare_store
 
@@ -132,24 +132,6 @@ def test_a_source_of_more_pairs_than_may_be_held_out_is_not_remembered() -> None
     assert choice.sources() == {}
 
 
-def test_words_of_held_out_pairs_are_not_counted(tmp_path: Path) -> None:
-    """Neither do they come into the shortlist, nor do they add to a word's count."""
-    choice, sources = HeldOut(10), sorted(b"s%d" % i for i in range(400))
-    choice.add(sources, sources)
-    held = choice.sources().keys()
-    assert len(held) == 2
-    pairs = DistinctPairs.collect(([s], [b"here" if s in held else b"there", b"both"]) for s in sources)
-    found: list[Counter[bytes]] = []
-
-    def choose(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
-        found.extend((src.copy(), tgt.copy()))
-        return shortlists(1000)(src, tgt)
-
-    store = prepared(tmp_path / "store", pairs, 10, choose)
-    assert found == [dict.fromkeys(set(sources) - held, 1), {b"there": 398, b"both": 398}]
-    assert not held & set(store.src_vocab.words)
-
-
 def test_arrays_are_mapped_not_read(tmp_path: Path) -> None:
     store = prepared(tmp_path / "store", many_pairs(1000))
     for part in (store.train, store.held_out):
@@ -224,32 +206,6 @@ def test_a_damaged_header_of_an_array_is_none(tmp_path: Path, old: bytes, new: b
     assert LAYOUT.open(store.directory, FINGERPRINT) is None
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_a_failure_leaves_nothing_or_the_older_store(tmp_path: Path, older: bool) -> None:
-    directory, pairs = tmp_path / "store", many_pairs(10)
-    if older:
-        prepared(directory, pairs)
-    blocks: list[int] = []
-
-    def fail(*args: object) -> tuple[Vocabulary, Vocabulary]:
-        raise ZeroDivisionError
-
-    def fail_in_second_pass(size: int) -> None:
-        blocks.append(size)
-        if len(blocks) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(ZeroDivisionError):
-        prepared(directory, many_pairs(20), choose=fail)
-    with pytest.raises(KeyboardInterrupt):
-        prepared(directory, many_pairs(20), progress=fail_in_second_pass)
-    assert os.listdir(tmp_path) == ["store"] * older
-    found = LAYOUT.open(str(directory), FINGERPRINT)
-    assert (found is not None) == older
-    if found:
-        assert_holds(found, pairs, 10, 5)
-
-
 def test_no_room(tmp_path: Path) -> None:
     def full(pairs: int) -> None:
         raise OSError(28, "No space left on device")
@@ -260,18 +216,6 @@ def test_no_room(tmp_path: Path) -> None:
         prepared(directory, many_pairs(10), progress=lambda pairs: next(calls)(pairs))
     assert str(caught.value) == f"cannot write {directory}: No space left on device; make room there, or name another directory"
     assert os.listdir(tmp_path) == []
-
-
-def test_nothing_else_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "thesis.tex").write_bytes(b"")
-    with pytest.raises(OptionError) as caught:
-        prepared(tmp_path / "home", many_pairs(3))
-    found = "holds other files, such as thesis.tex"
-    assert str(caught.value) == f"{tmp_path}/home {found}; name a directory for nothing but the prepared pairs"
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(OptionError, match="file: Not a directory; name another directory"):
-        LAYOUT.check_target(str(tmp_path / "file"))
 
 
 def test_fingerprints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Run
+from conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -46,14 +46,7 @@ def quality(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_it_measures_what_the_training_measured(
-    run: Run,
-    table: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: list[object],
-) -> None:
+def test_it_measures_what_the_training_measured(run, table, tmp_path, monkeypatch, capsys, options) -> None:
     result = run("train", table, "-m", tmp_path / "model", *SIZES, *options)
     assert result.status == 0, result.err
     training = json.loads((tmp_path / "model" / "config.json").read_bytes())["training"]

@@ -44,8 +44,3 @@ def test_every_distinct_prefix_is_one_node():
     assert len(rows) == 4
     assert which[0] == which[1]
     assert len(set(which.tolist())) == 4
-
-
-def test_roots_keep_trees_apart():
-    (level,) = prefix_levels(Ragged.of([[5], [5]]), np.array([0, 1]))
-    assert level.parents.tolist() == [0, 1]

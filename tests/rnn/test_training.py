@@ -113,13 +113,6 @@ class Parabola:
 RECIPE = Recipe(learning_rate=0.1, warm_up=0.0, max_steps=200, eval_every=50)
 
 
-def test_the_loop_trains_any_task_to_its_minimum():
-    task = Parabola()
-    outcome = Trainer(task, RECIPE).fit()
-    assert task.module[0].item() == pytest.approx(3.0, abs=0.01)
-    assert outcome.steps == 200
-
-
 def test_settings_are_overridden_in_the_part_that_has_them():
     config = PRESETS["paper"].override(hidden=8, max_steps=3, freeze=("encoder",))
     assert config.network == replace(PRESETS["paper"].network, hidden=8)
@@ -145,6 +138,13 @@ def test_the_paper_s_first_step_by_hand():
     Trainer(task, replace(PRESETS["paper"].recipe, max_steps=1)).fit()
     g = -1.0  # 2 · 2 · (0 - 3) = -12, clipped
     assert task.module[0].item() == pytest.approx(-math.sqrt(1e-6) / math.sqrt(0.05 * g * g + 1e-6) * g, rel=1e-4)
+
+
+@pytest.mark.parametrize(("clip", "gradient"), [(0.01, -0.01), (0.5, -0.5), (1e6, -6.0)])  # a shorter one stays as it is
+def test_the_clipped_norm_is_the_one_asked_for(clip, gradient):
+    task = Parabola()
+    Trainer(task, replace(RECIPE, clip=clip)).step([1.0, 1.0], 0.5)
+    assert task.module[0].grad.item() == pytest.approx(gradient, rel=1e-3)
 
 
 def test_rates():
@@ -306,10 +306,3 @@ def test_training_on_a_gpu(tmp_path, precision):
     on_cpu = trained(tmp_path, "cpu", max_steps=200)
     found, expected = (checkpoint.training["held_out"]["loss"] for checkpoint in (on_gpu, on_cpu))
     assert found == pytest.approx(expected, rel=0.05)
-
-
-def test_a_device_that_is_not_there(tmp_path):
-    (tmp_path / "pairs.tsv").write_text("a\tb\n")
-    for device in ("cuda:99", "abacus"):
-        with pytest.raises(OptionError, match=f"--device {device}"):
-            trained(tmp_path, max_steps=1, device=device)

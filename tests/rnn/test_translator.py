@@ -10,7 +10,6 @@ import torch
 from small_models import small_checkpoint, vocabulary
 
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.errors import RowError
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.scorer import Prefixes, ReadyModel, Scorer
 from phrase_rescore.rnn.translator import Hypothesis, Translator, best_of_each
@@ -196,18 +195,6 @@ def test_words_that_cannot_stand_in_a_table_are_not_proposed() -> None:
     assert not any(p.unknown for p in found), "a word spelt UNK is a word"
     nothing = replace(forward, tgt_vocab=Vocabulary((b"[X]",) * 11, (1,) * 11))
     assert Translator(nothing).n_best([b"s0"]) == Translator(nothing).samples([b"s0"], 3, seed=1) == [[]]
-
-
-def test_factors_are_selected_from_the_side_that_is_read() -> None:
-    plain = small_checkpoint()
-    translator = Translator(replace(plain, factors=(1, 0)))
-    assert translator.n_best([b"A|s0 B|s1"]) == Translator(plain).n_best([b"s0 s1"])
-    with pytest.raises(RowError, match="source word 's0' has no factor 1"):
-        translator.n_best([b"s0"])
-    inverse = replace(plain, src_vocab=plain.tgt_vocab, tgt_vocab=plain.src_vocab, inverse=True, factors=(0, 1))
-    assert Translator(inverse).n_best([b"A|s0 B|s1"]) == Translator(plain).n_best([b"s0 s1"])
-    with pytest.raises(RowError, match="target word 's0' has no factor 1"):
-        Translator(inverse).samples([b"s0"], 2, seed=1)
 
 
 def test_a_model_whose_numbers_overflow_proposes_nothing() -> None:

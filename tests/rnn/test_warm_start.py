@@ -70,17 +70,6 @@ def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
             assert torch.equal(weight[row], expected), (name, word)
 
 
-@pytest.mark.parametrize(("part", "prefixes"), [("encoder", ("encoder.",)), ("decoder", ("decoder.", "output."))])
-def test_one_side_alone(part, prefixes):
-    donor = small_checkpoint()
-    model = fresh(donor.src_vocab, donor.tgt_vocab)
-    before, theirs = copied(model), dict(donor.model.named_weights())
-    report = initialise_from(model, donor.src_vocab, donor.tgt_vocab, donor, part)
-    assert list(report.words) == [{"encoder": "source", "decoder": "target"}[part]]
-    for name, weight in model.named_weights():
-        assert torch.equal(weight, theirs[name] if name.startswith(prefixes) else before[name]), name
-
-
 @pytest.mark.parametrize(("sizes", "part", "message"), [
     ({"hidden": 9}, "all", "the model to start from has hidden 7 and not 9; train with --hidden 7"),
     ({"hidden": 9}, "encoder", "hidden 7 and not 9"), ({"hidden": 9}, "decoder", "hidden 7 and not 9"),
@@ -94,15 +83,6 @@ def test_sizes_that_differ_are_named_and_nothing_is_changed(sizes, part, message
     with pytest.raises(OptionError, match=message):
         initialise_from(model, donor.src_vocab, donor.tgt_vocab, donor, part)
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_weights())
-
-
-def test_unknown_parts_are_refused():
-    donor = small_checkpoint()
-    model = fresh(donor.src_vocab, donor.tgt_vocab)
-    with pytest.raises(OptionError, match=r"--init both: .* known are encoder, decoder, all"):
-        initialise_from(model, donor.src_vocab, donor.tgt_vocab, donor, "both")
-    with pytest.raises(OptionError, match=r"--freeze embedding: .* known are encoder, decoder, source-embedding"):
-        freeze(model, ["embedding"])
 
 
 def test_the_report_warns_of_words_that_chance_placed():
@@ -133,14 +113,3 @@ def test_the_rest_has_the_gradients_that_it_has_with_nothing_frozen(groups):
             assert part.grad is None, name
         else:
             assert torch.equal(part.grad, free.grad), name
-
-
-@pytest.mark.parametrize("groups", [["encoder", "decoder"], ["decoder", "source-embedding", "encoder"]])
-def test_something_must_be_left_to_learn(groups):
-    model = small_checkpoint().model.requires_grad_(True)
-    with pytest.raises(OptionError, match=f"--freeze {', '.join(groups)} leaves nothing to learn"):
-        freeze(model, groups)
-    assert all(parameter.requires_grad for parameter in model.parameters())
-    freeze(model, ["encoder"])
-    with pytest.raises(OptionError, match="leaves nothing to learn"):
-        freeze(model, ["decoder"])

@@ -14,7 +14,6 @@ from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.data.sampling import Permutation, drawn_rows
 from phrase_rescore.nn import linear
-from phrase_rescore.nn.linear import gathered_gradients, gathering
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
 from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.training.processes import Gradients
@@ -66,22 +65,6 @@ def test_the_gradient_is_the_plain_objective_s(threads):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12, msg=name)
 
 
-def test_products_gather_only_while_a_loss_is_made():
-    model = small_model(torch.float32)
-    src, tgt = packed(encoded(random_pairs(5)))
-    assert not gathering()
-    loss = model(src, tgt)
-    assert not gathering()
-    loss.backward()
-    at_once = model.decoder.stack.cells[0].U.grad.clone()
-    with gathered_gradients():
-        assert gathering()
-    model.zero_grad()
-    g, targets = model.decoder(model.encoder(src), tgt)  # autograd adds up step by step
-    (-torch.log_softmax(g @ model.decoder.G_l.T + model.decoder.b_G, 1)[torch.arange(len(g)), targets].sum()).backward()
-    torch.testing.assert_close(at_once, model.decoder.stack.cells[0].U.grad, rtol=1e-4, atol=1e-5)
-
-
 def test_nothing_of_a_step_stays_in_memory(monkeypatch):
     """What a matrix gathered leads back to itself through the graph of the step; Python's collector cannot see that circle."""
     alive: weakref.WeakSet[linear._Gather] = weakref.WeakSet()
@@ -102,18 +85,6 @@ def test_nothing_of_a_step_stays_in_memory(monkeypatch):
     assert not alive
 
 
-def test_parts_of_a_batch_are_alike_and_lose_nothing():
-    pairs = encoded(random_pairs(50))
-    task = PhrasePairTask(small_model(), pairs, encoded([]), 50, seed=0)
-    parts = [part.pairs for part in task.parts(pairs, 3)]
-    assert sorted(len(part) for part in parts) == [16, 17, 17]
-    words = [len(part.tgt.ids) for part in parts]
-    assert max(words) - min(words) <= 10
-    assert sorted(np.concatenate([part.tgt.ids for part in parts]).tolist()) == sorted(pairs.tgt.ids.tolist())
-    empty = task.parts(pairs.take(np.arange(1)), 2)[1]
-    assert task.loss(task.module, empty).item() == 0.0
-
-
 @pytest.mark.parametrize("chosen", [{}, {"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn"}])
 def test_gradients_in_bf16_are_those_of_float32_nearly(chosen):
     """Large products alone lose digits: 8 bits are 0.4 % of each number."""
@@ -130,12 +101,6 @@ def test_gradients_in_bf16_are_those_of_float32_nearly(chosen):
             assert measured[0] == measured[1]
     difference = (grads[1] - grads[0]).norm() / grads[0].norm()
     assert 1e-5 < difference < 1e-2
-
-
-@given(st.integers(1, 3000), st.integers(0, 9))
-def test_permutations(n, key):
-    order = Permutation(n, (key, 0)).at(np.arange(n))
-    assert sorted(order.tolist()) == list(range(n))
 
 
 @given(st.integers(1, 300), st.data())

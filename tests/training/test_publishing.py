@@ -88,9 +88,7 @@ def test_one_store_is_prepared_by_one_training_at_a_time(training: Training, tmp
 
 @pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize("at", ["about_to_publish", "remove"])
-def test_interrupted_at_its_end(
-    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool, at: str
-) -> None:
+def test_interrupted_at_its_end(training, tmp_path, monkeypatch, older, at) -> None:
     """Before the model has its name, and after it; at every other line: tests/faults/signals.py."""
     training.but(model_dir=str(tmp_path / "expected")).run()
     if older:
@@ -114,9 +112,7 @@ def test_interrupted_at_its_end(
     (("-m", "pairs.tsv"), "pairs.tsv"),
     (("-m", "pm", "--source-vocab", "pm/words"), "--source-vocab pm/words"),
 ])  # fmt: skip
-def test_directories_in_which_a_model_could_not_be_published(
-    run: Run, training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], said: str
-) -> None:
+def test_directories_in_which_a_model_could_not_be_published(run, training, tmp_path, monkeypatch, more, said) -> None:
     monkeypatch.chdir(tmp_path)
     result = run("train", "pairs.tsv", *more, *SIZES, "--max-steps", 2, "-q")
     assert (result.status, result.out, result.err.count("\n")) == (2, b"", 1), result.err

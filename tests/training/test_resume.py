@@ -121,9 +121,7 @@ def test_another_run_is_not_resumed(training: Training) -> None:
     training.run()
 
 
-def test_other_data_on_standard_input_is_refused(
-    run: Run, training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_data_on_standard_input_is_refused(run, training, tmp_path, monkeypatch) -> None:
     """Though their number is the same; the pairs of the interrupted run stay, and its own data go on."""
     data = Path(training.inputs[0]).read_bytes()
     line = ("train", "-", *SIZES, "--max-steps", 20, "--eval-every", 5, "--held-out", 20, "--threads", 1, "-q", "-m")
