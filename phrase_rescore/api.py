@@ -16,6 +16,7 @@ from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreEr
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.ini import is_ini
+from phrase_rescore.moses.kinds import kind_of_folder
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
@@ -220,6 +221,8 @@ def info(
     if os.path.isdir(path):
         from phrase_rescore.info.model import ModelInfo
 
+        if not os.path.exists(os.path.join(path, "config.json")) and (kind := kind_of_folder(os.fspath(path))):
+            raise InputError(os.fspath(path), f"looks like {kind[0]}", kind[1])
         if model_dir is not None or strict:
             raise OptionError(f"{os.fspath(path)} is a model directory; -m and --strict are for tables")
         return ModelInfo.read(os.fspath(path))

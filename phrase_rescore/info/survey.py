@@ -1,7 +1,7 @@
 """Survey a phrase table in one pass: what is in it, its order, and the rows that some Moses program mishandles."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice, repeat
 from operator import lt, ne
 from typing import NamedTuple
@@ -15,7 +15,16 @@ from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.kinds import KINDS, kind_of_file
-from phrase_rescore.moses.table import SEPARATOR, cut_rows, score_values, split_fields, valid_rows
+from phrase_rescore.moses.table import (
+    SEPARATOR,
+    cut_rows,
+    is_non_terminal,
+    is_number,
+    score_values,
+    split_fields,
+    valid_rows,
+    words,
+)
 from phrase_rescore.runtime import no_cycle_collection
 
 BLOCK_ROWS = 16384
@@ -75,8 +84,10 @@ class SurveyedSide:
 class Survey:
     """What is known of the rows of a table so far, whose first row has ``n_scores`` scores and ``n_fields`` fields."""
 
-    def __init__(self, n_scores: int, n_fields: int, table: str = "", looks_annotated: bool = False) -> None:
-        self.table, self.looks_annotated = table, looks_annotated
+    def __init__(
+        self, n_scores: int, n_fields: int, table: str = "", looks_annotated: bool = False, rules: bool = False
+    ) -> None:
+        self.table, self.looks_annotated, self.rules = table, looks_annotated, rules
         self.n_scores, self.n_fields = n_scores, n_fields
         self.rows = 0
         self.pairs = 0  # rows that have both phrases
@@ -139,6 +150,8 @@ class Survey:
     def finish(self) -> None:
         """Judge the table as a whole, after its last row."""
         _count(self.faults, "sources_apart", np.sort(self.src.sample.repeated).tolist())
+        if self.rules:  # where words in brackets are what they seem
+            self.faults.pop("non_terminals", None)
         factors = self.src.factors, self.tgt.factors
         if None not in factors and factors != (1, 1):
             self.faults.pop("bars", None)  # a factored table
@@ -156,14 +169,37 @@ def _count(counts: dict[str, RowCount], kind: str, lines: Sequence[int]) -> None
         counts[kind] = RowCount(rows + len(lines), first_line)
 
 
-def _check_format(table: str, rows: Sequence[bytes]) -> None:
+def _scored(rows: Iterable[bytes]) -> list[tuple[list[bytes], bool]]:
+    """Return the scores of rows of three fields or more, and whether they are numbers, whatever else is wrong with a row."""
+    listed = [words(fields[2].rstrip(b"\r")) for row in rows if len(fields := split_fields(row, 3)) > 2]
+    return [(scores, bool(scores) and all(map(is_number, scores))) for scores in listed]
+
+
+_TAKEN = {  # kinds of other files: who takes them
+    "extract": "train takes it", "tsv": "train takes it", "nbest": "rescore takes it",
+    "half": "pass the consolidated phrase-table.gz", "orientations": "train takes extract.sorted.gz",
+    "arpa": "score-lm --interpolate takes it", "text": "train-lm and score-lm take sentences, one a line",
+}  # fmt: skip
+
+
+def _is_rule(row: bytes) -> bool:
+    """Tell whether a row is of a rule table of Moses: both sides end in a label such as [X]."""
+    fields = split_fields(row)
+    sides = [words(field)[-1:] for field in fields[:2]]
+    return len(fields) > 2 and all(side and is_non_terminal(side[0]) for side in sides)
+
+
+def _has_rules(table: str, rows: Sequence[bytes]) -> bool:
+    """Tell whether a table's first rows are rules. Raises InputError for any other kind of file."""
     kind = kind_of_file(rows)
-    if kind in ("table", "rules") or (kind is None and any(row.count(SEPARATOR) > 1 for row in rows)):
-        return
-    found = "is empty" if not rows else f"{shown(rows[0])} does not look like a phrase table"
-    if kind not in (None, "text"):
-        found = f"looks like {KINDS[kind]}"
-    raise InputError(table, found, "info reads phrase tables and model directories")
+    counts = Counter(map(_is_rule, filter(None, rows)))
+    if kind == "table" or (kind == "rules" and any(numbers for _, numbers in _scored(rows))):  # else of Joshua or cdec
+        return counts[True] > counts[False]
+    if kind is None and any(row.count(SEPARATOR) > 1 for row in rows):
+        return False
+    found = f"{shown(rows[0])} does not look like a phrase table" if any(map(bytes.strip, rows)) else "is empty"
+    hint = "info describes phrase tables, models and moses.ini"
+    raise InputError(table, found if kind is None else f"looks like {KINDS[kind]}", _TAKEN.get(kind or "", hint))
 
 
 def survey_table(
@@ -179,10 +215,11 @@ def survey_table(
         blocks = read_blocks(stream, BLOCK_ROWS)
         first = list(islice(blocks, 1))
         rows = first[0].rows() if first else []
-        _check_format(name, rows)
+        rules = _has_rules(name, rows[:JUDGED_ROWS])
         valid = list(islice(valid_rows(rows), JUDGED_ROWS))
         n_fields = len(split_fields(next((row for row in rows if SEPARATOR in row), b"")))
-        survey = Survey(valid[0].n_scores if valid else 1, n_fields, name, looks_annotated(valid))
+        scored = sorted(_scored(rows), key=lambda of_row: not of_row[1])  # the first whose scores are numbers, if any are
+        survey = Survey(len(scored[0][0]) or 1 if scored else 1, n_fields, name, looks_annotated(valid), rules)
         for block in chain(first, blocks):
             survey.add(block.first_row, block.data)
             on_rows(survey.rows)

@@ -87,7 +87,7 @@ class TableInfo:
         adjacent = "adjacent" if is_sorted or exact else "adjacent in a sample"  # there are too many to tell
         return {
             "file": survey.table,
-            "kind": "phrase table",
+            "kind": "rule table" if survey.rules else "phrase table",
             "rows": survey.rows,
             "pairs": survey.pairs,
             "fields": survey.n_fields,
@@ -116,7 +116,7 @@ class TableInfo:
         sides = {name: found[name] for name in ("source", "target")}
         no_pairs = found["rows"] - found["pairs"]
         lines = [
-            f"{found['file']}: a phrase table",
+            f"{found['file']}: a {found['kind']}" + ("; no other command takes it" if self.survey.rules else ""),
             labelled("rows", f"{found['rows']:,}" + (f" ({no_pairs:,} without two phrases)" if no_pairs else "")),
             labelled("fields", f"{found['fields']}"),
             labelled("sources", _sources(found)),

@@ -1,5 +1,6 @@
 """What kind of file its first rows are of: commands that read tables refuse others by name."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ KINDS = {
     "alignments": "a file of word alignments",
     "lexicon": "a lexical translation table (two words and a number)",
     "vocabulary": "a vocabulary file",
+    "vectors": "vectors of words or phrases",
     "ini": "a moses.ini",
     "arpa": "a language model, ARPA",
     "binary": "a binary file",
@@ -90,9 +92,11 @@ def _without_fields(row: bytes, fields: Sequence[bytes]) -> str | None:
         return "reordering" if len(scores) in _SUMS and _sums(scores) else None  # of one side
     if b"\0" in row:
         return "binary"
-    if row.count(b"\t") == 1:
-        return "vocabulary" if row.partition(b"\t")[2].strip().isdigit() else "tsv"
-    found = words(row)
+    found, (name, *columns) = words(row), row.split(b"\t")
+    if len(columns) == 1 and not is_number(name):
+        return "vocabulary" if columns[0].strip().isdigit() else "tsv"
+    if len(columns or found) > 2 and all(map(is_number, columns or found[1:])):
+        return "vectors"
     if b"({" in found or all(map(_POINT.fullmatch, found)):  # GIZA++ writes the first
         return "alignments"
     return "lexicon" if len(found) == 3 and is_number(found[2]) and b"." in found[2] else "text"
@@ -117,3 +121,17 @@ def _are_segments(rows: Sequence[Sequence[bytes]]) -> bool:
     """Tell whether rows of three fields are numbers of segments, sentences and totals."""
     lengths = [len(words(fields[1])) for fields in rows]
     return all(fields[0].strip().isdigit() for fields in rows) and sum(lengths) > 3 * len(rows)
+
+
+_FOLDERS = {  # by a file that it has: what it is, and what to do
+    "probing_hash.dat": ("a table of ProbingPT", "pass the text that it was made of"),
+    "Misc.dat": ("a table of PhraseDictionaryOnDisk", "pass the text that it was made of"),
+    "state.json": ("an interrupted training", "the same train command with --resume continues it"),
+    "phrase-table.gz": ("a folder of Moses", "name a file in it: phrase-table.gz"),
+    "moses.ini": ("a folder of Moses", "name a file in it: moses.ini"),
+}
+
+
+def kind_of_folder(path: str) -> tuple[str, str] | None:
+    """Tell what a directory is and what to do, if the name of a file in it shows it."""
+    return next((what for name, what in _FOLDERS.items() if os.path.exists(os.path.join(path, name))), None)

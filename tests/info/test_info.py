@@ -203,18 +203,61 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     ("data", "found"),
     [
         (b"", "is empty"),
-        (b"[x]\nPhraseDictionaryMemory\n", "'[x]' does not look like a phrase table"),
-        (b"a b\tc\n", "looks like two-column TSV"),
+        (b"\n\n", "is empty"),
+        (b"[x]\nPhraseDictionaryMemory\n", "looks like text without '|||', such as a corpus; train-lm and score-lm take sentences, one a line"),
+        (b"a b\tc\n", "looks like two-column TSV; train takes it"),
         (b"the\t17\nhouse\t3\n", "looks like a vocabulary file"),
-        (b"a ||| b ||| 0-0 1-1\n", "looks like an extract file (alignment where a table has scores)"),
-        (b"a ||| b ||| 0-0 ||| 0.5 1 ||| 1 1 ||| \n", "looks like a half table (alignment before the scores)"),
-        (b"0 ||| das haus  ||| LM0= -3 ||| -3\n", "looks like an n-best list"),
+        (b"a ||| b ||| 0-0 1-1\n", "looks like an extract file (alignment where a table has scores); train takes it"),
+        (b"a ||| b ||| mono swap\n", "looks like a reordering extract file (mono, swap, other); train takes extract.sorted.gz"),
+        (b"a ||| b ||| 0-0 ||| 0.5 1 ||| 1 1 ||| \n",
+         "looks like a half table (alignment before the scores); pass the consolidated phrase-table.gz"),
+        (b"0 ||| das haus  ||| LM0= -3 ||| -3\n", "looks like an n-best list; rescore takes it"),
+        (b"0 ||| das haus  ||| -3 -2 ||| -5\n", "looks like an n-best list; rescore takes it"),
+        (b"a ||| b ||| 0.2 0.2 0.6 0.1 0.1 0.8\na ||| c ||| 0.6 0.2 0.2 0.8 0.1 0.1\n",
+         "looks like a lexical reordering table (scores that sum to 1)"),
+        (b"a ||| 0.2 0.2 0.6\n", "looks like a lexical reordering table (scores that sum to 1)"),
+        (b"0-0 1-1\n\n0-0 1-0\n", "looks like a file of word alignments"),
+        (b"das the 0.5\n", "looks like a lexical translation table (two words and a number)"),
+        (b"[X] ||| [X,1] haus ||| [X,1] house ||| 0.5 0.4\n", "looks like a rule table, Hiero or syntax (non-terminals such as [X])"),
+        (b"\n\\data\\\nngram 1=3\n", "looks like a language model, ARPA; score-lm --interpolate takes it"),
+        (b"mmap lm http://kheafield.com/code format version 5\n\0",
+         "looks like a binary file"),
+        (b"2 2\nthe 0.5 0.25\nhouse 1 2\n", "looks like vectors of words or phrases"),
+        (b"\x14\0\0\0\0\0\0\0{}\n", "looks like a binary file"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_table(run: Run, table: Path, data: bytes, found: str) -> None:
     table.write_bytes(data)
-    message = f"phrase-rescore: error: {table}: {found}; info reads phrase tables and model directories\n"
-    assert run("info", table) == Result(1, b"", message)
+    found += "" if ";" in found else "; info describes phrase tables, models and moses.ini"
+    assert run("info", table) == Result(1, b"", f"phrase-rescore: error: {table}: {found}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("probing_hash.dat", "looks like a table of ProbingPT; pass the text that it was made of"),
+        ("phrase-table.gz", "looks like a folder of Moses; name a file in it: phrase-table.gz"),
+        ("state.json", "looks like an interrupted training; the same train command with --resume continues it"),
+    ],
+)
+def test_a_folder_that_is_no_model(run: Run, tmp_path: Path, name: str, found: str) -> None:
+    (tmp_path / name).touch()
+    assert run("info", tmp_path) == Result(1, b"", f"phrase-rescore: error: {tmp_path}: {found}\n")
+
+
+def test_a_rule_table(run: Run, table: Path) -> None:
+    table.write_bytes(b"das haus [X] ||| the house [X] ||| 0.5 0.4 0.3 0.2 ||| 0-0 1-1 ||| 1 1 1 ||| |||\n")
+    lines = run("info", table).out.decode().splitlines()
+    assert lines[0] == f"{table}: a rule table; no other command takes it"
+    assert "  4                   0.2         0.2     -1.6094           -" in lines[10:]
+    assert lines[-1] == "problems     none found"
+
+
+def test_a_table_whose_first_block_is_bad(run: Run, table: Path) -> None:
+    table.write_bytes(b"a ||| b ||| 1 x ||| 0-0\n" * 17_000 + b"c ||| d ||| 0.5 0.25 ||| 0-0\n")
+    found = json.loads(run("info", table, "--json").out)
+    assert [kind["problem"] for kind in found["problems"]] == ["no_numbers"]
+    assert [column["smallest"] for column in found["scores"]] == [0.5, 0.25]
 
 
 MODEL_REPORT = """\

@@ -25,6 +25,7 @@ FILES = {
     "half": [b"a ||| b ||| 0-0 ||| 0.5 0.25 ||| 2 1\n", b"a ||| b |||  ||| 0.85 ||| 2 1\n"],
     "lexicon": [b"das the 0.5\nhaus house 0.25\n"],
     "vocabulary": [b"the\t17\n"],
+    "vectors": [b"2 3\nthe 0.5 1 2\nhouse 1 2 3\n", b"the house\t0.5\t-1\t2e-3\n"],
     "tsv": [b"the house\tdas haus\n"],
     "ini": [b"# comment\n[input-factors]\n0\n\n[feature]\nKENLM name=LM0\n"],
     "arpa": [b"\n\\data\\\nngram 1=3\n\n\\1-grams:\n-1 a -0.3\n"],
