@@ -1,6 +1,7 @@
 """The commands as functions: what ``import phrase_rescore`` offers to programs, without a command line.
 
-Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing to standard output or standard error.
+Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing to standard output or standard error. What
+computes sets torch's number of threads and treatment of denormal numbers for the process. ``on_read`` hears of bytes read.
 """
 
 from __future__ import annotations
@@ -81,8 +82,7 @@ def train(
 
     ``settings`` are those of ``TrainingConfig``, by the names of the command's options (max_steps=200, hidden=100, ...); a
     duration is in seconds, a size in bytes. Returns the training summary that the model's config.json has: steps, held-out
-    loss in nats a pair, and the settings. Torch's number of threads and its treatment of denormal numbers are set for the
-    whole process.
+    loss in nats a pair, and the settings.
 
     Raises TypeError for a setting that there is not, OptionError for settings that do not fit, InputError for a bad input,
     RescoreError if a loss is not finite or something cannot be written.
@@ -124,8 +124,7 @@ def annotate(
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
 
     ``columns`` says what is written; ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of
-    ``columns`` included. ``observer`` is told how it goes. Torch's number of threads and its treatment of denormal numbers are
-    set for the whole process.
+    ``columns`` included. ``observer`` is told how it goes.
 
     Raises TypeError for an option that there is not, InputError for a bad table, ModelError for a bad model, OptionError for
     options that do not fit, RescoreError if ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when
@@ -150,8 +149,8 @@ def strip(
 ) -> tuple[int, list[str]]:
     """Write a phrase table without the last scores, as ``phrase-rescore strip`` does: the number of rows, the columns removed.
 
-    ``on_read`` is told bytes read. Raises InputError for a bad table, OptionError for paths that cannot be used, and, without
-    ``force``, for columns that annotate did not write.
+    Raises InputError for a bad table, OptionError for paths that cannot be used, and, without ``force``, for columns that
+    annotate did not write.
     """
     if columns is not None:
         check("columns", columns, COLUMNS)
@@ -163,11 +162,7 @@ def rescore(
     weights: Path | None = None, replace: bool = False, sort: bool = False, best: bool = False, device: str = "cpu",
     on_read: Callable[[int], object] | None = None,
 ) -> RescoreSummary:  # fmt: skip
-    """Add the scores of models to every entry of an n-best list of Moses, as ``phrase-rescore rescore`` does.
-
-    ``on_read`` is told bytes read from the list's file. Torch's number of threads and its treatment of denormal numbers are
-    set for the whole process. Raises as ``rescoring.run.rescore``.
-    """
+    """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore``. Raises as ``rescoring.run``."""
     from phrase_rescore.rescoring.run import RescoreOptions
     from phrase_rescore.rescoring.run import rescore as rescore_list
 
@@ -198,10 +193,7 @@ def why(
     systems: Sequence[tuple[str, Path]], *, source: Path, reference: Path, table: Path, segments: int = 10,
     on_read: Callable[[int], object] | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compare the outputs of two systems (name, output) phrase by phrase, as ``phrase-rescore why`` does.
-
-    ``on_read`` hears of the bytes of the table. Raises as ``evaluation.why.compare``.
-    """
+    """Compare the outputs of two systems (name, output) as ``phrase-rescore why`` does. Raises as ``evaluation.why``."""
     from phrase_rescore.evaluation.why import compare
 
     outputs = [(name, os.fspath(path)) for name, path in systems]
@@ -215,8 +207,8 @@ def info(
     """Describe a phrase table, a model directory or an ini, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
 
     ``model_dir`` is a model of phrase pairs, whose share of the table's words is counted. ``check()`` of what is returned
-    raises RescoreError if some Moses program would mishandle a row. ``on_read`` is told bytes read, ``on_rows`` how many rows
-    were read so far. Raises InputError for what is not a phrase table, ModelError for a bad model.
+    raises RescoreError if some Moses program would mishandle a row. ``on_rows`` is told how many rows were read so far. Raises
+    InputError for what is not a phrase table, ModelError for a bad model.
     """
     if os.path.isdir(path):
         from phrase_rescore.info.model import ModelInfo
@@ -251,15 +243,12 @@ def report(
 ) -> ReportSummary:  # fmt: skip
     """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
 
-    ``sample`` is the number of rows of which the page is made, ``command`` the line that the page shows. ``on_read`` hears of
-    the bytes of the table, ``on_step`` of what is being done. Torch's number of threads and its treatment of denormal numbers
-    are set for the whole process. Raises as ``report.run.report``.
+    ``sample`` is the number of rows of which the page is made, ``command`` the line that the page shows. ``on_step`` hears of
+    what is being done. Raises as ``report.run.report``.
     """
     from phrase_rescore.report.run import report as write_report
-    from phrase_rescore.runtime import keep_freed_memory
 
     prepare(usable_cores())
-    keep_freed_memory()
     paths = os.fspath(table), os.fspath(model_dir), os.fspath(out)
     return write_report(*paths, phi_column, sample, command, on_read, on_step)
 
@@ -267,10 +256,7 @@ def report(
 def curves(
     runs: Sequence[str], out: Path | None = None, *, x: str = "steps", y: str = "loss", log_x: bool = False
 ) -> list[Run]:  # fmt: skip
-    """Read the logs of runs (PATH or NAME=PATH) and draw them if a picture is named, as ``phrase-rescore curves`` does.
-
-    Raises InputError for a log that cannot be read, and as ``report.curves.draw``.
-    """
+    """Read the logs of runs (PATH or NAME=PATH), and draw them if a picture is named, as ``phrase-rescore curves`` does."""
     from phrase_rescore.report.curves import CurveChart, draw, picture_format
     from phrase_rescore.training.log import read_runs
 

@@ -40,10 +40,7 @@ class Model:
         return self.checkpoint.signature
 
     def score(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> NDArray[np.float32]:
-        """Return natural log p(target | source), EOS included, of n phrase pairs: (n,).
-
-        Raises ValueError if there are not as many targets as sources, else as the class says.
-        """
+        """Return natural log p(target | source), EOS included, of n pairs: (n,). Raises ValueError for unequal numbers."""
         return self._scorer.log_probs(self._encoded(sources, targets)).astype(np.float32)
 
     def unknown_words(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> NDArray[np.int64]:
@@ -125,9 +122,5 @@ class TextModel:
 
 
 def load_lm(lm: str | os.PathLike[str], *, device: str = "cpu") -> TextModel:
-    """Load a language model that ``train_lm`` made. Loading one runs no code of it.
-
-    Raises ModelError for a directory that is missing, damaged or a model of phrase pairs, OptionError for a device that is
-    not there.
-    """
+    """Load a language model that ``train_lm`` made. Loading one runs no code of it. Raises as ``load`` does."""
     return TextModel(load_language_model(os.fspath(lm)), device)

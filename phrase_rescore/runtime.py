@@ -78,10 +78,7 @@ def resolve_device(name: str) -> str:
 
 
 def resolve_devices(names: str) -> tuple[str, ...]:
-    """Turn ``auto`` into every GPU there is, or ``cpu``; split and check a list such as ``cuda:0,cuda:2``.
-
-    Raises OptionError for a device that is not there, and for CPU and GPU together: their scores differ in the last digits.
-    """
+    """Turn ``auto`` into every GPU there is, or ``cpu``; split a list such as ``cuda:0,cuda:2``. Raises OptionError."""
     import torch
 
     if names == "auto":

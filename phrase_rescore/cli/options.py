@@ -73,12 +73,10 @@ class PathName(click.ParamType):
 
 
 class Command(click.Command):
-    """A command that checks all its paths before its body runs.
+    """A command that checks all its paths before its body runs; files that are there already need --overwrite or --resume.
 
-    One that writes files refuses those that are there already, but for its options --overwrite and --resume. (train
-    has its own, for models.)
-    When it has ended well, it says which files it wrote and what to type next: ``then``, or what it makes of the options, with
-    their values in braces; nothing if OUT is a stream.
+    (train has its own, for models.) At its end it says which files it wrote and what to type next: ``then``, or what that makes
+    of the options, with their values in braces; nothing if OUT is a stream.
     """
 
     def __init__(
@@ -138,10 +136,7 @@ grouped_command = partial(click.command, cls=GroupedCommand)
 
 
 class NumberType(click.ParamType):
-    """Takes a number, or text with numbers in it, all of which have a range: what ``read`` makes of the text.
-
-    ``read`` raises OptionError for anything else. click's own numbers would take nan, ``1_000`` and digits of other scripts.
-    """
+    """Takes what ``read`` makes of text: numbers of a range. click's own take nan, ``1_000`` and digits of other scripts."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name, self._read = name, read

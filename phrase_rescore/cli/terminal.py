@@ -76,10 +76,7 @@ def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale
 
 
 class TrainingTalk:
-    """Shows how a training goes, from a ``with`` block. ``item`` is what a minibatch has: pair, word.
-
-    The bar has the share of the run done, the loss per item in nats, items/s and the time left.
-    """
+    """Shows how a training goes in a ``with`` block: share done, loss of an ``item`` in nats, items/s, the time left."""
 
     def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
         self._quiet, self._item = quiet, item

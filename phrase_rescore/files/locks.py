@@ -73,10 +73,7 @@ def has_name(handle: int, name: str) -> bool:
 
 
 def _open_locked(name: str) -> tuple[int, Holder | None]:
-    """Open and lock a file, made if need be. Return its handle, and who had it and was killed, or None.
-
-    Raises BlockingIOError if another process has it, with the Holder as its only argument; OSError if it cannot be made.
-    """
+    """Open and lock a file; return its handle and the dead Holder. Raises BlockingIOError of a living one, OSError."""
     while True:
         with contextlib.ExitStack() as closing:
             handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -100,10 +97,7 @@ def lock_name(path: str) -> str:
 
 @contextlib.contextmanager
 def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: None) -> Iterator[None]:
-    """Hold the lock of what ``path`` leads to as long as the ``with`` block lasts. ``say`` is told if a killed process had it.
-
-    Raises OptionError at once if another process has it: the message says which, since when, and ends with ``remedy``.
-    """
+    """Hold the lock of what ``path`` leads to; ``say`` hears of a dead holder. Raises OptionError for a living one."""
     name = lock_name(path)
     with writing(name, OptionError):
         try:

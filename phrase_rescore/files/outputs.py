@@ -24,10 +24,7 @@ _FAST = 2  # 1 is faster by a third, and files are a third larger
 
 
 def gzip_member(data: bytes, level: str) -> bytes:
-    """Compress data to one whole gzip member, the same bytes whenever it is made (by ISA-L one in some thousands would differ).
-
-    ``level`` is one of GZIP_LEVELS: zlib's, computed by zlib-ng.
-    """
+    """Compress data to a gzip member at one of GZIP_LEVELS, always the same bytes (ISA-L's differ once in some thousands)."""
     compressor = zlib_ng.compressobj(_FAST if level == "fast" else int(level), zlib.DEFLATED, 31)
     return bytes(compressor.compress(data) + compressor.flush())
 
@@ -49,10 +46,7 @@ def apply_umask(file: str | int, most: int = 0o666) -> None:
 
 
 def write_durably(path: str, data: bytes) -> None:
-    """Replace a file by one of these bytes that its owner alone can read; a kill or power cut leaves the older one or this.
-
-    The caller holds a lock. Raises OSError if it cannot be written.
-    """
+    """Replace a file, whole even after a power cut, by one for its owner alone. The caller holds a lock. Raises OSError."""
     new = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new)  # a killed run's, or anybody's link
@@ -109,10 +103,7 @@ class PartialFile:
                     self.close()
 
     def resume(self, length: int, crc: int) -> bool:
-        """Lock what an interrupted run left and cut it at ``length``. Return whether it has those bytes, by their CRC-32.
-
-        Raises OptionError if it cannot be written or another process has it. The caller closes it then.
-        """
+        """Lock what a dead run left and cut it; tell whether it fits. If OptionError is raised, the caller closes it."""
         with writing(self.path, OptionError), contextlib.suppress(FileNotFoundError):
             self.handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             if os.geteuid() not in (0, os.fstat(self.handle).st_uid):
@@ -261,10 +252,7 @@ def remove_directory(directory: str | os.PathLike[str]) -> None:
 
 
 def recover_directory(directory: str) -> None:
-    """Give the older directory its name back if a run was killed while it replaced it. The caller holds the directory's lock.
-
-    Raises OSError if it cannot be moved.
-    """
+    """Give the older directory its name back if a run was killed replacing it. The caller holds its lock. Raises OSError."""
     target, temporary, old = names_around(directory)
     if older_directory(directory):
         os.rename(old, target)

@@ -205,10 +205,7 @@ class DroppedRows:
 
     @contextlib.contextmanager
     def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
-        """Take rows while the ``with`` block lasts: in ``partial``, which somebody else publishes, or in a file made now.
-
-        That file is complete when the block ends well, and gone otherwise. Raises OptionError if it cannot be made.
-        """
+        """Take rows in ``partial``, which others publish, or a file that goes if the block fails. Raises OptionError."""
         output: contextlib.AbstractContextManager[Writable | None] = contextlib.nullcontext(partial)
         if self.expected and not partial:
             output = atomic_output(self.path) if is_stream(self.path) else PartialFile(self.path).written(keep_empty=False)

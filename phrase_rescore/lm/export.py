@@ -77,10 +77,7 @@ class _Order:
 
 
 class NetworkArpa:
-    """Reads an ARPA file whole (50 bytes an n-gram, and four a word), and gives its n-grams with a network's probabilities.
-
-    Raises InputError as the reader does.
-    """
+    """Reads an ARPA file whole (50 bytes an n-gram, four a word); gives its n-grams with a network's p. Raises InputError."""
 
     def __init__(self, reader: ArpaReader, lm: LanguageModel, name: str, device: str = "cpu") -> None:
         self._sizes, self._name = lm.model.config, name

@@ -144,11 +144,7 @@ class Mixture:
 
 
 def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> Mixture:
-    """Return the mixture of a network and the n-gram model of an ARPA file on sentences, lists of words.
-
-    Words that the network does not know share its p(UNK) as the file's unigrams say. Raises InputError as the reader does,
-    OptionError without sentences.
-    """
+    """Return the mixture of a network, whose p(UNK) the file's unigrams share out, and an ARPA file's model on sentences."""
     if not sentences:
         raise OptionError("--interpolate needs text to find the weight on, and there is none")
     backoff = BackoffModel(reader, sentences)

@@ -113,10 +113,7 @@ def centre(task: NgramTask) -> dict[str, float]:
 def train_text(
     inputs: Sequence[str], model_dir: str, config: LanguageModelConfig | None = None, observer: Observer | None = None
 ) -> LanguageModel:
-    """Learn log p(word | the words before it) from all inputs, write the model directory and return the model.
-
-    Raises OptionError, InputError or RescoreError; ``Session`` says what is left then.
-    """
+    """Learn log p(word | the words before it) from all inputs; write and return the model. Raises RescoreError."""
     config = on_this_machine(config or LanguageModelConfig())
     text, regularization, machine = config.text, config.regularization, config.machine
     with torch.device("meta"):  # raises OptionError before hours of preparing data

@@ -132,10 +132,7 @@ def search_algorithm(lines: Sequence[IniLine]) -> bytes:
 
 
 def read_features(lines: Sequence[IniLine], where: str) -> list[Feature]:
-    """List all features, under the names and with the values that Moses gives them.
-
-    Raises InputError for an ini of the old style, a word that is not ``key=value``, and a repeated key.
-    """
+    """List all features, with the names and values that Moses gives them. Raises InputError for what Moses cannot read."""
     if old := next((line for line in lines if line.section in _OLD_STYLE), None):
         hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
         raise InputError(where, f"[{printable(old.section)}], an ini of the old style", hint, old.number)
@@ -187,10 +184,7 @@ def _chosen(name: bytes | None, where: str, features: Sequence[Feature]) -> Feat
 
 
 def weight_lines(feature: Feature, where: str, lines: Sequence[IniLine]) -> tuple[IniLine, ...]:
-    """Find the lines of a feature's weights: the one that Moses takes, which is the last, and those of alternate settings.
-
-    Raises InputError for weights that are missing, not ``num-features`` many, or in ``[weight-overwrite]`` too.
-    """
+    """Find the last line of a feature's weights, which Moses takes, and those of alternate settings. Raises InputError."""
     n = feature.n_columns
     example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
     named = [line for line in lines if line.words[0][:-1] == feature.name]
@@ -217,10 +211,7 @@ def weight_lines(feature: Feature, where: str, lines: Sequence[IniLine]) -> tupl
 
 
 def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
-    """Find the phrase table of that name, or the only one, with ``weights``. ``where`` is the file's name.
-
-    Raises InputError as ``read_features`` and ``weight_lines``, and for no such table or several.
-    """
+    """Find the phrase table of that name, or the only one, with ``weights``. ``where``: the file's name. Raises InputError."""
     lines = list(read_lines(ini))
     feature = _chosen(name, where, read_features(lines, where))
     if feature.value(b"num-features") and not feature.n_columns:

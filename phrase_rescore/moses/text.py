@@ -88,10 +88,7 @@ _MARKS = frozenset((START, END))
 
 
 class Sentences:
-    """Reads sentences without the ``<s>`` and ``</s>`` around them, which a language model adds itself; counts those with some.
-
-    Raises RowError for such a mark between words, as lmplz does: it is not a word, and a line is one sentence.
-    """
+    """Reads sentences without ``<s>`` and ``</s>`` around, counting those. Raises RowError for one between words, as lmplz."""
 
     def __init__(self) -> None:
         self.marked = 0
@@ -131,10 +128,7 @@ def as_written(side: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class PhraseReader:
-    """Reads a line as a phrase of one side: its words with single blanks between them. Every word must have the ``factor``.
-
-    Raises RowError for a line that is empty or more than a phrase, a non-terminal, a word without the factor.
-    """
+    """Reads a line as a phrase with single blanks. Raises RowError for none, two, a non-terminal, a word without ``factor``."""
 
     side: str
     factor: int | None = None
@@ -153,10 +147,7 @@ class PhraseReader:
 
 @dataclass(frozen=True)
 class PairReader:
-    """Reads ``source ||| target [||| …]``, or two columns with a tab between, as phrases with single blanks between words.
-
-    Raises RowError for a line that is not a pair, an empty phrase, a non-terminal, a word without the side's factor.
-    """
+    """Reads ``source ||| target [||| …]``, or two columns with a tab between. Raises RowError as ``PhraseReader`` does."""
 
     factors: Factors = WHOLE
     prepare: tuple[Prepare, Prepare] = (as_written, as_written)  # source, target
@@ -171,10 +162,7 @@ class PairReader:
 
 
 def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:
-    """Yield what ``parse`` makes of lines, ``at_once`` at a time; ``name`` is what messages call the file.
-
-    Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
-    """
+    """Yield what ``parse`` makes of lines, ``at_once`` at a time. Raises InputError where that raises RowError."""
     number = 0
     for some in batches(lines, at_once):
         done, failure = list[T](), None

@@ -111,10 +111,7 @@ def check_target(directory: str, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
-    """Give a directory to fill, which takes its name only when the ``with`` block ends well and else disappears.
-
-    Raises OptionError if nothing may be written there, RescoreError when writing fails, as on a full disk.
-    """
+    """Give a directory that takes its name if the block ends well and else disappears. Raises OptionError or RescoreError."""
     check_target(directory, overwrite)
     try:
         with writing(directory), replace_directory(directory) as temporary:

@@ -213,10 +213,7 @@ def cells_of(name: str) -> CellPair:
 
 
 class Stack(nn.Module):
-    """Layers of cells of one kind (Sutskever et al. 2014), used as a cell is. The lowest, number 0, reads ``inputs`` numbers.
-
-    The state has the tensors of all layers, those of the uppermost first: its own output h is the first of them.
-    """
+    """Layers of cells of one kind (Sutskever et al. 2014), used as a cell. A state has the uppermost layer's tensors first."""
 
     def __init__(self, cell: type[RecurrentCell], layers: int, inputs: int, hidden: int, summary: int | None = None) -> None:
         super().__init__()

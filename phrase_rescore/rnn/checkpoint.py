@@ -139,11 +139,7 @@ def _factors(config: Config) -> Factors:
 
 
 def load(directory: str) -> Checkpoint:
-    """Read a model directory. Weights become float32 whatever they were saved as.
-
-    Raises ModelError for anything missing, unknown or contradictory, for weights that are not finite, and if another model
-    takes its place meanwhile. No more memory is taken than its files' sizes, checked against each other, call for.
-    """
+    """Read a model directory. Raises ModelError for what is missing, unknown, contradictory, not finite, or has changed."""
     with storage.unchanged(directory):
         config = Config(directory)
         config.check_kind(storage.RNN_ENCODER_DECODER)

@@ -150,11 +150,7 @@ def prepare_store(
     directory: str, fingerprint: Fingerprint | None, pairs: SortedPairs, vocabularies: ChooseVocabularies, held_out: int,
     progress: Callable[[int], object] = lambda pairs: None, check: Callable[[PairNumbers], None] = lambda numbers: None,
 ) -> PairStore:  # fmt: skip
-    """Encode distinct pairs into a new store; ``Layout.write`` says more, of ``check`` and errors too.
-
-    The pairs go by twice. In between, ``vocabularies`` gets the word counts of both sides, of the pairs to train on alone, and
-    chooses the shortlists. ``progress`` is called with the number of pairs of each block, in both passes.
-    """
+    """Encode distinct pairs, which go by twice, into a new store; ``vocabularies`` chooses by counts of the words to learn."""
     choice = HeldOut(held_out)
     src_counts, tgt_counts = Counter[bytes](), Counter[bytes]()
     for block in pairs:

@@ -36,10 +36,7 @@ Vectors = NDArray[np.float32]
 
 
 class ReadyModel:
-    """A model that is ready to go through phrases word by word, with what every word contributes computed once.
-
-    Threads may share one. Raises OptionError for a ``precision`` (of runtime.PRECISIONS) that the device does not have.
-    """
+    """A model ready to go word by word; threads may share it. Raises OptionError for a ``precision`` that the device lacks."""
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
         check_precision(precision, device)
@@ -169,10 +166,7 @@ class Scorer:
             start = stop
 
     def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return natural log p of every word that the model predicts and of EOS after them, as ``flat`` and ``offsets``.
-
-        Those of pair i are ``flat[offsets[i]:offsets[i + 1]]``. An inverse model predicts the words of the source.
-        """
+        """Return natural log p of every predicted word and EOS, ``flat``: of pair i ``flat[offsets[i]:offsets[i + 1]]``."""
         pairs = self.checkpoint.for_model(pairs)
         return np.concatenate((np.empty(0), *self._in_memory(pairs))), pairs.tgt.with_eos().offsets
 
@@ -210,11 +204,7 @@ def word_embeddings(checkpoint: Checkpoint, side: Side) -> Vectors:
 
 
 class PhraseEncoder:
-    """Gives the summaries c of phrases of the side that the model reads, which is the target of an inverse model.
-
-    ``BATCH`` phrases at a time share their work. The same phrases in the same order give the same bits; among others c may
-    differ by rounding, about 1e-6 (its numbers are from -1 to 1).
-    """
+    """Gives the summaries c of phrases of the side that the model reads; in other batches they may differ by some 1e-6."""
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         set_tf32("float32", device)

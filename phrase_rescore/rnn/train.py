@@ -57,10 +57,7 @@ _OF_SOURCE_WORDS = ("encoder", "source-embedding")  # which of these have rows o
 def train_pairs(
     inputs: Sequence[str], model_dir: str, config: TrainingConfig | None = None, observer: Observer | None = None
 ) -> Checkpoint:
-    """Learn log p(target | source) from the distinct pairs of all inputs, write the model directory and return the model.
-
-    Raises OptionError, InputError, ModelError or RescoreError; ``Session`` says what is left then.
-    """
+    """Learn log p(target | source) from the distinct pairs of all inputs; write and return the model. Raises RescoreError."""
     config = on_this_machine(config or TrainingConfig())
     data, start, machine = config.data, config.start, config.machine
     _check_settings(config)
@@ -216,10 +213,7 @@ def _shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[
 def initialise_from(
     model: RNNEncoderDecoder, src_vocab: Vocabulary, tgt_vocab: Vocabulary, donor: Checkpoint, part: str = "all"
 ) -> WarmStart:
-    """Copy a part of the donor's weights (a key of PARTS) into a model that is initialised already.
-
-    Rows of words that the donor does not know keep their values. Raises as ``check_part`` does, before it changes anything.
-    """
+    """Copy a part of the donor's weights; rows of words that it does not know stay. Raises as ``check_part`` does."""
     check_part(model.config, donor.model.config, part)
     vocabs, sides = {"source": src_vocab, "target": tgt_vocab}, PARTS[part][1]
     rows = {side: _shared_rows(ours, known) for (side, ours), known in zip(vocabs.items(), donor.vocabs, strict=True)}

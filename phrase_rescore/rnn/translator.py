@@ -199,11 +199,7 @@ def can_stand_in_a_table(word: bytes) -> bool:
 
 
 class Translator:
-    """Proposes phrases of the side that the model predicts for tokenized phrases of the one that it reads.
-
-    Hypotheses have 1 to ``max_length`` words of the vocabulary (or UNK, with ``unk``) and none that cannot stand in a table.
-    Raises RowError for a source word without the factor that the model reads.
-    """
+    """Proposes phrases of the predicted side, of 1 to ``max_length`` words of the vocabulary that can stand in a table."""
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.checkpoint, self._model = checkpoint, ReadyModel(checkpoint, device)

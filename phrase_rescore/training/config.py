@@ -15,10 +15,7 @@ _STEPS = Whole(1, 10**12)
 
 @dataclass(frozen=True)
 class Recipe(Checked):
-    """How the weights are learnt, and when that ends. Raises OptionError for a number that is out of its range.
-
-    The rate rises linearly for the share ``warm_up`` of the run and, with ``decay``, falls linearly to 0 at its end.
-    """
+    """How the weights are learnt, and until when. The rate rises for the share ``warm_up`` of it; with ``decay`` it falls."""
 
     optimizer: str = "adam"  # or adadelta
     learning_rate: float = ranged(8e-3, Range(0, 1000, above=True))  # at its highest
@@ -54,10 +51,7 @@ class Recipe(Checked):
             raise OptionError(f"{needs} needs held-out data, and there are none; {remedy}")
 
     def limited(self, items: int, held_out: int) -> Self:
-        """Return the recipe with ``max_steps`` for ``epochs`` passes over the items, unless it has a limit already.
-
-        Raises OptionError as ``check_held_out`` does.
-        """
+        """Return the recipe with ``max_steps`` for ``epochs`` passes, unless it has a limit. Raises as ``check_held_out``."""
         self.check_held_out(held_out)
         if self.max_steps is not None or self.max_time is not None:
             return self
@@ -104,10 +98,7 @@ class Settings:
         return {**{name: settings[name] for name in names}, "max_seconds": self.recipe.max_time}
 
     def identity(self, *parts: Any) -> dict[str, Any]:
-        """Return the settings that may change the weights: those of these parts, of the recipe and of the machine.
-
-        A new setting ends up here and keeps older states from being resumed, unless it is left out as patience is.
-        """
+        """Return the settings that may change the weights. A new one keeps older states from being resumed, if not left out."""
         run = {name: value for part in (*parts, self.recipe, self.machine) for name, value in asdict(part).items()}
         del run["patience"]
         return run
@@ -118,10 +109,7 @@ class Settings:
         return {item.name: item.metadata["range"] for item in declared if "range" in item.metadata}
 
     def override(self, **settings: Any) -> Self:
-        """Return the configuration with these settings in place of its own, each in the part that has it.
-
-        Raises TypeError for a setting that no part has, OptionError as the parts do.
-        """
+        """Return the configuration with these settings. Raises TypeError for one that no part has, OptionError as they do."""
         if unknown := settings.keys() - self.settings().keys():
             raise TypeError(f"a training has no setting {min(unknown)!r}")
         parts = self.parts()

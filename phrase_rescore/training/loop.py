@@ -94,9 +94,7 @@ def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
 class Trainer:
     """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times ``evaluate``, which calls ``save``.
 
-    If ``max_steps`` ends the run on a CPU, the weights depend to the bit only on task, recipe, torch, and the number of threads
-    and processes. Every process of a group has a trainer; the first one tells its observer of evaluations and saves.
-
+    If ``max_steps`` ends the run on a CPU, the weights depend to the bit only on task, recipe, torch, threads and processes.
     Raises OptionError for a recipe without a limit or with an unknown optimizer.
     """
 
@@ -118,13 +116,10 @@ class Trainer:
         self._loss, self._items = 0.0, 0  # since the last evaluation
 
     def fit(self, resume: bool = False, evaluate_first: bool = False) -> Outcome:
-        """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, and leave the best weights in the module.
+        """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, once, and leave the best weights in the module.
 
-        With ``resume`` it continues from the state, and ends with the very weights that it would have had, if ``max_steps``
-        ends it. ``evaluate_first`` is for weights that may be hard to better. A trainer fits once.
-
-        Raises ModelError for a damaged state; NotFiniteError when a loss, gradient or weight is not finite: the state is then
-        that of the last evaluation.
+        ``resume``: from the state, to the very same weights if ``max_steps`` ends it. ``evaluate_first``: they may be hard to
+        better. Raises ModelError for a damaged state; NotFiniteError: the state is then that of the last evaluation.
         """
         recipe = self.recipe
         try:

@@ -1,7 +1,4 @@
-"""The processes that train one model together, as torchrun starts them, and the gradients that their cores compute.
-
-One process is a group of its own.
-"""
+"""The processes that train one model, as torchrun starts them (one is a group), and the gradients that their cores compute."""
 
 import contextlib
 import gc

@@ -56,11 +56,7 @@ class Source(ABC, Generic[Store]):
         return self._store
 
     def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> Store:
-        """Return the data as an earlier run left them, if nothing has changed, else as they are made while nobody else may.
-
-        ``check``: as for ``Layout.write``. Raises InputError for a file that cannot be used, OptionError if there is nothing to
-        learn or if another process is preparing the data.
-        """
+        """Return the data as they were left, or made now under a lock. Raises InputError; OptionError if there are none."""
         store, made = self.find(), False
         is_left = self.scratch is not None and is_in_scratch(self.scratch, self.directory)
         if store is None or is_left or os.path.lexists(lock_name(self.directory)):
@@ -137,11 +133,7 @@ class Session(contextlib.ExitStack):
         self._model_dir, self._machine, self._output = model_dir, machine, settings.output
 
     def prepare(self, source: Source[Store], check: Callable[[], None] = lambda: None) -> Store | None:
-        """Take the lock and return the data, prepared by the first process; None if the training is over already.
-
-        Raises OptionError, InputError or ModelError for files that will not do, before anything is read or written, and what
-        ``check`` raises.
-        """
+        """Take the lock and return the data, prepared by the first process; None if all is done. Raises before it writes."""
         say = self.observer.say
 
         def begin() -> bool:
@@ -169,10 +161,7 @@ class Session(contextlib.ExitStack):
         return store
 
     def _can_begin(self) -> bool:
-        """Put right what killed runs left of the model, and check what is there; tell whether there is anything to do.
-
-        Raises OptionError if there is a model or a state that this run must not touch or cannot continue from.
-        """
+        """Put right what killed runs left; tell whether there is anything to do. Raises OptionError if it must not touch it."""
         state, resume = self.state, self._output.resume
         recover_directory(self._model_dir)
         if state.is_published(self._model_dir):
@@ -240,10 +229,7 @@ class Session(contextlib.ExitStack):
         return f"its minibatch is in {path}"
 
     def publish(self, save: Callable[[str], None]) -> None:
-        """Make the model directory of the log and the files that ``save`` puts into it, then remove the state.
-
-        Raises RescoreError if the directory cannot be written; then nothing is left of it, and the state stays.
-        """
+        """Make the model directory of the log and what ``save`` writes, then remove the state, which a RescoreError leaves."""
         if not self.processes.is_first:
             return
         state = self.state

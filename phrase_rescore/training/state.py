@@ -66,11 +66,7 @@ class TrainingState:
         return os.path.lexists(os.path.join(self.directory, STATE))
 
     def check(self, numbers: Any = None) -> None:
-        """Take note of this run's data, if they are known, by the numbers of their store, a dataclass.
-
-        Raises OptionError, with all that differs, if an interrupted run was asked for something else or had other data;
-        ModelError if its state is damaged.
-        """
+        """Note this run's data by their numbers. Raises OptionError, with all that differs from the interrupted run."""
         if numbers is not None:
             self._numbers = asdict(numbers)
         if not self.exists():
@@ -88,10 +84,7 @@ class TrainingState:
             raise OptionError(f"--resume: the interrupted training was another: {', '.join(found)}; {remedy}")
 
     def save(self, step: int, tensors: dict[str, Tensor], figures: dict[str, Any]) -> None:
-        """Replace the last state. A kill at any moment leaves that one or this one.
-
-        Raises RescoreError when it cannot be written, as on a full disk; the last state is then untouched.
-        """
+        """Replace the last state: a kill, or a full disk (RescoreError), leaves that one or this one."""
         name = _tensors_of(step)
         file = os.path.join(self.directory, name)
         state = {
