@@ -133,8 +133,9 @@ def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> 
 )  # fmt: skip
 @click.option("--replace", is_flag=True, help="Renew a feature that the list has already.")
 @path_option(
-    "--weights", role=Role.READ, metavar="INI", help="Recompute the totals, of the features in the list, by [weight] of INI."
-)
+    "--weights", role=Role.READ, metavar="INI",
+    help="Recompute the totals, of the features in the list, by [weight] and [weight-file] of INI.",
+)  # fmt: skip
 @click.option("--sort", is_flag=True, help="Sort the entries of every segment by total.")
 @click.option("--best", is_flag=True, help="Write the words of the best entries, a line a segment, instead of the list.")
 @device_option("cpu")
@@ -151,7 +152,8 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t.
 
     INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that mert
-    finds on a list of the tuning set.
+    finds on a list of the tuning set. [weight-file] may name a file of sparse weights, lines LABEL W. Beside such weights a
+    label with an underscore and without a weight counts as 0, and a warning says which.
     """
     from phrase_rescore.api import rescore
     from phrase_rescore.cli.terminal import byte_bar, say

@@ -8,14 +8,15 @@ in its fifth.
 An entry of an n-best list is ``id ||| hypothesis ||| Name= v v Other= v ||| total [||| segmentation] [||| alignment]
 [||| source]`` (``OutputNBest``). Entries of a segment stand together, ids from 0 upwards. A label is followed by one value for
 each weight. The weight of a sparse feature, whose label has an underscore, is 0 where none is given. mert-moses.pl takes labels
-of letters and digits, and values without ``inf``, ``nan`` and ``e+``.
+of letters and digits, and values without ``inf``, ``nan`` and ``e+``. Marian writes alignment and word scores before the
+features: ``id ||| hypothesis ||| 0-0 1-1 ||| WordScores= v v ||| F0= v ||| total``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
@@ -28,6 +29,18 @@ _SPANS = re.compile(rb"(\d{1,9})(?:-(\d{1,9}))?=(\d{1,9})(?:-(\d{1,9}))?")
 _ID = re.compile(rb"\d{1,9}")
 _OTHER_SOURCE = "is this the output for this source?"
 _HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
+_VALUE = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
+_VALUES = rb"[ \t]*+(?:%b(?:[ \t]++|$))*+" % _VALUE
+_TOTAL = re.compile(rb"[ \t]*%b[ \t]*" % _VALUE)
+_FEATURES = re.compile(_VALUES + rb"(?:[^ \t]+=(?:[ \t]++|$)(?:%b(?:[ \t]++|$))*+)*" % _VALUE)
+_BEFORE_FEATURES = re.compile(rb"[ \t]*WordScores=.*|[-\d., \te]*", re.DOTALL)  # of Marian: word scores, alignment
+_FORM = "write 'id ||| words ||| Label= value ||| total', as moses does"
+_THIRD = "awk -F'[|][|][|]' -v OFS='|||' '{gsub(/%s/, \"= \", $3)} 1'"
+_FOREIGN = (  # lines of other programs
+    (re.compile(rb"\xef\xbb\xbf"), "a byte order mark before the number", r"take it off: sed '1s/^\xEF\xBB\xBF//'"),
+    (re.compile(rb"[ \t]*\{"), "JSON, as Sockeye writes it", _FORM),
+    (re.compile(rb"[A-Z]-\d+\t"), "a line as fairseq-generate writes it", _FORM),
+)
 T = TypeVar("T")
 
 
@@ -158,13 +171,17 @@ def _derivation(name: str, line: int, fields: Sequence[bytes], source: Sequence[
 
 
 class Entry(NamedTuple):
-    """An entry of a list, its fields with the blanks around them: id, hypothesis, features, total, and what else there is."""
+    """An entry of a list, its fields with the blanks around them: id, hypothesis, features, total, and what else there is.
+
+    Marian has more fields before the features.
+    """
 
     segment: int
     number: int  # of its line, from 1
     fields: tuple[bytes, ...]
     end: bytes  # of the line
     exact_total: float | None = None  # the total before it was written with six digits
+    at: int = 2  # the place of the features among the fields; the total is the next
 
     def line(self) -> bytes:
         """Return the line that it was read from."""
@@ -183,7 +200,7 @@ class Entry(NamedTuple):
     def features(self) -> dict[bytes, list[float]]:
         """Return the values by label. Raises RowError for a value before any label, a label that stands twice, a bad value."""
         found, values = dict[bytes, list[float]](), None
-        for word in words(self.fields[2]):
+        for word in words(self.fields[self.at]):
             if word.endswith(b"="):
                 if word[:-1] in found:
                     raise _repeated_label(word)
@@ -196,13 +213,13 @@ class Entry(NamedTuple):
 
     def total(self) -> float:
         """Return the total. Raises RowError if it is no number."""
-        return _number(self.fields[3].strip(BLANKS)) if self.exact_total is None else self.exact_total
+        return _number(self.fields[self.at + 1].strip(BLANKS)) if self.exact_total is None else self.exact_total
 
     def with_feature(self, label: bytes, values: Sequence[float], replace: bool) -> Entry:
         """Return the entry with this feature, which may be there if it is to ``replace`` it. Raises RowError without labels."""
-        if (first := words(self.fields[2])[:1]) and not first[0].endswith(b"="):
+        if (first := words(self.fields[self.at])[:1]) and not first[0].endswith(b"="):
             raise _unlabelled(first[0])
-        features, text = self.fields[2], b" ".join((label + b"=", *map(as_value, values)))
+        features, text = self.fields[self.at], b" ".join((label + b"=", *map(as_value, values)))
         form = rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*"
         there, *more = [*re.finditer(form, features), None]
         if there and more[0]:
@@ -215,13 +232,15 @@ class Entry(NamedTuple):
         else:
             bare = features.rstrip(BLANKS)
             features = bare + b" " + text + (features[len(bare) :] or b" ")
-        return self._replace(fields=(*self.fields[:2], features, *self.fields[3:]))
+        return self._replace(fields=(*self.fields[: self.at], features, *self.fields[self.at + 1 :]))
 
     def with_total(self, total: float) -> Entry:
         """Return the entry with another total."""
-        old = self.fields[3]
+        at = self.at + 1
+        old = self.fields[at]
         before, _, after = old.partition(bare) if (bare := old.strip(BLANKS)) else (old, b"", b"")
-        return self._replace(fields=(*self.fields[:3], before + as_value(total) + after, *self.fields[4:]), exact_total=total)
+        fields = (*self.fields[:at], before + as_value(total) + after, *self.fields[at + 1 :])
+        return self._replace(fields=fields, exact_total=total)
 
 
 def as_value(value: float) -> bytes:
@@ -244,16 +263,50 @@ def _number(word: bytes) -> float:
     return value
 
 
+def _place_of_features(fields: Sequence[bytes]) -> int:
+    """Return the place of the features: 2, or the last but one in a list of Marian with word scores or alignment."""
+    is_marian = (
+        len(fields) in (5, 6)
+        and not _TOTAL.fullmatch(fields[3])
+        and _TOTAL.fullmatch(fields[-1])
+        and words(fields[-2])[:1] and words(fields[-2])[0].endswith(b"=")
+        and all(map(_BEFORE_FEATURES.fullmatch, fields[2:-2]))
+    )  # fmt: skip
+    return len(fields) - 2 if is_marian else 2
+
+
+def _bad_feature(features: bytes) -> RowError:
+    """Return what is wrong with a field of features, with the programs that write such."""
+    word = next(word for word in words(features) if not word[1:].endswith(b"=") and not _TOTAL.fullmatch(word))
+    if re.match(rb"[^=]+=[^=]", word):
+        return RowError(f"no blank after '=' in {shown(word)}, as Joshua and cdec write", f"put one: {_THIRD % '='}")
+    if re.match(rb"[^:]+:", word):
+        return RowError(f"':' where '=' ends a label in {shown(word)}, as in Phrasal and old Moses", _THIRD % ": *")
+    return RowError(f"{shown(word)} is not a number", _HINT)
+
+
 def parse_line(row: bytes, line: int = 1) -> Entry:
     """Read a line of a list, the ``line``-th. Raises RowError for one that is not an entry."""
     bare = row.rstrip(b"\r\n")
     fields = tuple(split_fields(bare))
     number = fields[0].strip(BLANKS)
     if not _ID.fullmatch(number):
+        for form, found, hint in _FOREIGN:
+            if form.match(bare):
+                raise RowError(found, hint)
         raise RowError(f"{shown(number)} is not the number of a segment", _HINT)
+    if len(fields) == 3 and _TOTAL.fullmatch(fields[2]):
+        hint = "write a cost as '||| Label= cost ||| -cost'"
+        raise RowError("a score alone in the third field, as Nematus writes", hint)
     if len(fields) < 4:
         raise RowError(f"{counted(len(fields), 'field')}, and an entry has four at least", _HINT)
-    return Entry(int(number), line, fields, row[len(bare) :])
+    at = _place_of_features(fields)
+    if not _FEATURES.fullmatch(fields[at]):
+        raise _bad_feature(fields[at])
+    if not _TOTAL.fullmatch(total := fields[at + 1]):
+        hint = "the total belongs there; run Marian without --alignment and --word-scores" if b"=" in total else _HINT
+        raise RowError(f"{shown(total.strip(BLANKS))} is not a number", hint)
+    return Entry(int(number), line, fields, row[len(bare) :], at=at)
 
 
 def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
@@ -279,23 +332,6 @@ def of_each(entries: Iterable[Entry], name: str, read: Callable[[Entry], T]) -> 
         except RowError as error:
             raise error.at(name, entry.number) from None
     return found
-
-
-def weighted_total(features: Mapping[bytes, Sequence[float]], weights: Mapping[bytes, Sequence[float]]) -> float:
-    """Return Σ weight · value. Raises RowError for a feature without its weights, or with another number of them."""
-    total = 0.0
-    for label, values in features.items():
-        if (given := weights.get(label)) is None:
-            if b"_" in label:
-                continue
-            raise RowError(f"no weight of the feature {printable(label)}", "name it in the file of --weights")
-        if len(given) != len(values):
-            found = f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}"
-            raise RowError(found, "is this the file of weights of this list?")
-        total += sum(weight * value for weight, value in zip(given, values, strict=True))
-    if not math.isfinite(total):
-        raise RowError("weights and values whose total is beyond all numbers", "is this the file of weights of this list?")
-    return total
 
 
 def check_label(label: bytes) -> None:

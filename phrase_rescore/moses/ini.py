@@ -239,17 +239,47 @@ def is_ini(path: str) -> bool:
     return first[:1] == b"[" and first[-1:] == b"]" and not {b"[feature]", b"[weight]", b"[ttable-file]"}.isdisjoint(rows)
 
 
-def read_weights(ini: bytes, where: str = "moses.ini") -> dict[bytes, list[float]]:
-    """Return the weights of ``[weight]`` by name. Raises InputError for a line that is not ``NAME= w w …``, and without any."""
-    weights = dict[bytes, list[float]]()
-    for line in read_lines(ini):
-        if line.section == b"weight":
-            name, *numbers = line.words
-            values = [float(number) if is_number(number) else math.nan for number in numbers]
-            if not name.endswith(b"=") or not all(map(math.isfinite, values)):
-                found = f"{shown(line.text)} in [weight]"
-                raise InputError(where, found, "Moses wants NAME= and numbers there", line.number)
-            weights[name[:-1]] = values
+def _line_of_weights(line: IniLine, where: str) -> tuple[bytes, list[float]]:
+    """Read ``NAME= w w …``, or ``NAME w`` of a file of sparse weights. Raises InputError."""
+    name, *numbers = line.words
+    values = [float(number) if is_number(number) else math.nan for number in numbers]
+    is_sparse = line.section == b"weight-file"
+    fits = not name.endswith(b"=") and len(values) == 1 if is_sparse else name.endswith(b"=")
+    if not fits or not all(map(math.isfinite, values)):
+        section, form = ("", "NAME and a number") if is_sparse else (f" in [{printable(line.section)}]", "NAME= and numbers")
+        raise InputError(where, f"{shown(line.text)}{section}", f"Moses wants {form} there", line.number)
+    return name.removesuffix(b"="), values
+
+
+def _sparse_weights(line: IniLine, ini: str) -> Iterator[tuple[bytes, list[float]]]:
+    """Yield the weights of the file that a line of ``[weight-file]`` names, of labels with an underscore."""
+    named = os.fsdecode(line.text)
+    path = next(filter(os.path.exists, (named, os.path.join(os.path.dirname(ini), named))), None)
+    if path is None:
+        hint = "write its whole path (Moses looks in the working directory, rescore beside the ini too)"
+        raise InputError(display_name(ini), f"no file {printable(line.text)}, which [weight-file] names", hint, line.number)
+    for number, row in enumerate(read_ini(path).split(b"\n"), 1):  # moses/FeatureVector.cpp, FVector::load
+        if row[:1] != b"#" and (parts := words(text := row.strip(BLANKS_AND_CR))):
+            name, values = _line_of_weights(IniLine(number, line.section, text, parts), path)
+            if b"_" in name:
+                yield name, values
+
+
+def read_weights(path: str) -> dict[bytes, list[float]]:
+    """Return the weights of an ini by name: those of ``[weight]``, and sparse ones of the file that ``[weight-file]`` names.
+
+    Raises InputError for what is no weight, for sections of weights that Moses has for tuning, and without any weight.
+    """
+    where, lines = display_name(path), list(read_lines(read_ini(path)))
+    files = [line for line in lines if line.section == b"weight-file"]
+    if files[1:]:
+        raise InputError(where, "a second file in [weight-file]", "Moses reads the first alone: leave one", files[1].number)
+    weights = dict(_sparse_weights(files[0], path)) if files else {}
+    for section in (b"weight-add", b"weight"):  # the later one is taken (moses/Parameter.cpp)
+        weights.update(_line_of_weights(line, where) for line in lines if line.section == section)
+    for line in lines:
+        if line.section in (b"weight-overwrite", b"alternate-weight-setting"):
+            raise InputError(where, f"weights in [{printable(line.section)}]", "move them into [weight]", line.number)
     if not weights:
         raise InputError(where, "no weights in it", "pass an ini with a section [weight]")
     return weights

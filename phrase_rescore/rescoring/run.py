@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK, too_many_unknown
-from phrase_rescore.errors import InputError, OptionError, RowError
+from phrase_rescore.errors import InputError, OptionError, RowError, counted
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.columns import MIN_LOG_P
-from phrase_rescore.moses.hypotheses import Entry, check_cover, check_label, of_each, read_entries, weighted_total
-from phrase_rescore.moses.ini import read_ini, read_weights
+from phrase_rescore.moses.hypotheses import Entry, check_cover, check_label, of_each, read_entries
 from phrase_rescore.moses.table import check_factors, words
 from phrase_rescore.moses.text import Sentences
 from phrase_rescore.nn.storage import TEXT, Config
+from phrase_rescore.rescoring.totals import Totals
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer
 
@@ -163,13 +163,13 @@ def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int
     Raises InputError, with the line, for a bad list, ModelError for a bad model, OptionError for options that do not fit.
     """
     options.check()
-    weights = None if options.weights is None else read_weights(read_ini(options.weights), display_name(options.weights))
+    totals = None if options.weights is None else Totals(options.weights)
     sources = None if options.source is None else _read_sources(options.source)
     summary = RescoreSummary()
     features = dict(_features(options, sources, device, summary))
     with open_input(options.nbest, on_read) as stream, row_output(options.out) as output:
         entries = read_entries(read_rows(stream), display_name(options.nbest))
-        for lines in _gathered(_lines(options, entries, features, weights, sources, summary)):
+        for lines in _gathered(_lines(options, entries, features, totals, sources, summary)):
             data = b"".join(lines)
             output.write(gzip_member(data, GZIP_LEVEL) if options.out.endswith(".gz") else data, len(lines))
         if not summary.entries:
@@ -177,6 +177,7 @@ def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int
     for label, scorer in features.items():
         summary.features[label], warnings = scorer.tally.lines()
         summary.warnings += [f"{label}: {warning}" for warning in warnings]
+    summary.warnings += [] if totals is None else totals.warnings()
     return summary
 
 
@@ -210,15 +211,20 @@ def _features(
 
 def _lines(
     options: RescoreOptions, entries: Iterable[Entry], features: Mapping[str, EntryScorer],
-    weights: Mapping[bytes, Sequence[float]] | None, sources: Sequence[Sequence[bytes]] | None, summary: RescoreSummary,
+    totals: Totals | None, sources: Sequence[Sequence[bytes]] | None, summary: RescoreSummary,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Yield the lines of every segment: its entries, or the words of the best one, none for a segment without entries."""
-    name, written = display_name(options.nbest), 0
+    name, written, lacking = display_name(options.nbest), 0, 0
+
+    def without(first: int, end: int) -> int:
+        """Return how many segments that are not empty there are, none of which has an entry."""
+        return end - first if sources is None else sum(map(bool, sources[first:end]))
+
     for block in _gathered(list(group) for _, group in groupby(entries, key=lambda entry: entry.segment)):
         for label, scorer in features.items():
             block = _with_feature(block, label.encode(), scorer.values(block, name).tolist(), options.replace, name)
-        if weights is not None:
-            block = of_each(block, name, lambda entry: entry.with_total(weighted_total(entry.features(), weights)))
+        if totals is not None:
+            block = totals.renewed(block, name)
         summary.entries += len(block)
         for segment, group in groupby(block, key=lambda entry: entry.segment):
             summary.segments += 1
@@ -230,12 +236,22 @@ def _lines(
                 continue
             if sources is not None and segment >= len(sources):
                 raise beyond(segment, len(sources)).at(name, ranked[0].number)
+            lacking += without(written, segment)
             for start in range(written, segment, BLOCK_ENTRIES):
                 yield [b"\n"] * min(BLOCK_ENTRIES, segment - start)
             yield [b" ".join(of_each(ranked[:1], name, Entry.hypothesis)[0]) + b"\n"]
             written = segment + 1
     if options.best and sources is not None:
         yield [b"\n"] * (len(sources) - written)
+        lacking, n = lacking + without(written, len(sources)), without(0, len(sources))
+        of = f"of {counted(n, 'non-empty line')} of {display_name(options.source or '')}"
+        if 2 * lacking > n:
+            hint = "give the text that was decoded, cut to the segments of the list, with --source"
+            raise InputError(name, f"entries for {n - lacking:,} {of}", hint)
+    else:
+        of = f"segment{'s' * (lacking > 1)} before the last"
+    if lacking:
+        summary.warnings.append(f"no entry for {lacking:,} {of}; the output has empty lines there")
 
 
 def _with_feature(entries: list[Entry], label: bytes, values: list[list[float]], replace: bool, name: str) -> list[Entry]:

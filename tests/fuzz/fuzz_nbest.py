@@ -4,7 +4,8 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
-    from phrase_rescore.moses.hypotheses import Entry, read_entries, weighted_total
+    from phrase_rescore.moses.hypotheses import Entry, read_entries
+    from phrase_rescore.rescoring.totals import weighted_total
 
 import math
 
@@ -36,7 +37,8 @@ def attempt(entry: Entry) -> None:
         return
     added = entry.with_feature(b"X", [-31.4, 2], False)
     assert added.features() == features | {b"X": [-31.4, 2.0]} or any(v != v for vs in features.values() for v in vs)
-    assert added.fields[:2] + added.fields[3:] == entry.fields[:2] + entry.fields[3:]
+    at = entry.at
+    assert added.fields[:at] + added.fields[at + 1 :] == entry.fields[:at] + entry.fields[at + 1 :]
     assert added.with_feature(b"X", [-31.4, 2], True).fields == added.fields
     without = added.fields[2].replace(b"X= -31.4 2", b"", 1)
     assert without.split() == entry.fields[2].split()

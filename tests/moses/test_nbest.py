@@ -1,13 +1,15 @@
 """N-best lists: what is read of an entry, and that all but what is asked for stays, byte for byte."""
 
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.moses.hypotheses import as_value, check_label, parse_line, read_entries, weighted_total
+from phrase_rescore.moses.hypotheses import as_value, check_label, parse_line, read_entries
+from phrase_rescore.rescoring.totals import weighted_total
 
 LINE = b"7 ||| la maison  ||| Distortion0= 0 LM0= -60.2745 TranslationModel0= -0.298612 -11.4589 ||| -6.57365 ||| 0-1=0-1\r\n"
 
@@ -69,6 +71,22 @@ def test_a_total_is_replaced() -> None:
         (b"-1 ||| b ||| X= 1 ||| 1\n", "'-1' is not the number"),
         (b"0 ||| b ||| X= 1\n", "3 fields, and an entry has four at least"),
         (b"0 ||| b ||| X= 1 ||", "3 fields"),
+        (b"0 ||| b ||| X= 1 ||| ", "'' is not a number; pass a list that moses wrote"),
+        (b"0 ||| b ||| X= 1_0 ||| 1", "'1_0' is not a number"),
+        (b"0 ||| b ||| 0-0 ||| -1", "'0-0' is not a number"),
+        (b"0 ||| b ||| LM0= -1 tm_pt=-2 ||| -1", "no blank after '=' in 'tm_pt=-2', as Joshua and cdec write; put one: awk"),
+        (b"0 ||| b ||| Glue=1;LM=-2 ||| -1", "no blank after '=' in 'Glue=1;LM=-2', as Joshua and cdec write"),
+        (b"0 ||| b ||| d: 0 lm: -1 ||| -1", "':' where '=' ends a label in 'd:', as in Phrasal and old Moses; awk -F"),
+        (
+            b"0 ||| b ||| WordScores= -1 -2 ||| F0= -3 ||| -3 ||| x",
+            "'F0= -3' is not a number; the total belongs there; run Marian",
+        ),
+        (b"0 ||| b ||| some text ||| F0= -3 ||| -3", "'some' is not a number"),
+        (b"0 ||| b ||| 0.2475", "a score alone in the third field, as Nematus writes; write a cost as"),
+        (b"0 ||| b ||| 0.2475 ||| 0.1 0.2", "'0.1 0.2' is not a number"),
+        (b"\xef\xbb\xbf0 ||| b ||| X= 1 ||| 1", "a byte order mark before the number; take it off: sed"),
+        (b'{"sentence_id": 0, "translations": ["b"]}', "JSON, as Sockeye writes it"),
+        (b"H-0\t-0.5\tb", "a line as fairseq-generate writes it"),
     ],
 )
 def test_what_is_no_entry(line: bytes, found: str) -> None:
@@ -77,10 +95,35 @@ def test_what_is_no_entry(line: bytes, found: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        b" 0-0 1-1 ",
+        b"  ",
+        b" WordScores= -0.5 -1e-05 ",
+        b" 0-0 1-1 ||| WordScores= -0.5 -1 ",
+        b" 0.7,0.2 0.1,7e-05 ||| WordScores= 0 ",
+    ],
+)
+def test_features_after_the_alignment_and_word_scores_of_marian(before: bytes) -> None:
+    entry = parse_line(b"0 ||| the house |||" + before + b"||| F0= -0.85 ||| -0.4\n")
+    assert (entry.features(), entry.total(), entry.hypothesis()) == ({b"F0": [-0.85]}, -0.4, [b"the", b"house"])
+    changed = entry.with_feature(b"X", [-2], False).with_total(-9)
+    assert changed.line() == b"0 ||| the house |||" + before + b"||| F0= -0.85 X= -2 ||| -9\n"
+    assert (changed.total(), changed.features()[b"X"]) == (-9, [-2])
+
+
+def test_values_that_only_pass_through() -> None:
+    line = b"5|||a|||d= 0 nan tm= -inf 1e+30|||-1e+30\r\n"
+    assert parse_line(line).with_feature(b"X", [1], False).line() == line.replace(b"30|||", b"30 X= 1 |||")
+    assert parse_line(b"0 ||| a ||| -1 -2 ||| -3").total() == -3
+
+
+@pytest.mark.parametrize(
     ("features", "found"),
     [
         (b"-1 LM0= -1", "the value '-1' has no label; run moses without -labeled-n-best-list false"),
         (b"LM0= x", "'x' is not a number"),
+        (b"LM0= nan", "'nan' is not a number"),
         (b"LM0= 1 LM0= 1", "the label 'LM0=' stands twice"),
     ],
 )
@@ -96,7 +139,13 @@ def test_segments_come_in_order() -> None:
 
 def test_a_total_is_the_weighted_sum() -> None:
     features = {b"LM0": [-2.0], b"TM0": [1.0, 3.0], b"TM0_sparse": [9.0]}
-    assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"other": [7]}) == -2.0
+    missing = Counter[bytes]()
+    assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"other": [7]}, missing) == -2.0
+    assert missing == {b"TM0_sparse": 1}
+    with pytest.raises(RowError, match="no weight of the feature TM0_sparse; name it in the file of --weights, with 'TM0_sp"):
+        weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1]})
+    with pytest.raises(RowError, match="no weight of the feature tm_pt"):
+        weighted_total({b"tm_pt": [1, 2]}, {}, missing)
     assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"TM0_sparse": [0.1]}) == pytest.approx(-1.1)
     with pytest.raises(RowError, match="no weight of the feature TM0"):
         weighted_total(features, {b"LM0": [0.5]})

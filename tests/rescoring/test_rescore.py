@@ -283,3 +283,74 @@ def test_a_list_of_the_other_direction_is_refused(run: Run, model_dir: str, tmp_
     result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", "-o", tmp_path / "out", stdin=entry)
     assert (result.status, (tmp_path / "out").exists()) == (1, False)
     assert "<stdin>: source and target seem swapped: 100% of the source and 100% of the target" in result.err
+
+
+SPARSE = b"0 ||| the house ||| LM0= -2 PL_s1= 1 PL_s2= 0 ||| -1\n0 ||| house ||| LM0= -1 PL_s1= 0 PL_s2= 1 ||| -4\n"
+
+
+def test_sparse_weights_of_a_weight_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "sparse").write_text("# run5\nPL_s1 1\n\nPL_s2 -3\nLM0 9\n")
+    ini = tmp_path / "conf" / "ini"
+    ini.write_text("[weight-file]\nsparse\n[weight]\nLM0= 1\n")
+    assert run("rescore", "-", "--weights", ini, "--best", "-q", stdin=SPARSE) == (0, b"the house\n", "")  # beside the ini
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sparse").write_text("PL_s1 -1\n")  # of the working directory first, as Moses does
+    found = run("rescore", "-", "--weights", ini, "--best", "-q", stdin=SPARSE)
+    assert found.out == b"house\n"
+    assert "warning: no weight for 1 feature (PL_s2), counted as 0 as sparse features are in Moses" in found.err
+    ini.write_text("[weight-file]\nsparse\n[weight]\nLM0= 1\nPL_s1= 5\n")  # which goes before the file's
+    assert run("rescore", "-", "--weights", ini, "--best", stdin=SPARSE).out == b"the house\n"
+
+
+@pytest.mark.parametrize(
+    ("ini", "said"),
+    [
+        ("[weight]\nLM0= 1\n", "<stdin>:1: no weight of the feature PL_s1; name it in the file of --weights"),
+        ("[weight]\nLM0= 1\n[weight-file]\nnone\n", "ini:4: no file none, which [weight-file] names; write its whole path"),
+        ("[weight]\nLM0= 1\n[weight-file]\nbad\n", "bad:2: 'PL_s2= 1'; Moses wants NAME and a number there"),
+        ("[weight-file]\nbad\nbad\n", "ini:3: a second file in [weight-file]; Moses reads the first alone: leave one"),
+        ("[weight]\nLM0= 1\n[weight-overwrite]\nLM0= 2\n", "ini:4: weights in [weight-overwrite]; move them into [weight]"),
+    ],
+)
+def test_weights_that_are_missing_or_bad(run: Run, tmp_path: Path, ini: str, said: str) -> None:
+    (tmp_path / "ini").write_text(ini)
+    (tmp_path / "bad").write_text("PL_s1 1\nPL_s2= 1\n")
+    result = run("rescore", "-", "--weights", tmp_path / "ini", "--best", stdin=SPARSE)
+    assert (result.status, result.out) == (1, b"")
+    assert said in result.err
+
+
+def test_a_label_of_every_entry_is_dense(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ini").write_text("[weight]\nlm_0= 1\n")
+    data = b"0 ||| a ||| lm_0= -2 tm_0= 1 ||| -1\n1 ||| b ||| lm_0= -2 tm_0= 1 PL_x= 1 ||| -1\n"
+    assert "<stdin>:1: no weight of the feature tm_0" in run("rescore", "-", "--weights", tmp_path / "ini", stdin=data).err
+
+
+def test_weights_without_their_feature(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ini").write_text("[weight]\nLM0= 1\nCSLM0= 0.3\nUnknownWordPenalty0= 1\nD0= 0\nPL_a= 1\n")
+    said = run("rescore", "-", "--weights", tmp_path / "ini", stdin=b"0 ||| a ||| LM0= -2 ||| -1\n").err
+    assert "warning: the list lacks 1 feature (CSLM0), which" in said
+    assert "warning: the list has none of the sparse features of" in said
+
+
+def test_the_fields_of_marian(run: Run, lm: Path, tmp_path: Path) -> None:
+    data = b"0 ||| the house ||| 0-0 ||| WordScores= -0.5 -0.1 ||| F0= -0.85 ||| -0.85\n"
+    (tmp_path / "w").write_text("[weight]\nF0= 2\nCSLM0= 0\n")
+    result = run("rescore", "-", "-m", lm, "--weights", tmp_path / "w", stdin=data)
+    assert re.sub(rb" CSLM0= [^ ]+", b"", result.out) == data.replace(b"||| -0.85", b"||| -1.7")
+    assert re.search(rb"F0= -0.85 CSLM0= [^ ]+ \|\|\| -1.7$", result.out)
+
+
+def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x\n" * 5 + b"\n" * 20)
+    entry = b"%d ||| a ||| X= 1 ||| 1\n"
+    some = run("rescore", "-", "--best", "--source", tmp_path / "source", stdin=b"".join(entry % i for i in (0, 2, 3)))
+    assert some.out == b"a\n\na\na\n" + b"\n" * 21
+    assert f"warning: no entry for 2 of 5 non-empty lines of {source}; the output has empty lines there" in some.err
+    few = run("rescore", "-", "--best", "--source", tmp_path / "source", stdin=entry % 2 + entry % 4)
+    assert (few.status, few.last_line) == (1, "phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows")
+    assert f"<stdin>: entries for 2 of 5 non-empty lines of {source}; " in few.err
+    gaps = run("rescore", "-", "--best", stdin=entry % 1 + entry % 4)
+    assert "warning: no entry for 3 segments before the last; the output has empty lines there" in gaps.err

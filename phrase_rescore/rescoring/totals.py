@@ -1,0 +1,85 @@
+"""New totals of the entries of an n-best list, by the weights of an ini."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+
+from phrase_rescore.errors import RowError, counted, printable
+from phrase_rescore.files.inputs import display_name
+from phrase_rescore.moses.hypotheses import Entry, of_each
+from phrase_rescore.moses.ini import read_weights
+
+
+def _no_weight(label: bytes) -> RowError:
+    """Return the error of a feature without a weight."""
+    hint = f"name it in the file of --weights, with '{printable(label)}= 0' if it is not to count"
+    return RowError(f"no weight of the feature {printable(label)}", hint)
+
+
+def weighted_total(
+    features: Mapping[bytes, Sequence[float]], weights: Mapping[bytes, Sequence[float]], missing: Counter[bytes] | None = None
+) -> float:
+    """Return Σ weight · value. Raises RowError for a feature without its weights, or with another number of them.
+
+    With ``missing``, sparse features without a weight count 0, and are counted there.
+    """
+    total = 0.0
+    for label, values in features.items():
+        if (given := weights.get(label)) is None:
+            if missing is None or b"_" not in label or len(values) != 1:
+                raise _no_weight(label)
+            missing[label] += 1
+            continue
+        if len(given) != len(values):
+            found = f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}"
+            raise RowError(found, "is this the file of weights of this list?")
+        total += sum(weight * value for weight, value in zip(given, values, strict=True))
+    if not math.isfinite(total):
+        raise RowError("weights and values whose total is beyond all numbers", "is this the file of weights of this list?")
+    return total
+
+
+class Totals:
+    """New totals by the weights of an ini, and which labels of the list and of the ini do not meet."""
+
+    def __init__(self, path: str) -> None:
+        self._weights, self._name = read_weights(path), display_name(path)
+        self._has_sparse = any(b"_" in label for label in self._weights)
+        self._missing, self._met, self._blocks = Counter[bytes](), set[bytes](), 0
+
+    def renewed(self, entries: list[Entry], name: str) -> list[Entry]:
+        """Return the entries with new totals. Raises InputError for a feature without a weight that is not sparse.
+
+        Dense is what has no underscore, several values, or stands in every entry of the first block.
+        """
+
+        def renew(entry: Entry) -> Entry:
+            features = entry.features()
+            self._met.update(features)
+            return entry.with_total(weighted_total(features, self._weights, self._missing if self._has_sparse else None))
+
+        found = of_each(entries, name, renew)
+        if not self._blocks and entries[0].segment < entries[-1].segment:
+            for label, n in self._missing.items():
+                if n == len(entries):
+                    raise _no_weight(label).at(name, entries[0].number)
+        self._blocks += 1
+        return found
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is to be said of labels that stand in one of list and ini alone."""
+        if self._missing:
+            yield f"no weight for {_labels(self._missing)}, counted as 0 as sparse features are in Moses"
+        unmet = [label for label, weights in self._weights.items() if label not in self._met and any(weights)]
+        sparse = [label for label in unmet if b"_" in label]
+        if sparse and not any(b"_" in label for label in self._met):
+            yield f"the list has none of the sparse features of {self._name}: {_labels(sparse)}"
+        dense = [label for label in unmet if b"_" not in label and not label.startswith(b"UnknownWordPenalty")]
+        if dense:
+            yield f"the list lacks {_labels(dense)}, which {self._name} has weights for; totals are without"
+
+
+def _labels(labels: Collection[bytes]) -> str:
+    """Return how many labels there are, and the first five."""
+    return f"{counted(len(labels), 'feature')} ({', '.join(map(printable, islice(labels, 5)))}{', …' * (len(labels) > 5)})"
