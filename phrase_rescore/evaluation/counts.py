@@ -1,8 +1,7 @@
 """How outputs are scored: settings, sacrebleu's metrics, its counts of every segment of an output, and files of these.
 
-A file is text in gzip, without the output itself. The first line is a JSON object that says what the counts rest on, the second
-has the names of the columns, and each other line has the counts of a segment, between tabs. ``docs/format.md`` describes it to
-its readers.
+A file is text in gzip: a JSON object that says what the counts rest on, the names of the columns, and a line of counts for each
+segment, between tabs (``docs/format.md``).
 """
 
 from __future__ import annotations
@@ -62,12 +61,10 @@ class EvaluationSettings(Checked):
 
     @property
     def resamples(self) -> int:
-        """The samples of the bootstrap."""
         return self.samples or 1000
 
     @property
     def shuffles(self) -> int:
-        """The samples of the randomization."""
         return self.samples or 10_000
 
     @property

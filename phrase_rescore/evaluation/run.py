@@ -1,9 +1,7 @@
 """BLEU, chrF and TER of systems on sets, by sacrebleu, and whether systems differ from a baseline.
 
-A system has one output on a set, or one for each of several tuning runs. Scores are the sacrebleu command's, and so is the
-p value of the paired bootstrap, which compares one output with one. ``significance`` compares any number of runs, and
-says how far they lie apart. All figures are computed from counts of segments, whether these come from text or from
-a file of statistics.
+A system has one output on a set, or one for each of several tuning runs. Scores, and the p value of the paired bootstrap (of
+one output against one), are the sacrebleu command's. All come from counts of segments, of text or of a file of statistics.
 """
 
 import functools
@@ -109,11 +107,7 @@ def _read_output(path: str) -> Output:
 
 
 def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
-    """Read and check the files of a set.
-
-    Raises OptionError for statistics in place of a reference, and for text without one; InputError as the readers do, and
-    for outputs that cannot be compared.
-    """
+    """Read and check the files of a set. Raises OptionError and InputError for files that do not go together."""
     read = {path: _read_output(path) for path in dict.fromkeys(files.paths())}
     texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
     counts = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
@@ -249,12 +243,11 @@ def evaluate(
     sets: Sequence[SetFiles], settings: EvaluationSettings, on_output: Callable[[], object] = lambda: None,
     statistics_path: str | None = None,
 ) -> Evaluation:  # fmt: skip
-    """Score every system on every set. ``on_output`` is called for each output that has been scored.
+    """Score every system on every set; write the statistics of the only output to ``statistics_path``, if there is one.
 
-    ``statistics_path`` names a file to write the statistics of the only output to.
-
-    Raises OptionError for options that do not fit, InputError for files that are missing, empty, not UTF-8, not as long as
-    their reference, or statistics that are damaged or cannot be compared. All files are read before anything is scored.
+    ``on_output`` is called for each output that has been scored. Raises OptionError for options that do not fit, InputError
+    for files that are missing, empty, not UTF-8, not as long as their reference, or statistics that are damaged or cannot be
+    compared. All files are read before anything is scored.
     """
     check_sets(sets)
     if statistics_path == "-":

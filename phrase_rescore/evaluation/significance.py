@@ -1,19 +1,14 @@
 """Are two systems different? Approximate randomization over tuning runs, sacrebleu's paired bootstrap, the noise of tuning.
 
 J. Clark, C. Dyer, A. Lavie, N. Smith: Better Hypothesis Testing for Statistical Machine Translation: Controlling for
-Optimizer Instability (ACL 2011). If the systems were the same, any output of a segment might as well have come from any run
-of either system. So the outputs of every segment, a stratum, are shuffled among all runs of both, and the difference
-between the systems' mean scores is measured again. With one run each it is paired approximate randomization.
+Optimizer Instability (ACL 2011). The outputs of every segment are shuffled among all runs of both systems, and the difference
+of the mean scores is measured again. With one run each it is paired approximate randomization. Ties count, so that p is the
+probability of a difference at least as large; MultEval and sacrebleu count larger ones only, and two equal systems get the
+smallest p there is.
 
-Their program, MultEval, and sacrebleu after it count only shuffles whose difference is larger than the observed one. Two
-systems that differ in a single segment, or in none, then get the smallest p there is. Here ties count, as they must for p
-to be the probability of a difference at least as large.
-
-The noise of tuning says what difference so many runs can show: runs of a system differ because the tuner starts elsewhere; the
-test set is held fixed. Let all systems have the same standard deviation s over runs, estimated with f degrees of freedom. The
-difference between the means of K1 and K2 runs has the standard error s sqrt(1/K1 + 1/K2). A true difference of
-(t_0.975 + t_0.8) standard errors, quantiles of Student's t with f degrees of freedom, is found by a two-sided t test at 0.05
-four times in five: the minimum detectable effect of H. Bloom: Minimum Detectable Effects (Evaluation Review 19, 1995).
+The noise of tuning: all systems have the same standard deviation s over runs, estimated with f degrees of freedom. The means
+of K1 and K2 runs differ with the standard error s sqrt(1/K1 + 1/K2). A two-sided t test at 0.05 finds a true difference of
+(t_0.975 + t_0.8) standard errors four times in five (H. Bloom: Minimum Detectable Effects, Evaluation Review 19, 1995).
 """
 
 import math
@@ -45,15 +40,11 @@ def _differences(sums: Statistics, runs: int, scorers: Sequence[Scorer], widths:
 def randomization_p_values(
     a: Sequence[Statistics], b: Sequence[Statistics], scorers: Sequence[Scorer], samples: int, seed: int
 ) -> list[float]:
-    """Return the two-sided p value of the difference between two systems under each metric.
+    """Return the two-sided p value under each metric: (c + 1) / (samples + 1), c shuffles have at least this difference.
 
-    ``a`` and ``b`` have an array for each metric: (runs, segments, width) sufficient statistics, whose sum over the segments
-    the metric's scorer turns into the score of a run. All metrics are measured on the same ``samples`` shuffles.
-
-    p = (c + 1) / (samples + 1), c the shuffles whose difference is at least the one observed.
+    ``a`` and ``b``: for each metric (runs, segments, width) sufficient statistics, whose sum over segments its scorer scores.
     """
-    widths = [counts.shape[-1] for counts in a]
-    runs = len(a[0])
+    widths, runs = [counts.shape[-1] for counts in a], len(a[0])
     outputs = np.concatenate([np.concatenate(pair) for pair in zip(a, b, strict=True)], axis=-1)
     n, segments, width = outputs.shape
     observed = _differences(outputs.sum(1)[None], runs, scorers, widths)[0]

@@ -76,13 +76,9 @@ def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
             yield metric if len(signatures) == 1 else f"{metric}, {name}", signature + lower
     settings = result.settings
     yield "text", settings.text()
-    several = [
-        f"{system} {len(runs)} on {of_set.files.name}"
-        for system in result.systems
-        for of_set in result.sets
-        if len(runs := of_set.files.systems.get(system, ())) > 1
-    ]
-    if several:
+    pairs = ((system, of_set.files) for system in result.systems for of_set in result.sets)
+    runs = [(system, files.name, len(files.systems.get(system, ()))) for system, files in pairs]
+    if several := [f"{system} {n} on {name}" for system, name, n in runs if n > 1]:
         yield "±", f"mean and standard deviation of tuning runs: {', '.join(several)}"
     for of_set in result.sets:
         yield from _noise(of_set, result.baseline)

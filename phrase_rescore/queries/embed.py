@@ -85,8 +85,8 @@ class VectorWriter:
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
         """Write phrases (n) with single blanks and their vectors (n, width).
 
-        In word2vec's format a name stands once, as in gensim's KeyedVectors: where the number of phrases was not known,
-        repeated ones are left out and counted. To notice them takes some 80 bytes of memory a phrase.
+        In word2vec's format names are distinct: where the number of phrases was not known, repeated ones are left out and
+        counted, in some 80 bytes of memory a phrase.
         """
         if vectors.shape != (len(phrases), self._width):
             raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
@@ -132,10 +132,7 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
     OptionError for a stream where that number must come first.
     """
     with contextlib.ExitStack() as stack:
-        if out == "-":
-            stream: BinaryIO = sys.stdout.buffer
-        else:
-            stream = stack.enter_context(atomic_output(out))
+        stream: BinaryIO = sys.stdout.buffer if out == "-" else stack.enter_context(atomic_output(out))
         if count is None and form != "tsv" and is_stream(out):
             hint = "name a regular file with -o, or write --format tsv"
             raise OptionError(f"--format {form} begins with the number of phrases, which is known at the end; {hint}")

@@ -43,13 +43,10 @@ def report(
     table: str, model_dir: str, out: str, phi_column: int | None = None, sample: int = SAMPLE, command: str = "",
     on_read: Callable[[int], object] | None = None, on_step: Callable[[str], object] = lambda what: None,
 ) -> ReportSummary:  # fmt: skip
-    """Write the page; ``on_step`` hears what is being done.
-
-    ``phi_column`` counts from 1; None: the usual place. ``sample``: rows of which the page is made. ``command``: the line that
-    asked, for the page.
+    """Write the page; ``command`` is the line that asked, ``on_step`` hears what is being done.
 
     Raises InputError for a table that cannot be read, ModelError for a model directory that cannot, OptionError where a
-    library is missing or an output cannot be written.
+    library is missing or the page cannot be written.
     """
     altair()
     if is_stream(table):

@@ -221,7 +221,7 @@ def test_the_command_draws_and_prints_the_table(make_run, run, tmp_path):
     result = run("curves", make_run(), f"again={make_run('b', UNMEASURED)}", "-o", out, "--table")
     assert result.status == 0
     assert result.out == b"model\t250\t200\t12.2500\t9.5000\t0.025\nagain\t250\t\t\t\t0.025\n"
-    assert result.last_line == f"phrase-rescore: {out}: 2 runs"
+    assert result.last_line == f"phrase-rescore: wrote {out}"
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
