@@ -118,7 +118,7 @@ def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
             found = f"{len(output):,} lines where {display_name(first)} has {len(read[first]):,}"
             hint = "outputs and references have a line for every segment, in the same order"
             raise InputError(display_name(path), found, hint)
-    warnings = list[tuple[str, str]]()
+    warnings = list(_empty_lines(files, texts))
     if settings.detokenize:
         detokenize = Detokenizer(settings.detokenize)
         texts = {path: tuple(map(detokenize, segments)) for path, segments in texts.items()}
@@ -163,6 +163,20 @@ def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Non
         if basis.signatures[metric].rpartition("|version:")[0] != signature.rpartition("|version:")[0]:
             found = f"{metric} is {printable(basis.signatures[metric], 200)} there and {signature} here"
             raise InputError(name, found, "give the same --tokenize and --lowercase")
+
+
+def _empty_lines(files: SetFiles, texts: Mapping[str, Segments]) -> Iterator[tuple[str, str]]:
+    """Yield which outputs are empty where a reference is not. Raises InputError if more than half of the lines are."""
+    if not files.references:
+        return
+    whole = [any(segments) for segments in zip(*(texts[path] for path in files.references), strict=True)]
+    for path in [path for path in texts if path not in files.references]:
+        n = sum(full and not segment for full, segment in zip(whole, texts[path], strict=True))
+        found = f"{n:,} of {sum(whole):,} lines are empty where the reference is not"
+        if 2 * n > sum(whole):
+            raise InputError(display_name(path), found, "translate the whole set again")
+        if n:
+            yield path, f"{found}; they count as lost"
 
 
 def _other_versions(basis: Basis) -> Iterator[str]:

@@ -355,3 +355,15 @@ def test_real_outputs(run: Run, shared_data: Path) -> None:
     for score in sacrebleu([reference], output, "-m", "bleu", "chrf", "ter", "--tokenize", "none"):
         assert cells(report)["baseline"][score["name"]]["mean"] == pytest.approx(score["score"], abs=1e-12)
         assert report["sets"][0]["signatures"][score["name"]] == score["signature"]
+
+
+def test_empty_lines_are_told_of(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ref").write_text("a b c d\n" * 4 + "\n" * 4)
+    out = tmp_path / "out"
+    out.write_text("a b c d\n\n\na b c d\n" + "\n" * 4)
+    said = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}").err
+    assert f"{out}: 2 of 4 lines are empty where the reference is not; they count as lost" in said
+    out.write_text("a b c d\n" + "\n" * 7)
+    refused = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}")
+    assert refused.status == 1
+    assert f"{out}: 3 of 4 lines are empty where the reference is not; translate the whole set again" in refused.err
