@@ -214,7 +214,7 @@ def main() -> None:
     baseline = Bigram(training.tgt, FIRST_WORD + len(checkpoint.vocabs[1].words)).log_probs(held.tgt)
     for kind, total in zip(("unigram", "bigram"), baseline, strict=True):
         show(f"{kind} of the {predicted}", total, len(held), words)
-    other = with_other_sources(held)
+    other, _ = with_other_sources(held)
     show(f"model, other {read}s of equal length", log_probs(other).sum(), len(other), len(other.tgt.ids) + len(other))
     print(f"true {predicted} above 49 random ones of its length: {outranks(log_probs, held, everything):.1%} of 2,000")
 

@@ -77,7 +77,7 @@ def train_pairs(
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None)
             model.loss_dtype = None  # what follows is measured in float32
-            control = task.control() if outcome.best and session.processes.is_first else None
+            control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
             final_pass = learn_held_out(task, trainer) if recipe.final_pass and len(task.held_out) else None
         used = config.override(max_steps=recipe.max_steps, softmax="sampled" if task.sampled else "full")
         summary = {
@@ -93,6 +93,9 @@ def train_pairs(
         }
         if found := shortfall(summary):
             session.observer.say(f"warning: {found}; train longer")
+        if is_blind:
+            found = "the model hardly reads its source: held-out pairs cost nearly the same with other sources"
+            session.observer.say(f"warning: {found}; check that source and target are aligned row by row, and train longer")
         shares = store.numbers.source_unk, store.numbers.target_unk
         checkpoint = Checkpoint(model.to("cpu"), *words, shares, summary, inverse=data.inverse, factors=data.factors)
         session.publish(lambda directory: save(checkpoint, directory))

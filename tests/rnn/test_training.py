@@ -174,10 +174,26 @@ def test_patience_waits_for_measurements_alone() -> None:
 def test_the_control_exchanges_sources_of_equal_length():
     sources = [[2], [3], [4, 5], [6, 7], [4, 5], [8, 9, 9]]
     pairs = EncodedPairs(Ragged.of(sources), Ragged.of([[i] for i in range(2, 8)]))
-    exchanged = with_other_sources(pairs)
+    exchanged, rows = with_other_sources(pairs)
+    assert rows.tolist() == [0, 1, 2, 3, 4]
     assert exchanged.tgt.ids.tolist() == [2, 3, 4, 5, 6]  # the only source of three words is left out
     new = [tuple(exchanged.src.ids[a:b]) for a, b in zip(exchanged.src.offsets, exchanged.src.offsets[1:], strict=False)]
     assert new == [(3,), (2,), (6, 7), (4, 5), (6, 7)]
+
+
+@pytest.mark.parametrize(("belong", "steps", "warned"), [(True, 100, False), (True, 1, True), (False, 100, True)])
+def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path: Path, belong: bool, steps: int, warned: bool) -> None:
+    """Hardly trained, or of a file whose targets slipped from their sources."""
+    rng = np.random.default_rng(1)
+    sources = [" ".join(f"s{i}" for i in rng.integers(0, 12, 2)) for _ in range(4000)]
+    targets = [source.replace("s", "t") for source in sources]
+    if not belong:
+        rng.shuffle(targets)
+    rows = (f"{source} x{i}\t{target}\n" for i, (source, target) in enumerate(zip(sources, targets, strict=True)))
+    (tmp_path / "pairs.tsv").write_text("".join(rows))
+    said: list[str] = []
+    trained(tmp_path, observer=Observer(say=said.append), max_steps=steps, held_out=30, shortlist=12, learning_rate=0.02)
+    assert any(line.startswith("warning: the model hardly reads its source: ") for line in said) is warned
 
 
 def test_messages_about_unk(tmp_path):
