@@ -174,9 +174,8 @@ def rescore(
 
 
 def evaluate(
-    sets: Sequence[SetFiles], *, statistics: Path | None = None, on_output: Callable[[], object] = lambda: None,
-    **settings: Any,
-) -> Evaluation:  # fmt: skip
+    sets: Sequence[SetFiles], *, statistics: Path | None = None, on_output: Callable[[], object] = lambda: None, **settings: Any
+) -> Evaluation:
     """Score every system on every set and compare it with the baseline, as ``phrase-rescore evaluate`` does.
 
     ``settings`` are those of ``EvaluationSettings``, by the names of the command's options (metrics=("bleu",), ...).

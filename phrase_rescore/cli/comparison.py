@@ -75,22 +75,21 @@ class EvaluateCommand(options.Command):
     "--detokenize", type=TEXT, metavar="LANG",
     help="Detokenize all text as Moses does for this language, and undo Moses' escapes.",
 )  # fmt: skip
-@click.option(
-    "--tokenize", type=click.Choice(["none", "13a", "intl", "char", "zh"]),
+@options.choice_option(
+    "--tokenize", values=("none", "13a", "intl", "char", "zh"),
     help="How BLEU tokenizes.  [default: none, the text's own tokens; with --detokenize 13a, zh: zh, ja: char]",
 )  # fmt: skip
-@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF. (TER always ignores it.)")
+@options.flag("--lowercase", help="Ignore case in BLEU and chrF. (TER always ignores it.)")
 @number_option(
-    "--samples", range=SAMPLES, metavar="N",
-    help="Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]",
-)  # fmt: skip
-@number_option("--seed", range=TEST_SEEDS, default=12345, show_default=True, metavar="N", help="The seed of both tests.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True,
+    "--samples", range=SAMPLES, help="Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]"
+)
+@number_option("--seed", range=TEST_SEEDS, default=12345, help="The seed of both tests.")
+@options.choice_option(
+    "--format", "form", values=("text", "markdown", "json"), default="text",
     help="How to write the table. json has every run and all digits.",
 )  # fmt: skip
 @path_option(
-    "--statistics", role=Role.WRITE, metavar="FILE",
+    "--statistics", role=Role.WRITE,
     help="Write the counts of every segment of the only output to FILE, gzip, for OUT of a later evaluation.",
 )  # fmt: skip
 @quiet_option
@@ -151,19 +150,14 @@ class SystemType(PathName):
 
 @options.command(short_help="Tell where a new score helped and where not, phrase by phrase.")
 @click.argument("systems", type=SystemType(Role.READ), nargs=-1, required=True, metavar="SYSTEM=OUT...")
+@path_option("--source", required=True, help="The text that both translated, as the decoder got it.")
+@path_option("--reference", required=True, help="Its translation, tokenized and escaped as the outputs are.")
 @path_option(
-    "--source", role=Role.READ, required=True, metavar="FILE", help="The text that both translated, as the decoder got it."
-)
-@path_option(
-    "--reference", role=Role.READ, required=True, metavar="FILE",
-    help="Its translation, tokenized and escaped as the outputs are.",
-)  # fmt: skip
-@path_option(
-    "--table", role=Role.READ, derived=options.sidecar_of, required=True, metavar="TABLE",
+    "--table", derived=options.sidecar_of, required=True, metavar="TABLE",
     help="The annotated table that they used, whole or filtered.",
 )  # fmt: skip
 @number_option(
-    "--segments", range=SHOWN_SEGMENTS, default=10, show_default=True, metavar="N",
+    "--segments", range=SHOWN_SEGMENTS, default=10,
     help="Segments to show of those that gained most, and as many of those that lost most.",
 )  # fmt: skip
 @quiet_option

@@ -23,21 +23,18 @@ def _weights(text: str) -> str:
     then="mert-moses.pl DEV.SOURCE DEV.REFERENCE MOSES_BIN/moses {out}, with the options above",
 )
 @path_argument("ini")
-@path_option("--table", role=Role.READ, metavar="TABLE", help="The table with its new columns, as text or .gz.")
-@path_option(
-    "--lm", role=Role.READ, metavar="NPLM", help="A language model that export-lm wrote: it becomes a feature NeuralLM.",
-)  # fmt: skip
+@path_option("--table", metavar="TABLE", help="The table with its new columns, as text or .gz.")
+@path_option("--lm", metavar="NPLM", help="A language model that export-lm wrote: it becomes a feature NeuralLM.")
 @path_option(
     "-o", "--out", role=Role.WRITE, may_be="INI", default="-", metavar="OUT",
     help="The file to write; may be INI.  [default: standard output]",
 )  # fmt: skip
 @click.option("--feature", type=TEXT, metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
 @path_option(
-    "--path", role=None, metavar="PATH",
-    help="The path to write: that of a table binarized from TABLE.  [default: TABLE]",
-)  # fmt: skip
-@click.option("--own-columns", is_flag=True, help="Take new columns of your own, which no model added.")
-@click.option("--keep-relative", is_flag=True, help="Write relative paths as given.  [default: absolute]")
+    "--path", role=None, metavar="PATH", help="The path to write: that of a table binarized from TABLE.  [default: TABLE]"
+)
+@options.flag("--own-columns", help="Take new columns of your own, which no model added.")
+@options.flag("--keep-relative", help="Write relative paths as given.  [default: absolute]")
 @click.option(
     "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
     help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words, 0.1 for --lm.",
@@ -123,21 +120,17 @@ def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> 
     help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
 )  # fmt: skip
 @options.out_option()
-@path_option(
-    "--source", role=Role.READ, metavar="FILE",
-    help="The text that was decoded, for models of phrase pairs; --best then writes as many lines.",
-)  # fmt: skip
+@path_option("--source", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines.")
 @click.option(
     "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
     help="The label of the feature of the first -m, of the second, …  [default: CSLM0, CSLM1, …, RNN0, RNN1, …]",
 )  # fmt: skip
-@click.option("--replace", is_flag=True, help="Renew a feature that the list has already.")
+@options.flag("--replace", help="Renew a feature that the list has already.")
 @path_option(
-    "--weights", role=Role.READ, metavar="INI",
-    help="Recompute the totals, of the features in the list, by [weight] and [weight-file] of INI.",
-)  # fmt: skip
-@click.option("--sort", is_flag=True, help="Sort the entries of every segment by total.")
-@click.option("--best", is_flag=True, help="Write the words of the best entries, a line a segment, instead of the list.")
+    "--weights", metavar="INI", help="Recompute the totals, of the features in the list, by [weight] and [weight-file] of INI."
+)
+@options.flag("--sort", help="Sort the entries of every segment by total.")
+@options.flag("--best", help="Write the words of the best entries, a line a segment, instead of the list.")
 @device_option("cpu")
 @quiet_option
 def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:

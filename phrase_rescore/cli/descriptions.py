@@ -20,8 +20,8 @@ from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
     "-m", "--model", "model_dir", role=Role.READ_DIRECTORY, metavar="MODEL_DIR",
     help="Count the table's words that this model knows.",
 )  # fmt: skip
-@click.option("--strict", is_flag=True, help="Exit with status 1 if some Moses program would mishandle a row, or INI.")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@options.flag("--strict", help="Exit with status 1 if some Moses program would mishandle a row, or INI.")
+@options.flag("--json", "as_json", help="Write a JSON object.")
 @quiet_option
 def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of ours,
@@ -57,16 +57,14 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
 @options.command(short_help="Write one page that sets the model's scores against the table's.")
 @path_argument("table", derived=options.sidecar_of, metavar="ANNOTATED_TABLE")
 @model_option()
-@path_option(
-    "-o", "--out", role=Role.WRITE, default="report.html", show_default=True, metavar="FILE", help="The page to write."
-)
+@path_option("-o", "--out", role=Role.WRITE, default="report.html", show_default=True, help="The page to write.")
 @number_option(
-    "--phi-column", range=COLUMNS, metavar="N",
+    "--phi-column", range=COLUMNS,
     help="The score column with the table's own probability.  [default: 3, φ(target|source), or the last of fewer; of an "
     "inverse model 1]",
 )  # fmt: skip
 @number_option(
-    "--sample", range=SAMPLE_ROWS, default=50_000, show_default=True, metavar="ROWS",
+    "--sample", range=SAMPLE_ROWS, default=50_000, metavar="ROWS",
     help="Rows of which the page is made, with all rows of their sources, 100 or more.",
 )  # fmt: skip
 @quiet_option
@@ -108,17 +106,15 @@ class RunType(PathName):
 
 @options.command(short_help="Draw the training curves of runs.")
 @click.argument("runs", type=RunType(Role.READ_EITHER), nargs=-1, required=True, metavar="RUN...")
-@path_option("-o", "--out", role=Role.WRITE, metavar="FILE", help="The picture to write: PNG or SVG, by the end of its name.")
-@click.option("--table", is_flag=True, help="Write the figures of every run to standard output, with or without a picture.")
-@click.option(
-    "--x", type=click.Choice(["steps", "hours", "pairs"]), default="steps", show_default=True, help="The horizontal axis."
-)
-@click.option(
-    "--y", type=click.Choice(["loss", "perplexity"]), default="loss", show_default=True,
+@path_option("-o", "--out", role=Role.WRITE, help="The picture to write: PNG or SVG, by the end of its name.")
+@options.flag("--table", help="Write the figures of every run to standard output, with or without a picture.")
+@options.choice_option("--x", values=("steps", "hours", "pairs"), default="steps", help="The horizontal axis.")
+@options.choice_option(
+    "--y", values=("loss", "perplexity"), default="loss",
     help="loss draws nats per pair, or per word of a language model, of training as well. "
     "perplexity draws held-out perplexity per word.",
 )  # fmt: skip
-@click.option("--log-x", is_flag=True, help="Make the horizontal axis logarithmic.")
+@options.flag("--log-x", help="Make the horizontal axis logarithmic.")
 @quiet_option
 def curves(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **chart: Any) -> None:
     """Draw the loss of every RUN in the course of training: held-out solid, training dashed, the best step a star. A RUN is

@@ -1,7 +1,7 @@
 """Commands whose paths are checked before they run, types of options, and the options that several commands share.
 
 An option takes the name of a file with its role (``path_option``), a number with its range (``number_option`` and the types
-after ``NumberType``), one of some words (click.Choice, Subset), or any TEXT.
+after ``NumberType``), one of some words (``choice_option``, Subset), or any TEXT.
 """
 
 import os
@@ -205,11 +205,11 @@ class Subset(click.ParamType):
 
 
 def path_option(
-    *names: str, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str | None = None,
-    **attributes: Any,
+    *names: str, role: Role | None = Role.READ, derived: Derived | None = None, made_by: str = "train TABLE",
+    may_be: str | None = None, metavar: str = "FILE", **attributes: Any,
 ) -> Any:  # fmt: skip
     """Declare an option whose value is the name of a file or directory, with what is done with it (see ``PathName``)."""
-    return click.option(*names, type=PathName(role, derived, made_by, may_be), **attributes)
+    return click.option(*names, type=PathName(role, derived, made_by, may_be), metavar=metavar, **attributes)
 
 
 def path_argument(name: str, role: Role = Role.READ, derived: Derived | None = None, **attributes: Any) -> Any:
@@ -225,9 +225,21 @@ def sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
         yield Use("the table's sidecar", sidecar, Role.READ)
 
 
-def number_option(*names: str, range: Range, **attributes: Any) -> Any:
-    """Declare an option whose value is a number of a range."""
-    return click.option(*names, type=number(range), **attributes)
+def number_option(*names: str, range: Range, metavar: str = "N", default: float | None = None, **attributes: Any) -> Any:
+    """Declare an option whose value is a number of a range; a default other than 0 is shown."""
+    kind, shown = number(range), bool(default)
+    return click.option(*names, type=kind, metavar=metavar, default=default, show_default=shown, **attributes)
+
+
+def choice_option(*names: str, values: Sequence[str], default: str | None = None, **attributes: Any) -> Any:
+    """Declare an option whose value is one of some words."""
+    kind, shown = click.Choice(values), default is not None
+    return click.option(*names, type=kind, default=default, show_default=shown, **attributes)
+
+
+def flag(*names: str, help: str) -> Any:
+    """Declare an option without a value."""
+    return click.option(*names, is_flag=True, help=help)
 
 
 def model_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
@@ -258,18 +270,13 @@ def device_option(default: str) -> Any:
     )  # fmt: skip
 
 
-on_bad_row_option = click.option(
-    "--on-bad-row", type=click.Choice(["fail", "drop"]), default="fail", show_default=True,
+on_bad_row_option = choice_option(
+    "--on-bad-row", values=("fail", "drop"), default="fail",
     help="fail stops at a row that cannot be used, with its line number. drop leaves it out and keeps it in a .dropped file.",
 )  # fmt: skip
-digits_option = number_option(
-    "--digits", range=DIGITS, default=7, show_default=True, metavar="N", help="Significant digits of the numbers, 2 to 17."
+digits_option = number_option("--digits", range=DIGITS, default=7, help="Significant digits of the numbers, 2 to 17.")
+flush_option = flag(
+    "--flush", help="Answer every line at once, for a program that keeps this one open.  [default: at a terminal]"
 )
-flush_option = click.option(
-    "--flush", is_flag=True,
-    help="Answer every line at once, for a program that keeps this one open.  [default: at a terminal]",
-)  # fmt: skip
-lowercase_option = click.option("--lowercase", is_flag=True, help="Lower-case the typed text. Needs --tokenize.")
-quiet_option = click.option(
-    "-q", "--quiet", is_flag=True, help="Show no progress on standard error. Warnings and errors remain."
-)
+lowercase_option = flag("--lowercase", help="Lower-case the typed text. Needs --tokenize.")
+quiet_option = flag("-q", "--quiet", help="Show no progress on standard error. Warnings and errors remain.")

@@ -14,7 +14,7 @@ from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TE
 
 @options.command(short_help="Score phrase pairs from standard input.")
 @model_option()
-@click.option("--per-word", is_flag=True, help="Add a third column: the words predicted and </s>, each followed by its log p.")
+@options.flag("--per-word", help="Add a third column: the words predicted and </s>, each followed by its log p.")
 @click.option(
     "--tokenize",
     type=TEXT,
@@ -49,11 +49,8 @@ def score(model_dir: str, **settings: Any) -> None:
 @options.command(short_help="Score text by a language model.")
 @options.path_argument("text", default="-", required=False)
 @lm_option()
-@click.option("--per-word", is_flag=True, help="Add a third column: the words and </s>, each followed by its log p.")
-@path_option(
-    "--interpolate", role=Role.READ, metavar="ARPA",
-    help="Mix with this n-gram model: find the weight, show the perplexities.",
-)  # fmt: skip
+@options.flag("--per-word", help="Add a third column: the words and </s>, each followed by its log p.")
+@path_option("--interpolate", metavar="ARPA", help="Mix with this n-gram model: find the weight, show the perplexities.")
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
@@ -84,9 +81,7 @@ _SAMPLED = PathName(Role.READ)
 @option_group(
     "Most used",
     model_option(),
-    number_option(
-        "-n", "--number", range=HYPOTHESES, default=10, show_default=True, metavar="N", help="Hypotheses for each source."
-    ),
+    number_option("-n", "--number", range=HYPOTHESES, default=10, help="Hypotheses for each source."),
     click.option(
         "--tokenize", type=TEXT, metavar="LANG", help="Tokenize and escape typed text as Moses does for this language: en."
     ),
@@ -102,12 +97,10 @@ _SAMPLED = PathName(Role.READ)
 )  # fmt: skip
 @option_group(
     "Search",
-    number_option("--beam", range=BEAMS, metavar="N", help="The width of the beam.  [default: the larger of 10 and --number]"),
-    number_option(
-        "--max-length", range=LENGTHS, default=20, show_default=True, metavar="N", help="Most words of a hypothesis."
-    ),
-    click.option("--unk", is_flag=True, help="Propose UNK too, which stands for every word that the model does not know."),
-    click.option("--random", is_flag=True, help="Draw hypotheses at random instead of the most probable ones."),
+    number_option("--beam", range=BEAMS, help="The width of the beam.  [default: the larger of 10 and --number]"),
+    number_option("--max-length", range=LENGTHS, default=20, help="Most words of a hypothesis."),
+    options.flag("--unk", help="Propose UNK too, which stands for every word that the model does not know."),
+    options.flag("--random", help="Draw hypotheses at random instead of the most probable ones."),
     number_option(
         "--temperature", range=TEMPERATURES, metavar="T",
         help="Draw words in proportion to p^(1/T). Needs --random.  [default: 1]",
@@ -115,19 +108,15 @@ _SAMPLED = PathName(Role.READ)
     number_option(
         "--top-k", range=TOP_K, metavar="K", help="Draw only from the K most probable words. Needs --random.  [default: all]"
     ),
-    number_option(
-        "--seed", range=SEEDS, default=1, show_default=True, metavar="N",
-        help="The seed of --random and --from-table.",
-    ),
+    number_option("--seed", range=SEEDS, default=1, help="The seed of --random and --from-table."),
 )  # fmt: skip
 @option_group(
     "Output",
-    click.option(
-        "--format", "form", type=click.Choice(["tsv", "jsonl"]), default="tsv", show_default=True,
-        help="jsonl writes an object for every source.",
+    options.choice_option(
+        "--format", "form", values=("tsv", "jsonl"), default="tsv", help="jsonl writes an object for every source."
     ),
-    path_option("--table", role=Role.READ, metavar="TABLE", help="Add a column: 1 if TABLE has the pair, else 0."),
-    click.option("--only-new", is_flag=True, help="Leave out pairs that --table has."),
+    path_option("--table", metavar="TABLE", help="Add a column: 1 if TABLE has the pair, else 0."),
+    options.flag("--only-new", help="Leave out pairs that --table has."),
     options.digits_option,
 )  # fmt: skip
 @option_group("Machine", device_option("cpu"))
@@ -175,11 +164,11 @@ def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     "-o", "--out", role=Role.WRITE, derived=_index_of_out, default="-", metavar="OUT",
     help="The file to write. Its name gives the format: .txt or .vec, .npy, .tsv.  [default: standard output]",
 )  # fmt: skip
-@click.option(
-    "--words", "side", type=click.Choice(["source", "target"]), help="Write the embeddings of one side's words, not of phrases."
+@options.choice_option(
+    "--words", "side", values=("source", "target"), help="Write the embeddings of one side's words, not of phrases."
 )
-@click.option(
-    "--format", "form", type=click.Choice(["txt", "npy", "tsv"]),
+@options.choice_option(
+    "--format", "form", values=("txt", "npy", "tsv"),
     help="word2vec's text format, numpy's with an index, or tabs.  [default: by OUT's name; tsv on standard output]",
 )  # fmt: skip
 @device_option("cpu")

@@ -56,9 +56,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="The model directory. May be repeated: each model appends its columns, in the order given.",
     ),
     options.out_option(derived=_beside),
-    click.option(
-        "--resume", is_flag=True, help="Continue what an interrupted run left of OUT. Start anew if it left nothing."
-    ),
+    options.flag("--resume", help="Continue what an interrupted run left of OUT. Start anew if it left nothing."),
 )  # fmt: skip
 @option_group(
     "New columns",
@@ -66,12 +64,12 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         "--features", type=options.Subset(FEATURES), default=",".join(FEATURES), show_default=True, metavar=",".join(FEATURES),
         help="The columns that every model appends.",
     ),
-    click.option(
-        "--unknown-side", type=click.Choice(["output", "input", "both"]), default="output", show_default=True,
+    options.choice_option(
+        "--unknown-side", values=("output", "input", "both"), default="output",
         help="Count the unknown words of the side that the model predicts, of the one it reads, or of both.",
     ),
-    click.option(
-        "--scale", type=click.Choice(["exp", "log"]), default="exp", show_default=True,
+    options.choice_option(
+        "--scale", values=("exp", "log"), default="exp",
         help="exp writes p and exp(count), which Moses loads. log writes log p and the count, for people.",
     ),
     options.digits_option,
@@ -79,32 +77,26 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         "--replace", range=REPLACED, default=0, metavar="K",
         help="Remove the last K score columns first, which must be columns that annotate wrote.",
     ),
-    click.option("--replace-any", is_flag=True, help="Remove them whatever they are."),
-    click.option("--again", is_flag=True, help="Append columns to a table that annotate has been over, as of another model."),
-    path_option(
-        "--columns-json", role=Role.WRITE, metavar="FILE",
-        help="Describe the columns in FILE.  [default: OUT.columns.json]",
-    ),
+    options.flag("--replace-any", help="Remove them whatever they are."),
+    options.flag("--again", help="Append columns to a table that annotate has been over, as of another model."),
+    path_option("--columns-json", role=Role.WRITE, help="Describe the columns in FILE.  [default: OUT.columns.json]"),
 )  # fmt: skip
 @option_group(
     "Checks",
     options.on_bad_row_option,
     path_option(
-        "--dropped", role=Role.WRITE, metavar="FILE",
+        "--dropped", role=Role.WRITE,
         help="Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
     ),
-    click.option("--fix-blanks", is_flag=True, help="Write single blanks where tabs or doubled blanks stand between scores."),
+    options.flag("--fix-blanks", help="Write single blanks where tabs or doubled blanks stand between scores."),
     click.option(
         "--expect-rows", type=options.RowsOrFile(Role.READ), metavar="N|FILE",
         help="Fail unless N rows, or as many as FILE has, are written.",
     ),
-    click.option(
-        "--strict", is_flag=True,
-        help="Fail if the table's words do not fit the model. On a cluster, take no workers of another torch.",
+    options.flag(
+        "--strict", help="Fail if the table's words do not fit the model. On a cluster, take no workers of another torch."
     ),
-    click.option(
-        "--allow-untrained-unk", is_flag=True, help="Score unknown words even if UNK was never seen in training."
-    ),
+    options.flag("--allow-untrained-unk", help="Score unknown words even if UNK was never seen in training."),
 )  # fmt: skip
 @option_group(
     "Machine",
@@ -112,29 +104,27 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         "--device", type=TEXT, default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
         help="The devices that score, sharing the table's blocks. auto takes every GPU, else the CPU.",
     ),
-    click.option(
-        "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
+    options.choice_option(
+        "--precision", values=PRECISIONS, default="float32",
         help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
         "Both are faster, and log p differs a little.",
     ),
-    number_option(
-        "--jobs", range=JOBS, metavar="N", help="Blocks in work at a time.  [default: usable cores / threads]"
-    ),
+    number_option("--jobs", range=JOBS, help="Blocks in work at a time.  [default: usable cores / threads]"),
     click.option(
         "--cluster", type=TEXT, metavar="PLACE",
         help="Have blocks scored by the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or "
         "slurm:JOBS and others by the settings of dask-jobqueue (docs/cluster.md).",
     ),
     number_option(
-        "--threads", range=THREADS, default=1, show_default=True, metavar="N",
+        "--threads", range=THREADS, default=1,
         help="Cores that score one block. They need less memory than as many jobs, are slower, and change the last digits.",
     ),
     number_option(
         "--block-size", "block_rows", range=BLOCK_ROWS, metavar="ROWS",
         help="Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]",
     ),
-    click.option(
-        "--gzip-level", type=click.Choice(GZIP_LEVELS), default="6", show_default=True, metavar="fast|1-9",
+    options.choice_option(
+        "--gzip-level", values=GZIP_LEVELS, default="6", metavar="fast|1-9",
         help="How hard to compress. fast takes a third of the time of 6, and files are a quarter larger.",
     ),
 )  # fmt: skip
@@ -195,7 +185,7 @@ def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
     "--columns", range=COLUMNS, metavar="K",
     help="The number of last score columns to remove.  [default: those of annotate, by TABLE.columns.json or their looks]",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Remove K columns that are not annotate's, too.")
+@options.flag("--force", help="Remove K columns that are not annotate's, too.")
 @options.out_option()
 @options.quiet_option
 def strip(table: str, columns: int | None, force: bool, out: str, quiet: bool) -> None:

@@ -25,16 +25,16 @@ class TrainingOptions:
         self.max_steps = self.number("max_steps", "Stop after N minibatches.")
         self.eval_every = self.number("eval_every", "Measure held-out loss after so many minibatches.", "STEPS", default=500)
         overwrite = "Replace the model that is there once the new one is complete."
-        self.overwrite = click.option("--overwrite", is_flag=True, help=overwrite)
+        self.overwrite = options.flag("--overwrite", help=overwrite)
         resume = "Continue an interrupted training exactly from its last measurement."
-        self.resume = click.option("--resume", is_flag=True, help=resume)
+        self.resume = options.flag("--resume", help=resume)
         threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
         self.machine = option_group(
             "Machine",
             options.device_option("auto"),
             self.number("threads", threads),
-            click.option(
-                "--precision", type=click.Choice(PRECISIONS), default="float32", show_default=True,
+            options.choice_option(
+                "--precision", values=PRECISIONS, default="float32",
                 help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
             ),
         )  # fmt: skip
@@ -50,7 +50,7 @@ class TrainingOptions:
     def preset(self, what: str) -> Any:
         """Declare the option that chooses the preset: the settings of ``what``."""
         help = f"The settings to start from: of {what}."
-        return click.option("--preset", type=click.Choice(list(self._presets)), default="default", show_default=True, help=help)
+        return options.choice_option("--preset", values=list(self._presets), default="default", help=help)
 
     def number(self, name: str, help: str, metavar: str = "N", default: int | None = None) -> Any:
         """Declare an option that is a number."""
@@ -86,13 +86,12 @@ _pairs = TrainingOptions(PRESETS, "pairs")
     "Most used",
     options.model_option(Role.WRITE_DIRECTORY, _pairs.beside),
     _pairs.max_time,
-    click.option("--inverse", is_flag=True, help="Learn p(source | target): read targets, predict sources."),
+    options.flag("--inverse", help="Learn p(source | target): read targets, predict sources."),
 )
 @option_group(
     "Input and output",
-    click.option(
-        "--format", "form", type=click.Choice(["table", "extract", "tsv"]),
-        help="What the inputs are.  [default: by their content]",
+    options.choice_option(
+        "--format", "form", values=("table", "extract", "tsv"), help="What the inputs are.  [default: by their content]"
     ),
     options.on_bad_row_option,
     path_option(
@@ -116,18 +115,12 @@ _pairs = TrainingOptions(PRESETS, "pairs")
 @option_group(
     "Words",
     _pairs.setting("shortlist", "Known words a side. All others are UNK."),
+    path_option("--source-vocab", help="Take the source shortlist from FILE: word, tab, count a line."),
+    path_option("--target-vocab", help="Take the target shortlist from FILE."),
     path_option(
-        "--source-vocab", role=Role.READ, metavar="FILE",
-        help="Take the source shortlist from FILE: word, tab, count a line.",
+        "--vocab-corpus", nargs=2, metavar="SOURCE TARGET", help="Count words in this tokenized corpus instead of the pairs."
     ),
-    path_option("--target-vocab", role=Role.READ, metavar="FILE", help="Take the target shortlist from FILE."),
-    path_option(
-        "--vocab-corpus", role=Role.READ, nargs=2, metavar="SOURCE TARGET",
-        help="Count words in this tokenized corpus instead of the pairs.",
-    ),
-    click.option(
-        "--allow-poor-coverage", is_flag=True, help="Train even if given words are less than half of the pairs' words."
-    ),
+    options.flag("--allow-poor-coverage", help="Train even if given words are less than half of the pairs' words."),
     number_option(
         "--source-factor", range=FACTORS, metavar="K", help="Read only the K-th factor, from 0, of every source word."
     ),
@@ -162,9 +155,7 @@ _pairs = TrainingOptions(PRESETS, "pairs")
     _pairs.max_steps,
     _pairs.number("patience", "Stop after N measurements without a better one."),
     _pairs.eval_every,
-    click.option(
-        "--final-pass", is_flag=True, help="Learn the held-out pairs too at the end, until they cost no more than the others."
-    ),
+    options.flag("--final-pass", help="Learn the held-out pairs too at the end, until they cost no more than the others."),
 )
 @option_group(
     "Resuming and fine-tuning",
@@ -173,9 +164,8 @@ _pairs = TrainingOptions(PRESETS, "pairs")
         "--init-from", role=Role.READ_DIRECTORY, may_be="-m", metavar="MODEL",
         help="Start from the weights of this model, matching words by spelling.",
     ),
-    click.option(
-        "--init", type=click.Choice(["all", "encoder", "decoder"]), default="all", show_default=True,
-        help="The part of its weights to take.",
+    options.choice_option(
+        "--init", values=("all", "encoder", "decoder"), default="all", help="The part of its weights to take."
     ),
     click.option(
         "--freeze", multiple=True,
@@ -255,7 +245,7 @@ _text = TrainingOptions(LM_PRESETS, "text")
     _text.setting("held_out_share", "Hold out at most this share of the sentences.", "SHARE"),
     _text.setting("shortlist", "The network knows N words at most, never the rarest 1 %: all others are UNK."),
     _text.number("min_count", "The network knows only words seen N times.", default=1),
-    path_option("--vocab", role=Role.READ, metavar="FILE", help="Take the words from FILE: word, tab, count a line."),
+    path_option("--vocab", help="Take the words from FILE: word, tab, count a line."),
 )
 @option_group(
     "Network",

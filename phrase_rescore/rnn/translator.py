@@ -209,9 +209,8 @@ class Translator:
 
     @torch.inference_mode()
     def n_best(
-        self, sources: Sequence[bytes], n: int = 10, beam: int | None = None, unk: bool = False,
-        max_length: int = MAX_LENGTH,
-    ) -> list[list[Hypothesis]]:  # fmt: skip
+        self, sources: Sequence[bytes], n: int = 10, beam: int | None = None, unk: bool = False, max_length: int = MAX_LENGTH
+    ) -> list[list[Hypothesis]]:
         """Return the n best phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first."""
         width = beam or max(n, BEAM)
         c, which = self._summaries(sources)
