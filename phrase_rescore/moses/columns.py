@@ -271,7 +271,8 @@ class TableColumns:
             found = f"column {beyond[0]} of a table that has {n}"
             raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
         all_columns = [by_number.get(i, AddedColumn(i, "", "", "")) for i in range(1, n + 1)]
-        described = zip(all_columns, _names(n, by_number), ranges, strict=True)
+        is_usual = min(by_number, default=n + 1) > len(_OF_MOSES) and ranges[3:4] != [(1.0, 1.0)]  # a count of no unknown words
+        described = zip(all_columns, _names(n, by_number, _OF_MOSES if is_usual else ()), ranges, strict=True)
         columns = (ScoreColumn(c.column, name, *of, c.feature, c.model, c.unit) for c, name, of in described)
         return cls(table, tuple(columns), guessed)
 
@@ -319,9 +320,8 @@ class TableColumns:
         return np.where(is_log, scores, np.log(np.maximum(scores, MIN_P)))
 
 
-def _names(n: int, added: Mapping[int, AddedColumn]) -> list[str]:
+def _names(n: int, added: Mapping[int, AddedColumn], usual: Sequence[str]) -> list[str]:
     """Name the columns; several of one name get their numbers."""
-    usual = _OF_MOSES if min(added, default=n + 1) > len(_OF_MOSES) else ()
     names = [*usual[:n], *(f"column {number}" for number in range(len(usual) + 1, n + 1))]
     for number, column in added.items():
         score = "p(s|t)" if "p(source" in column.unit else "p(t|s)"

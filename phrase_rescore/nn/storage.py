@@ -171,7 +171,9 @@ class Config:
         except (ValueError, RecursionError) as error:
             raise ModelError(f"{self.path}: not JSON ({error}); {_DAMAGED_FILE}") from None
         self.entries: dict[str, Any] = config if isinstance(config, dict) else {}
-        version = self.entries.get("format_version")
+        hint = "name the directory of a model that train or train-lm made"
+        require("format_version" in self.entries, f"{self.path}: has no format_version", hint)
+        version = self.entries["format_version"]
         self.know(is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}", "format_version")
 
     def know(self, condition: bool, known: str, *keys: str) -> None:

@@ -28,6 +28,12 @@ def test_columns_by_hand(settings: dict[str, object], columns: list[bytes]) -> N
     assert ColumnFormat(**settings).columns(LOG_P, UNKNOWN) == columns  # type: ignore[arg-type]
 
 
+def test_a_fourth_column_of_ones_is_not_named_as_moses_s() -> None:
+    """It may be a count of unknown words after two scores, whose sidecar is lost."""
+    rows = [parse_row(b"a ||| b ||| 0.1 0.2 %b 1" % p) for p in (b"0.5", b"0.25")]
+    assert [column.name for column in TableColumns.of("-", rows).columns] == ["column 1", "column 2", "column 3", "column 4"]
+
+
 @pytest.mark.parametrize(("own", "phi"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 3)])
 @pytest.mark.parametrize("scale", ["exp", "log"])
 @pytest.mark.parametrize("models", [0, 1, 2])

@@ -131,7 +131,7 @@ def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
     ("[" * 500 + "]" * 500, "not JSON (nested more than 32 deep)"),
     ('{"format_version": ' + '{"a":' * 900 + "1" + "}" * 901, "not JSON (nested more than 32 deep)"),
     ('{"format_version": ' + "9" * 5000 + "}", "not JSON (Exceeds the limit"),
-    ("\xff", "not JSON ("), ("", "not JSON (Expecting value"), ("[]", "format_version null, and"),
+    ("\xff", "not JSON ("), ("", "not JSON (Expecting value"), ("[]", "has no format_version; name"),
 ])  # fmt: skip
 def test_a_config_that_cannot_be_read_is_refused(model_dir, text, message):
     (model_dir / "config.json").write_bytes(text.encode("latin-1"))
