@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,18 +95,6 @@ def run() -> Run:
                 stream.flush()
             torch.set_flush_denormal(False)
         return Result(status, out.getvalue(), err.getvalue().decode())
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def spawn() -> Run:
-    """The same in a process of its own, for what only a process shows."""
-
-    def call(*args: object, stdin: bytes = b"", cwd: str | os.PathLike[str] = ROOT) -> Result:
-        command = [sys.executable, "-m", "phrase_rescore", *map(str, args)]
-        done = subprocess.run(command, input=stdin, capture_output=True, cwd=cwd, check=False)
-        return Result(done.returncode, done.stdout, done.stderr.decode())
 
     return call
 

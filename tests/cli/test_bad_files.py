@@ -108,13 +108,11 @@ EMPTY = {
     "train --source-vocab": "is empty; name the words of the shortlist, one a line",
     "info": "is empty; info describes phrase tables, models and moses.ini",
     "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",
-    "evaluate REF": "an empty file; a line for every segment is needed",
-    "evaluate OUT": "an empty file; a line for every segment is needed",
-    "evaluate STATISTICS": "an empty file; a line for every segment is needed",
+    **dict.fromkeys(("evaluate REF", "evaluate OUT", "evaluate STATISTICS", "why --reference"),
+                    "an empty file; a line for every segment is needed"),
     "why OUT": "0 segments where ",
-    "why --reference": "an empty file; a line for every segment is needed",
     "curves": "an empty log; nothing has been measured yet; train with a smaller --eval-every",
-}
+}  # fmt: skip
 IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"
 NO_TEXT = r"'\x89PNG\r' is not UTF-8; convert the file with iconv -t UTF-8"
@@ -309,10 +307,7 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "weights empty": (edited(WEIGHTS, lambda data: b""), f"/{WEIGHTS}: Error while deserializing header"),
     "header of any length": (edited(WEIGHTS, lambda data: b"\xff" * 8 + data[8:]), f"/{WEIGHTS}: Error while"),
     "directory for weights": (replaced_by_directory(WEIGHTS), f"/{WEIGHTS}"),
-    "no vocabulary": (
-        lambda model: (model / "source.vocab").unlink(),
-        "/source.vocab: No such file or directory; the model is",
-    ),
+    "no vocabulary": (lambda model: (model / "source.vocab").unlink(), "/source.vocab: No such file or directory; the model"),
     "directory for vocabulary": (replaced_by_directory("source.vocab"), "/source.vocab"),
     "a word too many": (edited("source.vocab", lambda data: data + b"more\t1\n"), "/source.vocab: 13 ids where config.json"),
     "a word too few": (edited("target.vocab", lambda data: data.partition(b"\n")[2]), "/target.vocab: 11 ids where config"),

@@ -125,15 +125,9 @@ def trained(inputs, run) -> str:
     return model
 
 
-def commands_of(group: click.Group) -> dict[str, click.Command]:
-    found = {name: group.get_command(click.Context(group), name) for name in COMMANDS}
-    return {name: command for name, command in found.items() if command is not None}
-
-
 def make_cli_reference(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, folder / "make_cli_reference.py", *args], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, folder / "make_cli_reference.py", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_cli_reference_is_current(tmp_path):
@@ -148,7 +142,8 @@ def test_cli_reference_is_current(tmp_path):
 
 
 def test_options_named_in_the_pages_exist():
-    known = {option for command in [cli, *commands_of(cli).values()] for p in command.params for option in p.opts}
+    commands = [cli, *(cli.get_command(click.Context(cli), name) for name in COMMANDS)]
+    known = {option for command in commands for p in command.params for option in p.opts}
     known |= set(OTHER_OPTIONS.split())
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
@@ -173,9 +168,8 @@ def shell(script: str, folder: Path, path: str) -> None:
         script = re.sub(rf"(\bphrase-rescore {command}\b[^|;&>\n]*)", rf"\1 {tiny} ", script)
     script = re.sub(r"(\bphrase-rescore [^|;&>#\n]* -o [^|;&>#\n)]*[^|;&>#\n) ])", r"\1 --overwrite", script)
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        ["bash", "-e", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
-    )
+    bash = ["bash", "-e", "-c", script]
+    done = subprocess.run(bash, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{script}\n{done.stderr}"
 
 
@@ -398,9 +392,8 @@ def test_messages_of_commands_are_as_documented(run, inputs, trained, tmp_path, 
     (block,) = blocks_of("format.md", "errors-strip")
     row, message = block.removesuffix("\n").split("\n")
     Path("phrase-table.gz").write_text(f"{row}\n")
-    assert (
-        run("strip", "phrase-table.gz", "--columns", 2, "--force", "-o", "out").last_line == f"phrase-rescore: error: {message}"
-    )
+    stripped = run("strip", "phrase-table.gz", "--columns", 2, "--force", "-o", "out")
+    assert stripped.last_line == f"phrase-rescore: error: {message}"
     messages = re.findall(r"`((\S+): is by its name [^`]+)`", text_of("format.md"))
     assert len(messages) == 3
     for message, name in messages:

@@ -263,10 +263,8 @@ def test_a_column_that_knows_is_worth_what_is_right(tmp_path: Path) -> None:
 
 
 def test_bleu_of_sums_is_that_of_sacrebleu() -> None:
-    hypotheses, references = (
-        ["the house is very small now", "a man he saw"],
-        ["the house is very small .", "he saw a man in it"],
-    )
+    hypotheses = ["the house is very small now", "a man he saw"]
+    references = ["the house is very small .", "he saw a man in it"]
     metric = BLEU(tokenize="none", force=True)
     counts = np.array(metric._extract_corpus_statistics(hypotheses, [references]), np.float64).sum(0)
     found = float(importlib.import_module("columns").bleu(torch.from_numpy(counts)))
@@ -345,14 +343,8 @@ def test_from_two_text_files_to_the_table_through_interruptions(programs: dict[s
     idle = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'whole'}", **programs)
     assert (idle.stdout, idle.stderr) == (whole.stdout, "")
     steps = [line.split(": ")[1] for line in whole.stderr.splitlines() if ": " in line]
-    for step in (
-        "extract-and-score",
-        "tune-baseline.1",
-        "train-forward",
-        "system-rnn",
-        "decode-rnn+wp.1.test",
-        "tune-cslm-n-best.1",
-    ):
+    interrupted = "extract-and-score tune-baseline.1 train-forward system-rnn decode-rnn+wp.1.test tune-cslm-n-best.1"
+    for step in interrupted.split():
         assert step in steps
         interrupt(step, tmp_path / "interrupted", programs)
     again = run_sh(PAPER / "smoke.conf", f"WORK={tmp_path / 'interrupted'}", **programs)

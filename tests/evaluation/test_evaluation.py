@@ -287,11 +287,9 @@ USAGE = {
     "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
     "an empty set": (["--set"], "Error: Option '--set' requires an argument."),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give every"),
+    "standard input twice": (["--set", "d", "-", "a=-"], "'-', standard input, can be read once; name files for the rest"),
     "baseline": (["--set", "d", "ref", "a=all", "--baseline", "b"], "error: no system is called 'b'; --baseline is one of: a"),
-    "language": (
-        ["--set", "d", "ref", "a=all", "--detokenize", "xx"],
-        "--detokenize 'xx': Moses has no rules for this language",
-    ),
+    "language": (["--set", "d", "ref", "a=all", "--detokenize", "xx"], "'xx': Moses has no rules for this language"),
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.evaluation.corpora import SetFiles, check_sets, read_lines, segments_of
+from phrase_rescore.evaluation.corpora import SetFiles, read_lines, segments_of
 from phrase_rescore.moses.text import Look, look, mismatch
 
 USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
@@ -39,15 +39,6 @@ def test_a_reference_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None
     reference = tmp_path / "a=b"
     reference.write_text("x\n")
     assert SetFiles.parse(["dev", str(reference), "a=out"]).references == (str(reference),)
-
-
-def test_sets_together() -> None:
-    dev = SetFiles.parse(["dev", "ref", "a=x"])
-    check_sets([dev, SetFiles.parse(["test", "ref", "a=x"])])
-    with pytest.raises(OptionError, match="two sets are called 'dev'; give every set a name of its own"):
-        check_sets([dev, dev])
-    with pytest.raises(OptionError, match="'-', standard input, can be read once; name files for the rest"):
-        check_sets([SetFiles.parse(["dev", "ref", "a=-"]), SetFiles.parse(["test", "ref", "a=-"])])
 
 
 def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:

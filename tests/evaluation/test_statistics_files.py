@@ -151,25 +151,6 @@ def test_figures_are_those_of_the_texts(run: Run, here: Path, references: str, o
     assert evaluated(["text", "plain", "statistics", "plain", "plain"], references) == expected
 
 
-segment = st.lists(st.sampled_from(["a", "b", "bb", "é", "東", ".", "a\u2028b"]), max_size=7).map(" ".join)
-
-
-@settings(max_examples=60)
-@given(st.data())
-def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """For any text and number of references."""
-    segments, number = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
-    texts = [tuple(data.draw(st.lists(segment, min_size=segments, max_size=segments))) for _ in range(number + 1)]
-    names = data.draw(st.lists(st.sampled_from(list(counts.METRICS)), min_size=1, unique=True))
-    settings = EvaluationSettings(tuple(names), tokenize=data.draw(st.sampled_from(["none", "13a", "char"])))
-    output, *references = texts
-    counted = counts.count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
-    path = tmp_path_factory.mktemp("counts") / "x.gz"
-    write_statistics(str(path), counted)
-    found = parse_statistics("x", gzip.decompress(path.read_bytes()).splitlines(keepends=True))
-    assert same(found, OutputStatistics(found.basis, {name: counted.counts[name] for name in found.counts}))
-
-
 def test_known_figures(run: Run, here: Path) -> None:
     """Ten segments of ten words, typed: every one better, so that 2 of 1,024 shuffles are as far apart, and TER by hand."""
     signature = "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:2.6.0"
@@ -359,13 +340,6 @@ def as_bytes(counted: OutputStatistics) -> bytes:
         return gzip.decompress(Path(file.name).read_bytes())
 
 
-def outcome(rows: Sequence[bytes]) -> OutputStatistics | InputError:
-    try:
-        return parse_statistics("x", rows)
-    except InputError as error:
-        return error
-
-
 @settings(max_examples=400)
 @given(st.data())
 def test_whatever_is_damaged(good: bytes, data: st.DataObject) -> None:
@@ -376,10 +350,12 @@ def test_whatever_is_damaged(good: bytes, data: st.DataObject) -> None:
         st.one_of(st.binary(max_size=3), st.sampled_from([b"\t", b"\n", b"0", b"-", b"9" * 10, b'"', b"}", good[:40]]))
     )
     rows = (good[:at] + put + good[end:]).splitlines(keepends=True)
-    found = outcome(rows)
-    if isinstance(found, InputError):
-        assert (found.path, bool(found.hint)) == ("x", True)
-        return
+    try:
+        found = parse_statistics("x", rows)
+    except InputError as error:
+        if error.path == "x" and error.hint:
+            return
+        raise
     assert same(parse_statistics("x", as_bytes(found).splitlines(keepends=True)), found)
     metrics = EvaluationSettings().make_metrics(1)
     for name, of_metric in found.counts.items():

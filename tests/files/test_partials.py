@@ -139,8 +139,8 @@ def test_a_directory_in_the_partials_place_is_told(out: Path) -> None:
         write(out)
 
 
-def leave_out(path: Path, *rows: bytes, expected: bool = True) -> str:
-    side = DroppedRows(str(path), expected)
+def leave_out(path: Path, *rows: bytes) -> str:
+    side = DroppedRows(str(path), expected=True)
     with side.opened():
         for line, row in enumerate(rows, 1):
             side.add(str(line), row)
@@ -156,22 +156,6 @@ def test_a_side_file_is_there_only_if_rows_are(out: Path) -> None:
     assert out.read_bytes() == b"a\n"
     assert leave_out(out) == ""
     assert names(out.parent) == []
-
-
-def test_a_failure_leaves_the_older_side_file(out: Path) -> None:
-    out.write_bytes(b"older\n")
-    side = DroppedRows(str(out), expected=True)
-    with pytest.raises(KeyboardInterrupt), side.opened():
-        side.add("1", b"row")
-        raise KeyboardInterrupt
-    assert names(out.parent) == ["out"]
-    assert out.read_bytes() == b"older\n"
-
-
-def test_where_no_row_is_to_be_left_out_nothing_is_touched(out: Path) -> None:
-    out.write_bytes(b"older\n")
-    assert leave_out(out, expected=False) == ""
-    assert names(out.parent) == ["out"]
 
 
 def test_a_folder_that_may_be_written_and_not_read(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,14 +19,6 @@ def task(model=None, text=TEXT, held_out=TEXT[:11], batch_size=16, seed=1, **mor
     return NgramTask(model or small(), text, held_out, batch_size, seed, **more)
 
 
-def test_a_context_ends_where_the_sentence_before_ends():
-    found = ngrams_at(np.array([2, 3, 0, 4, 5, 6, 0, 0, 2], np.int32), np.arange(9), 4)
-    assert found.words.tolist() == [2, 3, 0, 4, 5, 6, 0, 0, 2]
-    assert found.contexts.tolist() == [
-        [0, 0, 0], [0, 0, 2], [0, 2, 3], [0, 0, 0], [0, 0, 4], [0, 4, 5], [4, 5, 6], [0, 0, 0], [0, 0, 0],
-    ]  # fmt: skip
-
-
 def test_shortened_contexts_lose_their_oldest_words():
     sizes = LanguageModelSizes(7, 6, 4, 8, 6)
     batches = task(small(sizes=sizes), batch_size=1000, shorten=0.5).batches()

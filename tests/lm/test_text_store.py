@@ -1,4 +1,3 @@
-import json
 import os
 from collections import Counter
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.lm.config import Text
-from phrase_rescore.lm.prepare import LAYOUT, TextSource, prepare_text
+from phrase_rescore.lm.prepare import TextSource, prepare_text
 from phrase_rescore.moses.table import words
 from phrase_rescore.training.config import Observer
 
@@ -95,17 +94,6 @@ def test_parts_of_any_size_give_the_same(tmp_path, monkeypatch):
     assert whole.numbers == parts.numbers
 
 
-def test_a_store_is_found_again_if_it_is_of_the_same_text(tmp_path):
-    store = prepared(tmp_path / "text", [[b"a b", b"c"]])
-    found = LAYOUT.open(str(tmp_path / "text"), FINGERPRINT)
-    assert found.numbers == store.numbers
-    assert found.train.tolist() == store.train.tolist()
-    summary = json.loads((tmp_path / "text" / "text.json").read_text())
-    summary["numbers"]["words"] += 1
-    (tmp_path / "text" / "text.json").write_text(json.dumps(summary))
-    assert LAYOUT.open(str(tmp_path / "text"), FINGERPRINT) is None
-
-
 def test_other_contents_have_other_hashes(tmp_path):
     texts = [[b"a b", b"c"], [b"a b c"], [b"a", b"b c"], [b"b a", b"c"]]
     contents = [prepared(tmp_path / str(i), [text]).numbers.content for i, text in enumerate(texts)]
@@ -126,16 +114,3 @@ def test_marks_around_sentences_are_not_learnt(tmp_path):
     (tmp_path / "odd").write_bytes(b"a\na <s> b\n")
     with pytest.raises(InputError, match="odd:2: '<s>' between words"):
         TextSource([str(tmp_path / "odd")], str(tmp_path / "lm"), Text()).make(Observer(), lambda numbers: None)
-
-
-def test_nothing_is_left_of_what_cannot_be(tmp_path):
-    with pytest.raises(OptionError, match="there are no sentences to train on"):
-        prepared(tmp_path / "text", [[b"\n", b"  \n"]])
-    assert os.listdir(tmp_path) == []
-
-    def other(numbers):
-        raise OptionError("other text")
-
-    with pytest.raises(OptionError, match="other text"):
-        prepared(tmp_path / "text", [[b"a"]], check=other)
-    assert os.listdir(tmp_path) == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_trainings import Training
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.table import check_factor, have_factor, select_factor
+from phrase_rescore.moses.table import have_factor, select_factor
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.scorer import Scorer
 
@@ -30,13 +30,6 @@ def test_factors_are_those_between_the_bars(phrases: list[bytes], factor: int) -
         assert not have_factor(phrases, factor)
         with pytest.raises(RowError, match=f"target word '.*' has no factor {factor}; factors are counted from 0"):
             select_factor(phrases, factor, "target")
-
-
-def test_the_word_without_it_is_named() -> None:
-    with pytest.raises(RowError, match=r"source word 'b\|\|c' has no factor 1"):
-        check_factor(b"a|x b||c", 1, "source")
-    check_factor(b"a b", None, "source")
-    assert select_factor([], 1, "source") == []
 
 
 ROWS = [(f"S{i % 60}|s{i % 60}|N x|x|D", f"t{i % 60}|V") for i in range(300)]

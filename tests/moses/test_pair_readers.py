@@ -119,18 +119,6 @@ def rows_of(blocks: Iterable[PairBlock]) -> list[tuple[list[bytes], list[bytes]]
     return [(a.split(b" "), b.split(b" ")) for src, tgt, _ in blocks for a, b in zip(src, tgt, strict=True)]
 
 
-@pytest.mark.parametrize(
-    "data", [TABLE, EXTRACT, TSV, b"a  b\t|||\tc ||| 0.5\n", b"a\xc2\xa0b ||| c\x00 ||| 1 ||| ||| 1 1 1\r\n"]
-)
-@pytest.mark.parametrize("repeated", [1, 4095, 4096, 10_000])
-def test_blocks_hold_the_pairs_of_the_rows(tmp_path: Path, data: bytes, repeated: int) -> None:
-    path = written(tmp_path, data * repeated + data.rstrip(b"\n"))
-    blocks = list(read_pair_blocks(path))
-    assert len(blocks) == repeated // 4096 + 1
-    assert rows_of(blocks) == list(read_pairs(path))
-    assert all(block.counts is None for block in blocks)
-
-
 @pytest.mark.parametrize("before", [1, 99, 100, 4095, 4096, 5000])
 @pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
 def test_blocks_name_file_and_line_of_a_bad_row(tmp_path: Path, good: bytes, bad: bytes, text: str, before: int) -> None:
@@ -158,14 +146,6 @@ def test_blocks_of_a_table_that_begins_badly(tmp_path: Path) -> None:
     blocks = list(read_pair_blocks(path, "table", on_bad_row=lambda line, row, error: bad.append(line)))
     assert rows_of(blocks) == [([b"a"], [b"b"])] * 2
     assert bad == [*range(1, 5001), 5003]
-
-
-def test_blocks_of_a_file_without_rows(tmp_path: Path) -> None:
-    assert list(read_pair_blocks(written(tmp_path, b""), "table")) == []
-    with pytest.raises(InputError, match="an empty file does not look like a phrase table"):
-        list(read_pair_blocks(written(tmp_path, b"")))
-    with pytest.raises(InputError, match="a half table"):
-        list(read_pair_blocks(written(tmp_path, EXTRACT, "half.f2e.gz")))
 
 
 def test_joint_counts_of_a_table(tmp_path: Path) -> None:

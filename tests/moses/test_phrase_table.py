@@ -12,7 +12,7 @@ from row_edits import with_scores
 
 from phrase_rescore.annotation.pipeline import strip
 from phrase_rescore.errors import InputError, RowError, shown
-from phrase_rescore.moses.table import has_irregular_blanks, parse_row, phrase_words, split_fields, with_single_blanks, words
+from phrase_rescore.moses.table import has_irregular_blanks, parse_row, phrase_words, split_fields, with_single_blanks
 
 ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
 ODD = st.sampled_from([b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x1c", b"\x00", b"\r", b"[", b"]", b"&#91;"])
@@ -65,15 +65,6 @@ def test_parse_append_strip_is_the_identity(row, added) -> None:
     assert longer == head + columns + tail
     again = parse_row(longer, len(scores) + len(added))
     assert with_scores(again.fields, len(added), b"") == head + tail
-
-
-@pytest.mark.parametrize("odd", ["\u00a0", "\u2028", "\u0085", "\x0b", "\x0c", "\x1d"])
-def test_odd_blanks_do_not_separate(odd: str) -> None:
-    word = f"a{odd}b".encode()
-    parsed = parse_row(word + b" c ||| " + word + b" ||| 0.5 1 ||| 0-0")
-    assert (parsed.src, parsed.tgt, parsed.n_scores) == ([word, b"c"], [word], 2)
-    with pytest.raises(RowError, match=re.escape("scores are plain decimal numbers such as 0.25 or 6.1e-05")):
-        parse_row(b"a ||| b ||| 0.5" + odd.encode() + b"1")
 
 
 @pytest.mark.parametrize("score", ["0", "1", "0.25", "6.1e-05", "1E-5", "+1", "-1", ".5", "5.", "5.e3", "1e999", "007"])
@@ -167,12 +158,6 @@ def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
-# Fields
-
-# What str.split, bytes.split or str.splitlines would cut at, and Moses does not
-blanky = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"a", b"0.5", b"\x0b", b"\xc2\xa0"])).map(b"".join)
-
-
 @pytest.mark.parametrize(("row", "fields"), [
     (b"a ||| b ||| 0.5 ||| ||| 1 1 1", [b"a ", b" b ", b" 0.5 ", b" ", b" 1 1 1"]),
     (b"a ||| b ||| 0.5 ||| 0-0 ||| 1 1 1 ||| |||", [b"a ", b" b ", b" 0.5 ", b" 0-0 ", b" 1 1 1 ", b" ", b""]),
@@ -181,8 +166,3 @@ blanky = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"a", b"0.5", b"\x0b", b"
 ])  # fmt: skip
 def test_empty_fields_share_a_blank(row: bytes, fields: list[bytes]) -> None:
     assert split_fields(row) == fields
-
-
-@given(blanky)
-def test_words_are_what_stands_between_blanks(field: bytes) -> None:
-    assert words(field) == re.findall(rb"[^ \t]+", field)

@@ -12,15 +12,7 @@ from row_edits import with_scores
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.moses import table as moses_table
-from phrase_rescore.moses.table import (
-    WHOLE,
-    Factors,
-    cut_rows,
-    has_irregular_blanks,
-    parse_block,
-    parse_row,
-    with_single_blanks,
-)
+from phrase_rescore.moses.table import WHOLE, Factors, has_irregular_blanks, parse_block, parse_row, with_single_blanks
 
 NONE_PLAIN = re.compile(rb"()()()()([^\n]*+)\n")
 
@@ -110,7 +102,7 @@ def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, fact
 def test_scores_are_numbers_in_both_ways(pieces: list[bytes]) -> None:
     scores = b"".join(pieces)
     data = b"a ||| b ||| " + scores + b" ||| 0-0"
-    is_plain = cut_rows(data, 2).others == [None]
+    is_plain = moses_table.cut_rows(data, 2).others == [None]
     try:
         parsed = parse_row(data, 2)
     except RowError:

@@ -24,14 +24,6 @@ def filled(stack: Stack, seed: int = 0) -> Stack:
     return stack.double()
 
 
-def test_an_lstm_decoder_starts_with_its_output_open() -> None:
-    (cell,) = filled(Stack(LSTM, 1, 3, 4, summary=5)).cells
-    c = torch.randn(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    h, m = cell.initial(c)
-    torch.testing.assert_close(m, c @ cell.V.T + cell.b_V)
-    torch.testing.assert_close(h, torch.tanh(m))
-
-
 # Where torch has the same thing: the order of its gates, as indices of ours
 TORCHS = {LSTM: (torch.nn.LSTM, (0, 1, 3, 2)), RNN: (torch.nn.RNN, (0,)), ResetAfter: (torch.nn.GRU, (1, 0, 2))}
 
@@ -137,19 +129,6 @@ def test_parameters_files_and_initial_weights(chosen: dict, tmp_path) -> None:
                 assert torch.allclose(weight @ weight.T, torch.eye(7), atol=1e-5), name
             elif letter.startswith("b"):
                 assert torch.equal(weight, torch.full_like(weight, float(letter == "b_f"))), name
-
-
-def test_words_backwards() -> None:
-    phrases = Ragged.of([[2, 3, 4], [5], [], [6, 7], [8, 9, 10, 11]])
-    turned = phrases.reversed()
-    assert [turned.ids[a:b].tolist() for a, b in zip(turned.offsets, turned.offsets[1:], strict=False)] == [
-        [4, 3, 2], [5], [], [7, 6], [11, 10, 9, 8],
-    ]  # fmt: skip
-    there = PackedPhrases.of(phrases.with_eos()).reversed()
-    expected = PackedPhrases.of(turned.with_eos())
-    assert there.ids.tolist() == expected.ids.tolist()
-    assert there.counts == expected.counts
-    assert there.place.tolist() == expected.place.tolist()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ import pytest
 from oracle import log_prob
 from small_models import encoded, random_pairs, small_checkpoint, weights
 
-from phrase_rescore.data.ragged import Ragged, distinct_phrases, prefix_levels
 from phrase_rescore.rnn.scorer import Scorer
 
 
@@ -31,16 +30,3 @@ def test_scoring_phrases_as_bytes():
     expected = [log_prob(weights(checkpoint), *pair) for pair in (([2, 5], [4, 1, 1]), ([3], [2]))]
     np.testing.assert_allclose(got, expected, atol=1e-5)
     assert Scorer(checkpoint).score([]).shape == (0,)
-
-
-def test_every_distinct_prefix_is_one_node():
-    phrases = Ragged.of([[5, 6], [5, 6], [5, 7], [6], [5]])
-    first, second = prefix_levels(phrases)
-    assert first.words.tolist() == [5, 6]
-    assert first.nodes.tolist() == [0, 0, 0, 1, 0]
-    assert list(zip(second.parents, second.words, strict=True)) == [(0, 6), (0, 7)]
-    assert second.rows.tolist() == [0, 1, 2]
-    rows, which = distinct_phrases(phrases)
-    assert len(rows) == 4
-    assert which[0] == which[1]
-    assert len(set(which.tolist())) == 4

@@ -1,7 +1,7 @@
 import json
 import math
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,17 +111,6 @@ class Parabola:
 
 
 RECIPE = Recipe(learning_rate=0.1, warm_up=0.0, max_steps=200, eval_every=50)
-
-
-def test_settings_are_overridden_in_the_part_that_has_them():
-    config = PRESETS["paper"].override(hidden=8, max_steps=3, freeze=("encoder",))
-    assert config.network == replace(PRESETS["paper"].network, hidden=8)
-    assert config.recipe == replace(PRESETS["paper"].recipe, max_steps=3)
-    assert (config.start.freeze, config.data, config.preset) == (("encoder",), PRESETS["paper"].data, "paper")
-    with pytest.raises(TypeError, match="no setting 'preset'"):
-        config.override(preset="default")
-    names = [field.name for part in fields(config) if part.name != "preset" for field in fields(getattr(config, part.name))]
-    assert len(names) == len(set(names)) == len(config.settings())
 
 
 def test_a_cell_brings_its_rate_to_the_default_preset_alone_and_one_that_is_given_counts():
