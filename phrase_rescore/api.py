@@ -81,11 +81,8 @@ def train(
     """Learn a model from the distinct pairs of phrase tables, extract files or TSV, as ``phrase-rescore train`` does.
 
     ``settings`` are those of ``TrainingConfig``, by the names of the command's options (max_steps=200, hidden=100, ...); a
-    duration is in seconds, a size in bytes. Returns the training summary that the model's config.json has: steps, held-out
-    loss in nats a pair, and the settings.
-
-    Raises TypeError for a setting that there is not, OptionError for settings that do not fit, InputError for a bad input,
-    RescoreError if a loss is not finite or something cannot be written.
+    duration is in seconds, a size in bytes. Returns the training summary that the model's config.json has. Raises TypeError for
+    a setting that there is not, InputError or OptionError, RescoreError if a loss is not finite or something cannot be written.
     """
     from phrase_rescore.rnn.train import train_pairs
 
@@ -123,12 +120,9 @@ def annotate(
 ) -> Summary:
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
 
-    ``columns`` says what is written; ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of
-    ``columns`` included. ``observer`` is told how it goes.
-
-    Raises TypeError for an option that there is not, InputError for a bad table, ModelError for a bad model, OptionError for
-    options that do not fit, RescoreError if ``strict`` or ``expect_rows`` is not met. ``out`` appears under its name only when
-    it is complete.
+    ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of ``columns`` included. ``observer``
+    is told how it goes. ``out`` appears under its name only when it is complete. Raises TypeError for an option that there is
+    not, InputError, ModelError or OptionError, RescoreError if ``strict`` or ``expect_rows`` is not met.
     """
     from phrase_rescore.annotation.annotator import RowPolicy
     from phrase_rescore.annotation.run import AnnotateOptions

@@ -74,11 +74,9 @@ class Model:
 
 
 def load(model_dir: str | os.PathLike[str], *, device: str = "cpu", precision: str = "float32") -> Model:
-    """Load a model directory that ``train`` made. Loading one runs no code of it.
+    """Load a model directory that ``train`` made, without running code of it. Raises ModelError or OptionError.
 
     ``device`` is auto, cpu, cuda or cuda:N; ``precision`` is that of the large products: float32, or tf32 or bf16 on GPUs.
-
-    Raises ModelError for a directory that is missing or damaged, OptionError for a device or precision that is not there.
     """
     return Model(load_checkpoint(os.fspath(model_dir)), device, precision)
 
@@ -122,5 +120,5 @@ class TextModel:
 
 
 def load_lm(lm: str | os.PathLike[str], *, device: str = "cpu") -> TextModel:
-    """Load a language model that ``train_lm`` made. Loading one runs no code of it. Raises as ``load`` does."""
+    """Load a language model that ``train_lm`` made, without running code of it. Raises ModelError or OptionError."""
     return TextModel(load_language_model(os.fspath(lm)), device)

@@ -40,9 +40,8 @@ TEXT = AnyText()
 class PathName(click.ParamType):
     """Takes the name of a file or directory, which must not be empty; the shell completes it.
 
-    ``role`` is what the command does with it (None: the name is only written down). ``derived`` yields, from the path and the
-    values of all options, further files that the command touches because of it. ``made_by`` is the command that makes such a
-    model, ``may_be`` the option whose path this may be too.
+    ``role`` is what the command does with it (None: the name is only written down). ``derived`` yields, from the path and all
+    options' values, further files that the command touches. ``made_by`` makes such a model; ``may_be`` may be the same path.
     """
 
     name = "path"

@@ -125,10 +125,9 @@ def standard_input() -> io.BufferedReader:
 
 
 def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.BufferedReader:
-    """Open ``path`` (``-``: standard input) for reading the bytes that it decompresses to.
+    """Open ``path`` (``-``: standard input) for reading the bytes that it decompresses to, by its content, not its name.
 
-    gzip (any number of members), bzip2, xz and zstandard are known by their first bytes, not by the name. ``on_read`` is
-    called with the number of bytes taken from the file itself. Raises InputError, also while reading, for damage.
+    ``on_read`` is told the number of bytes taken from the file itself. Raises InputError, also while reading, for damage.
     """
     name = display_name(path)
     counted = io.BufferedReader(_Raw(standard_input() if path == "-" else _open(path), name, on_read), CHUNK)

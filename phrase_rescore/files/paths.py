@@ -92,8 +92,7 @@ def partial_of(path: str, hidden: bool = True) -> str:
 def check_paths(uses: Iterable[Use]) -> None:
     """Raise OptionError, which names the option, for paths that a command cannot read or write or must not mix up.
 
-    Call it before anything is opened for writing, with all paths, those derived from others after them. Links and other
-    spellings are seen through. Nothing may lie in a directory that is replaced as a whole.
+    Call it before anything is written, with derived paths after all others. Links and other spellings are seen through.
     """
     checked = list[Use]()
     for use in uses:

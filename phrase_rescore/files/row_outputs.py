@@ -39,11 +39,10 @@ def _has_bytes(path: str, length: int, crc: int) -> bool:
 
 
 class ResumableOutput:
-    """OUT and files that belong to it, written as partials.
+    """OUT and files that belong to it, written as partials. Raises OptionError for another run's, RescoreError for damage.
 
-    ``identity`` is what must be the same for a run to resume another's partials; ``beside`` names the other files that it may
-    write. ``state`` is what the interrupted run left, None in a new one; ``complete`` says that it had written everything.
-    Raises OptionError if the files cannot be written or are another run's, RescoreError if they are damaged.
+    ``identity`` must be the same for a run to resume another's partials; ``beside`` names the other files that it may write.
+    ``state`` is what the interrupted run left, None in a new one; ``complete`` says that it had written everything.
     """
 
     def __init__(self, out: str, identity: dict[str, Any], resume: bool, beside: Iterable[str] = ()) -> None:

@@ -80,11 +80,10 @@ def prepare_text(
     vocabulary: Callable[[Counter[bytes]], Vocabulary], held_out: int, held_out_share: float,
     progress: Callable[[int], object] = lambda sentences: None, check: Callable[[TextNumbers], None] = lambda numbers: None,
 ) -> TextStore:  # fmt: skip
-    """Encode lists of sentences, lists of words, into a new store; ``Layout.write`` says more, of ``check`` and errors too.
+    """Encode lists of sentences, lists of words, into a new store, as ``Layout.write`` does. Memory grows with distinct words.
 
     At most ``held_out`` sentences and ``held_out_share`` of them are held out, those whose hash is smallest: a repeated
     sentence is never in both parts. ``vocabulary`` gets the word counts of the text to train on, without RESERVED words.
-    Memory grows with distinct words alone. Raises OptionError, too, if there is no sentence to learn from.
     """
 
     def fill(temporary: str) -> tuple[TextNumbers, tuple[Vocabulary]]:

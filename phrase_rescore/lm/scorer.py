@@ -1,8 +1,7 @@
-"""Log-probabilities of n-grams from a language model, exact, with everything that n-grams share computed once; and the mixture
-λ p_network + (1 − λ) p_ngram with an n-gram model, with the λ that fits a text best.
+"""Exact log p of n-grams by a language model; and the mixture λ p_network + (1 − λ) p_ngram with an n-gram model.
 
 The first layer's part for a word at a place is one product for each distinct word there; both layers and the softmax's sum are
-computed once a context, and a word once after each context.
+computed once a context, and a word once after each context. The mixture's λ fits a text best.
 """
 
 from __future__ import annotations

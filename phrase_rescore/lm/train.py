@@ -46,10 +46,9 @@ def _tensors(ngrams: Ngrams, device: torch.device | str) -> tuple[Tensor, Tensor
 
 
 class NgramTask:
-    """Gives the loop every n-gram of a text once a pass, in an order drawn from ``seed``.
+    """Gives the loop every n-gram of a text once a pass. A share ``shorten`` of the contexts loses its oldest words.
 
-    A share ``shorten`` of the contexts loses its oldest words, so that the model knows lower orders. ``dropout``: the share of
-    the embeddings' and layers' numbers that a step does without. ``alpha``: the weight of log² Z in what is learnt.
+    ``dropout``: the share of numbers of embeddings and layers that a step does without. ``alpha``: the weight of log² Z.
     """
 
     def __init__(

@@ -51,10 +51,7 @@ def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
 
 
 def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
-    """Write the ini with another table, of ``n_columns`` columns, and ``weights`` for those added; every other byte stays.
-
-    Raises OptionError for a path that cannot stand in an ini.
-    """
+    """Write the ini with another table and ``weights`` of added columns; all else stays. Raises OptionError for a bad path."""
     _check_path("--table or --path", path)
     if n_columns != feature.n_columns:
         ini = with_columns(ini, feature, [feature.n_columns], weights)
@@ -64,10 +61,9 @@ def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weight
 def with_columns(
     ini: bytes, feature: Feature, places: Sequence[int], weights: Sequence[bytes], defaults: Sequence[bytes] = ()
 ) -> bytes:
-    """Write the ini with new columns of a feature at each of the ascending places, as many as ``weights``.
+    """Write the ini with new columns of a feature, as many as ``weights``, at each of the ascending places.
 
-    ``tuneable-components``, where it is set, gets a 1 for each of them, as Moses wants one word for every column, and
-    ``default-scores`` of a group gets ``defaults``.
+    ``tuneable-components`` gets a 1 for each, as Moses wants one word for every column; ``default-scores`` gets ``defaults``.
     """
     values = {b"num-features": b"%d" % (feature.n_columns + len(places) * len(weights))}
     for key, new in ((b"tuneable-components", [b"1"] * len(weights)), (b"default-scores", defaults)):
@@ -92,17 +88,15 @@ def _widened(values: Sequence[T], places: Sequence[int], new: Sequence[T]) -> li
 
 
 def _with_values(ini: bytes, feature: Feature, values: Mapping[bytes, bytes]) -> bytes:
-    """Write the ini with other values of a feature, each in the line that sets it."""
+    """Write the ini with other values of a feature, each in the line that sets it, or at the end of the feature's line."""
     rows = ini.split(b"\n")
     for key, value in values.items():
         place = feature.places.get(key, feature.line.number) - 1
-        rows[place] = _with_value(rows[place], key, value)
+        row, rest = _cut(rows[place])
+        found = re.search(rb"[ \t]" + re.escape(key) + rb"=[^ \t]*", row)
+        begin, end = (found.start() + 1, found.end()) if found else (len(row), len(row))
+        rows[place] = b"%b%b%b=%b%b%b" % (row[:begin], b"" if found else b" ", key, value, row[end:], rest)
     return b"\n".join(rows)
-
-
-def _written(path: str, keep_relative: bool) -> str:
-    """Return a path as it is written into an ini."""
-    return path if keep_relative else os.path.abspath(path)
 
 
 def _check_path(option: str, path: bytes) -> None:
@@ -114,14 +108,6 @@ def _cut(row: bytes) -> tuple[bytes, bytes]:
     """Cut a line of an ini after its last word, before blanks and a comment."""
     end = len(row.partition(b"#")[0].rstrip(BLANKS_AND_CR))
     return row[:end], row[end:]
-
-
-def _with_value(row: bytes, key: bytes, value: bytes) -> bytes:
-    """Write a line of ``[feature]`` with the value of a key, which is added after the last word if it is not there."""
-    values, rest = _cut(row)
-    form, new = rb"(?<=[ \t])" + re.escape(key) + rb"=[^ \t]*", key + b"=" + value
-    changed, there = re.subn(form, lambda match: new, values)
-    return (changed if there else values + b" " + new) + rest
 
 
 def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: str) -> None:
@@ -162,7 +148,8 @@ def _for_table(
     n, n_old = len(there), old.n_columns
     _check_added(there, old, own_columns, where)
     values = new_weights(how, there.columns[n_old:])
-    new_path = os.fsencode(_written(table if path is None else path, keep_relative))
+    named = table if path is None else path
+    new_path = os.fsencode(named if keep_relative else os.path.abspath(named))
     groups, alone = uses_of(ini, old, n, where) if values else ([], True)
     own = values if alone else [b"0"] * len(values)  # the weights of a group's member only choose its best pairs
     after = with_table(ini, old, new_path, n, own)
@@ -230,7 +217,7 @@ def moses_ini(
         if table is None and weights not in ("small", "zero") and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
-        lm_path = _written(lm, keep_relative)
+        lm_path = lm if keep_relative else os.path.abspath(lm)
         text, added = with_neural_lm(text, os.fsencode(lm_path), _order_of(lm), weight, where)
         name = added.decode()
         if any(line.section == b"alternate-weight-setting" for line in read_lines(text)):

@@ -81,9 +81,7 @@ class Tokenizer:
         rules += _APOSTROPHES.get(language, [("(')", _APART)])
         self._rules = [(regex.compile(pattern), replacement) for pattern, replacement in rules]
         entries = [*NonbreakingPrefixes().words("en" if language in _AS_ENGLISH else language), _LACKING.get(language, "")]
-        self._abbreviations = {
-            entry.removesuffix(_NUMBERS): entry.endswith(_NUMBERS) for entry in entries
-        }  # the last one counts
+        self._abbreviations = {entry.removesuffix(_NUMBERS): entry.endswith(_NUMBERS) for entry in entries}  # the last counts
         for entry in _NEVER_FOUND.get(language, "").split():
             self._abbreviations.pop(entry, None)
 

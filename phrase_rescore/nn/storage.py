@@ -1,7 +1,4 @@
-"""What every model directory has, whatever network it holds: config.json, weights in safetensors shards, files of words.
-
-Nothing in a directory is executed, and nothing is believed before it is checked.
-"""
+"""What every model directory has: config.json, weights in safetensors shards, files of words. Nothing in it is executed."""
 
 import contextlib
 import hashlib

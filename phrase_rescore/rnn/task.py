@@ -124,7 +124,7 @@ def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> E
 
 
 class FinalPassTask(PhrasePairTask):
-    """Learns the held-out pairs, which have served to measure: as many as training pairs, not to be forgotten, in a minibatch.
+    """Learns the held-out pairs: as many as training pairs, not to be forgotten, in a minibatch.
 
     A table is annotated as a whole, and pairs that were not learnt score lower in it. So the pass ends where held-out pairs
     cost as much as as many training pairs of the same or the nearest lengths.

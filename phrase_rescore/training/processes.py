@@ -62,9 +62,8 @@ class ProcessGroup:
     def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = silent) -> bool:
         """Let the first process do something while the others wait, and return its outcome in all of them.
 
-        They wait without a collective, whose time would be limited; the second one says so every minute. What started the
-        processes ends them when the first one dies. Raises in the first process what ``work`` raises, in the others
-        RescoreError if it failed or its store is gone.
+        They wait without a collective, whose time would be limited; the second one says so every minute. Raises in the first
+        process what ``work`` raises, in the others RescoreError if it failed or its store is gone.
         """
         if self.store is None:
             return work()
@@ -122,9 +121,8 @@ def find_processes() -> ProcessGroup:
 def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup]:
     """Join the other processes for the ``with`` block, by NCCL (GPUs) or gloo (CPUs). Raises RescoreError if one is lost.
 
-    No wrapped module may outlive the block (``Gradients.close`` lets go of its own). Were its reducer the last to hold the
-    process group, the group would be destroyed by a thread that holds Python's global lock and joins gloo's threads, which
-    wait for that lock to free the tensors that they sent last.
+    No wrapped module may outlive the block. Were its reducer the last to hold the process group, a thread that holds Python's
+    global lock would destroy that and join gloo's threads, which wait for the lock to free the tensors that they sent last.
     """
     if processes.store is None:
         yield processes
@@ -155,11 +153,9 @@ def learning_parameters(module: nn.Module) -> list[nn.Parameter]:
 class Gradients:
     """The gradient of one minibatch's loss, from all cores and all processes.
 
-    The minibatch is cut into parts of like work, one for each core: several small problems side by side are faster than one
-    whose every product is shared out. Their gradients are added in the order of the parts, whichever is ready first.
-
-    ``Gradients(...)(parts, n)`` sets the ``grad`` of every parameter that learns and returns the summed loss of the parts.
-    The gradient is that of the loss summed over the parts of all processes, divided by ``n``.
+    The minibatch is cut into a part of like work for each core: several small problems side by side are faster than one whose
+    every product is shared out. ``Gradients(...)(parts, n)`` sets the ``grad`` of every parameter that learns, that of the loss
+    over all processes divided by ``n``, added in the order of the parts, and returns the summed loss of the parts.
     """
 
     def __init__(self, module: nn.Module, loss: Loss, threads: int = 1, processes: ProcessGroup = ALONE) -> None:

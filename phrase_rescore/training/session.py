@@ -101,10 +101,8 @@ class Source(ABC, Generic[Store]):
 class Session(contextlib.ExitStack):
     """A training's stay in its model directory, a ``with`` block: ``prepare``, ``learning``, ``publish`` in this order.
 
-    An error leaves no model directory, only, once training had begun, the state from which ``resume`` continues. Every process
-    that torchrun started has a session. The first one prepares the data, talks, writes, and holds the lock of the model
-    directory from before its first write until the block ends.
-
+    An error leaves no model directory, only the state from which ``resume`` continues, if training had begun. Every process has
+    a session; the first prepares the data, talks, writes, and holds the lock of the model directory until the block ends.
     ``identity`` has all settings that may change the weights; the state compares the data themselves.
     """
 
