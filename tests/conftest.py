@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest's processes share the co
 import pytest
 import torch
 from hypothesis import settings
+from moses_harness import found_decoder
 from warm_command import WarmCommand
 
 from phrase_rescore.cli.main import main
@@ -50,6 +51,18 @@ class Result(NamedTuple):
 
 Run = Callable[..., Result]
 MakeModel = Callable[..., str]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+
+
+@pytest.fixture(scope="session")
+def decoder() -> Path:
+    if "MOSES_BIN" not in os.environ:
+        pytest.skip("needs a Moses decoder, named by MOSES_BIN")
+    return found_decoder(os.environ["MOSES_BIN"])
 
 
 @pytest.fixture(autouse=True)

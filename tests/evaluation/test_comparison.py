@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
 import re
 from pathlib import Path
 
 import pytest
 from conftest import Run
-from moses_harness import found_decoder, run_program
+from moses_harness import run_program
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.evaluation.why import CUTS, Comparison, compare, differing_regions
@@ -295,11 +294,9 @@ def test_errors_are_one_line(
 
 @pytest.mark.slow
 @pytest.mark.moses
-def test_the_real_decoder(shared_data: Path, tmp_path: Path, run: Run) -> None:
+def test_the_real_decoder(decoder: Path, shared_data: Path, tmp_path: Path, run: Run) -> None:
     """All phrases that it uses are found in its table, and all its ways of telling them are read alike."""
-    if "MOSES_BIN" not in os.environ:
-        pytest.skip("needs a Moses decoder, named by MOSES_BIN")
-    decoder, table = found_decoder(os.environ["MOSES_BIN"]), shared_data / "phrase-table.dev.gz"
+    table = shared_data / "phrase-table.dev.gz"
     for side in ("en", "fr"):
         lines = (shared_data / f"dev.{side}").read_bytes().splitlines(keepends=True)[:100]
         (tmp_path / side).write_bytes(b"".join(lines))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from unittest import mock
 
 import atheris
+import numpy as np
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, RowError
@@ -102,6 +103,8 @@ def check_block(data: bytes, n_scores: int, factors: Factors, fix_blanks: bool) 
     for name in ("lines", "heads", "src", "tgt", "tails"):
         assert list(getattr(at_once, name)) == list(getattr(by_rows, name)), name
     assert at_once.irregular_blanks == by_rows.irregular_blanks
+    assert np.array_equal(at_once.occurrences(), by_rows.occurrences(), equal_nan=True)
+    assert np.array_equal(at_once.values(n_scores), by_rows.values(n_scores))
     assert [(line, row, told(e)) for line, row, e in at_once.bad] == [(line, row, str(e)) for line, row, e in by_rows.bad]
     assert len(at_once.lines) + len(at_once.bad) == len(block.rows())
     append = [b" 0.25 %d" % line for line in at_once.lines]

@@ -8,7 +8,7 @@ from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import ModelError
 from phrase_rescore.lm import scorer as ngram_scorer
 from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
+from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise
 from phrase_rescore.lm.scorer import NgramScorer
 
 SIZES = LanguageModelSizes(vocabulary=9, order=4, embedding=5, hidden=8, output=6)
@@ -47,21 +47,6 @@ def test_sharing_changes_nothing(rows, contexts, among):
         found = NgramScorer(LM, among=None if among is None else np.array(among)).log_probs(ngrams)
     expected = one_by_one(ngrams, among or list(range(9)))
     assert found == pytest.approx(expected, abs=2e-6, rel=5e-7)  # float32: four units of the last place
-
-
-def test_what_is_shared_is_computed_once(monkeypatch):
-    seen = []
-    hidden = NgramScorer._hidden
-
-    def counted(self, contexts):
-        seen.append(len(contexts))
-        return hidden(self, contexts)
-
-    monkeypatch.setattr(NgramScorer, "_hidden", counted)
-    text = np.array([2, 3, 4, 0] * 1000, np.int32)
-    found = NgramScorer(LM).log_probs(ngrams_at(text, np.arange(len(text)), 4))
-    assert seen == [4]
-    assert len(set(found.tolist())) == 4
 
 
 def test_scores_that_are_not_finite_are_no_scores():

@@ -1,14 +1,12 @@
 """``moses-ini`` and all that knows a table's number of scores, its weights or its file beside its own line."""
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import Run
-from moses_harness import found_decoder
 
 T = "PhraseDictionaryMemory name=TM0 num-features=4 path=old input-factor=0 output-factor=0"
 U = T.replace("TM0", "TM1").replace("old", "./old")
@@ -223,11 +221,8 @@ def test_relative_paths_become_absolute(run: Run, table: Path, monkeypatch: pyte
 @pytest.mark.moses
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in CHANGES if kind not in ("[feature-name-overwrite]", "a syntactic search")])
-def test_the_decoder_takes_what_changed(run: Run, table: Path, kind: str) -> None:
+def test_the_decoder_takes_what_changed(run: Run, decoder: Path, table: Path, kind: str) -> None:
     """With weights of zero its totals are the old ones."""
-    if "MOSES_BIN" not in os.environ:
-        pytest.skip("needs a Moses decoder, named by MOSES_BIN")
-    decoder = found_decoder(os.environ["MOSES_BIN"])
     before, after = table.with_name("before.ini"), table.with_name("after.ini")
     before.write_text(CHANGES[kind][0])
     assert run("moses-ini", before, "--table", table, "--feature", "TM0", "--weights", "zero", "-o", after, "-q").status == 0

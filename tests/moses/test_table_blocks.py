@@ -1,6 +1,5 @@
 """Rows cut by one expression against the same rows parsed one by one; only rows that are not plain are parsed."""
 
-import re
 from unittest import mock
 
 import numpy as np
@@ -12,9 +11,7 @@ from row_edits import with_scores
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.moses import table as moses_table
-from phrase_rescore.moses.table import WHOLE, Factors, has_irregular_blanks, parse_block, parse_row, with_single_blanks
-
-NONE_PLAIN = re.compile(rb"()()()()([^\n]*+)\n")
+from phrase_rescore.moses.table import has_irregular_blanks, parse_block, parse_row, with_single_blanks
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
 ODD = [
@@ -66,32 +63,6 @@ def test_rows_of_a_block_are_those_taken_one_by_one(rows, n_scores, drop, fix, n
     assert found.write(drop, [b" 0.25 %d" % line for line in found.lines]) == b"".join(ends)
     assert [(line, row, str(error)) for line, row, error in found.bad] == bad
     assert found.irregular_blanks == irregular
-
-
-ANY_BLOCK = st.one_of(
-    st.binary(min_size=1, max_size=60),
-    st.lists(
-        st.sampled_from([*PIECES, b"\n", b"a|x", b"|x", b"\0", b"a ||| b ||| 1 1", b"a|x ||| b|y ||| 0.5 1 ||| 0-0\n"])
-    ).map(b"".join),
-).filter(bool)
-
-
-@given(ANY_BLOCK, st.integers(1, 3), st.sampled_from([WHOLE, (0, None), (None, 1), (1, 0)]), st.booleans())
-def test_any_bytes_at_once_are_those_row_by_row(data: bytes, n_scores: int, factors: Factors, fix: bool) -> None:
-    block = Block(0, 1, data)
-    found = parse_block(block, n_scores, fix, (factors,))
-    with mock.patch.object(moses_table, "plain_row", return_value=NONE_PLAIN):
-        expected = parse_block(block, n_scores, fix, (factors,))
-    for name in ("lines", "heads", "src", "tgt", "tails"):
-        assert list(getattr(found, name)) == list(getattr(expected, name)), name
-    assert [(line, row, str(error)) for line, row, error in found.bad] == [
-        (line, row, str(error)) for line, row, error in expected.bad
-    ]
-    assert found.irregular_blanks == expected.irregular_blanks
-    assert np.array_equal(found.occurrences(), expected.occurrences(), equal_nan=True)
-    assert np.array_equal(found.values(n_scores), expected.values(n_scores))
-    append = [b" 0.25 %d" % line for line in found.lines]
-    assert [found.write(drop, append) for drop in range(n_scores)] == [expected.write(drop, append) for drop in range(n_scores)]
 
 
 @given(

@@ -3,14 +3,12 @@
 import gzip
 import os
 import random
-import resource
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from permissions import like_anybody
+from permissions import files_of_at_most, like_anybody
 from small_trainings import Training, write_language
 
 from phrase_rescore.data import sorting
@@ -77,14 +75,9 @@ def test_scratch_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     write_language(tmp_path / "pairs.tsv", pairs=100)
     training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1, scratch=str(tmp_path))
     read: list[int] = []
-    before, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-        with pytest.raises(RescoreError, match=f"cannot write in {tmp_path}: File too large; name a directory with more room"):
-            training.run(Observer(on_read=read.append))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
+    said_first = f"cannot write in {tmp_path}: File too large; name a directory with more room"
+    with files_of_at_most(1000), pytest.raises(RescoreError, match=said_first):
+        training.run(Observer(on_read=read.append))
     assert not read
     assert os.listdir(tmp_path) == ["pairs.tsv"]
     real = sorting.shutil.disk_usage(tmp_path)

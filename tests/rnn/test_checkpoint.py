@@ -172,13 +172,6 @@ def test_malformed_weights_are_refused(model_dir, change, message):
     assert str(raised.value).isprintable()
 
 
-def test_a_header_as_long_as_it_says_is_not_read(model_dir):
-    weights = next(model_dir.glob("*.safetensors"))
-    weights.write_bytes(struct.pack("<Q", 1 << 62) + weights.read_bytes()[8:])
-    with pytest.raises(ModelError, match="(?i)header ?too ?large; the model is damaged"):
-        load(str(model_dir))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_weights_that_are_not_finite_are_refused(tmp_path, dtype, number):
@@ -213,20 +206,14 @@ def test_a_model_on_its_way_to_be_replaced_is_told(model_dir):
         load(str(model_dir))
 
 
-def test_a_model_directory_appears_complete_or_not_at_all(tmp_path):
+def test_a_model_directory_appears_when_it_is_complete(tmp_path):
     target = tmp_path / "model"
-    with pytest.raises(RuntimeError), atomic_directory(str(target)) as directory:
-        save(small_checkpoint(), directory)
-        raise RuntimeError
-    assert os.listdir(tmp_path) == []
     with atomic_directory(str(target)) as directory:
         save(small_checkpoint(), directory)
         assert not target.exists()
     assert os.listdir(tmp_path) == ["model"]
     load(str(target))
-    assert stat.S_IMODE(os.stat(target / "config.json").st_mode) == stat.S_IMODE(
-        os.stat(next(target.glob("*.safetensors"))).st_mode
-    )
+    assert len({stat.S_IMODE(path.stat().st_mode) for path in target.iterdir()}) == 1
 
 
 def test_a_model_is_replaced_only_when_asked(tmp_path):

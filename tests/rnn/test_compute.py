@@ -130,8 +130,6 @@ def test_precision_from_the_command_line(run: Run, model_dir: str, table: Path) 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 def test_a_gpu_scores_as_the_cpu_does(precision: str) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
     pairs = encoded(random_pairs(300))
     exact, found = (Scorer(small_checkpoint(), *how).log_probs(pairs) for how in ((), ("cuda", precision)))
     np.testing.assert_allclose(found, exact, atol=1e-4 if precision == "float32" else 1.0)
@@ -140,8 +138,6 @@ def test_a_gpu_scores_as_the_cpu_does(precision: str) -> None:
 @pytest.mark.gpu
 @every_structure
 def test_a_gpu_scores_every_structure_as_the_cpu_does(chosen: dict) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
     checkpoint, pairs = small_checkpoint(spread=0.3, **chosen), encoded(random_pairs(300))
     exact, found = (Scorer(checkpoint, device).log_probs(pairs) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(found, exact, atol=1e-4)

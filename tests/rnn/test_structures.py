@@ -43,8 +43,6 @@ def test_a_resumed_training_has_the_same_bytes_and_its_scores_are_the_oracle_s(i
 @pytest.mark.gpu
 @every_structure
 def test_a_gpu_learns_as_the_cpu_does(tmp_path: Path, chosen: dict) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
     write_language(tmp_path / "pairs.tsv")
     pairs = (str(tmp_path / "pairs.tsv"),)
     on_cpu, on_gpu = (

@@ -303,7 +303,6 @@ def test_precision_is_recorded(tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 def test_training_on_a_gpu(tmp_path, precision):
     write_language(tmp_path / "pairs.tsv")

@@ -1,8 +1,10 @@
-"""Root may read and write everything: this takes that right from the calling thread."""
+"""What a test takes from its process: root's right to read and write everything, and files of any size."""
 
 import contextlib
 import ctypes
 import os
+import resource
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -32,3 +34,16 @@ def like_anybody() -> Iterator[None]:
     finally:
         now[0].effective = had
         assert libc.capset(header, now) == 0
+
+
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file of this process grows beyond ``size`` bytes: as on a full disk, writing fails in the middle."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import re
-import resource
 import signal
 import subprocess
 import time
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Run
+from permissions import files_of_at_most
 from safetensors.numpy import load_file, save_file
 from small_trainings import SIZES, Stopped, Training, command, files, write_language
 
@@ -274,18 +274,11 @@ def test_a_state_of_the_time_of_group(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
-    """Files of this process may grow to a little less than a state needs: as on a full disk, writing fails in the middle."""
     state = TrainingState(str(tmp_path / "state"), {"seed": 1})
     state.save(5, {"a": torch.arange(1000.0)}, {"seconds": 1.0})
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
-        with pytest.raises(RescoreError, match="the state of step 10 cannot be saved .*; the last one is intact"):
-            state.save(10, {"a": torch.arange(1000.0) + 1}, {"seconds": 2.0})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
+    told = "the state of step 10 cannot be saved .*; the last one is intact"
+    with files_of_at_most(2000), pytest.raises(RescoreError, match=told):  # a little less than a state needs
+        state.save(10, {"a": torch.arange(1000.0) + 1}, {"seconds": 2.0})
     step, tensors, figures = state.load()
     assert (step, figures) == (5, {"seconds": 1.0})
     assert tensors["a"].tolist() == list(range(1000))
