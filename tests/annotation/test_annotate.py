@@ -138,7 +138,7 @@ def test_output_less_our_columns_is_the_input_byte_for_byte(
     plain, packed, out, stripped = (folder / name for name in ("table", "table.gz", "out.gz", "stripped"))
     plain.write_bytes(content)
     packed.write_bytes(gzip.compress(content))
-    to = "-m", model_dir, "--block-size", block_size
+    to = "-m", model_dir, "--again", "--block-size", block_size
 
     first = run("annotate", plain, *to)
     assert first.status == 0, first.err
