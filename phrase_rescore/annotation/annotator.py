@@ -9,6 +9,7 @@ import functools
 import os
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import islice
 from operator import add, ne
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.annotation.pipeline import FIT_ROWS
+from phrase_rescore.annotation.pipeline import FIT_ROWS, JUDGED_AHEAD
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, shown
 from phrase_rescore.files.inputs import Block
@@ -190,6 +191,16 @@ class Annotator:
     def statistics_of(self, block: Block) -> Statistics:
         """Count what needs no model, its words first of all, of a block that an interrupted run has done."""
         return self._count(self._parse(block, [checkpoint_of(model.directory) for model in self.models]))
+
+    def refuse_swapped(self, blocks: Sequence[Block]) -> None:
+        """Raise InputError if these rows, the first ones, are of the direction other than a model's."""
+        rows = [row for block in blocks for row in block.rows()]
+        some = b"\n".join(rows[:: max(1, len(rows) // JUDGED_AHEAD)])
+        checkpoints = [checkpoint_of(model.directory) for model in self.models]
+        table = self._parse(Block(0, 1, some), checkpoints)
+        for model, checkpoint in zip(self.models, checkpoints, strict=True):
+            if table.src:
+                checkpoint.refuse_swapped(self.table, table.src, table.tgt, model.directory)
 
     def _parse(self, block: Block, checkpoints: list[Checkpoint]) -> TableBlock:
         factors = {checkpoint.factors for checkpoint in checkpoints}

@@ -21,7 +21,7 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.moses.columns import ColumnFormat, TableColumns, check_own, format_sidecar, sidecar_path
-from phrase_rescore.moses.table import TableRow, parse_block
+from phrase_rescore.moses.table import TableRow
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
 from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
@@ -285,19 +285,6 @@ def _executor(
         yield local, devices
 
 
-def _rightly_directed(annotator: Annotator, blocks: Iterator[Block]) -> Iterator[Block]:
-    """Return the blocks again. Raises InputError if their first rows are of the direction other than a model's."""
-    ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)
-    checkpoints = {model.directory: checkpoint_of(model.directory) for model in annotator.models}
-    rows = [row for block in ahead for row in block.rows()]
-    some = b"\n".join(rows[:: max(1, len(rows) // pipeline.JUDGED_AHEAD)])
-    table = parse_block(Block(0, 1, some), annotator.n_scores, factors={c.factors for c in checkpoints.values()})
-    if table.src:
-        for directory, checkpoint in checkpoints.items():
-            checkpoint.refuse_swapped(annotator.table, table.src, table.tgt, directory)
-    return blocks
-
-
 def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> None:
     """Raise OptionError for columns to replace that annotate did not write, and where it has appended columns before."""
     if replaced := options.columns.replace:
@@ -344,7 +331,9 @@ def annotate(
         _check_columns(table, first, options)
         compute = Compute(devices, options.threads, options.precision)
         annotator = Annotator(name, models, n_scores, options.columns, options.policy, gzip_level, compute)
-        blocks = _rightly_directed(annotator, blocks)
+        ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)
+        annotator.refuse_swapped(ahead)
+        del ahead
         run = _Run(annotator, options, expected, dropped, observer)
         with _output(run, out, options, block_rows) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):

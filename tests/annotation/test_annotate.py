@@ -107,7 +107,7 @@ def listing(path: Path) -> list[str]:
 # Bytes in, bytes out
 
 ODD = [b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x1c", b"\x00", b"\xff", b"a|b", b"\r", b"&#124;", "é".encode()]
-WORD = st.one_of(st.sampled_from([*SOURCE_WORDS, *TARGET_WORDS]), st.sampled_from(ODD))
+SIDES = [st.sampled_from([*side, *ODD]) for side in (SOURCE_WORDS, TARGET_WORDS)]
 NUMBER = st.sampled_from([b"0.5", b"1", b"6.1e-05", b"1E-5", b"+1", b".5", b"5.", b"0.00151137", b"2.718", b"-2", b"0"])
 BLANK = st.text(" \t", min_size=1, max_size=2).map(str.encode)
 EDGE = st.text(" \t", max_size=2).map(str.encode)
@@ -122,7 +122,7 @@ def tables(draw: st.DrawFn) -> bytes:
     n_scores = draw(st.integers(1, 6))
     rows = []
     for _ in range(draw(st.integers(1, 5))):
-        src, tgt = (draw(BLANK).join(draw(st.lists(WORD, min_size=1, max_size=4))) for _ in range(2))
+        src, tgt = (draw(BLANK).join(draw(st.lists(side, min_size=1, max_size=4))) for side in SIDES)
         scores = draw(BLANK).join(draw(st.lists(NUMBER, min_size=n_scores, max_size=n_scores)))
         fields = [draw(EDGE) + src + draw(BLANK), draw(BLANK) + tgt + draw(BLANK), draw(EDGE) + scores + draw(EDGE)]
         rows.append(b"|||".join(fields) + draw(REST))
@@ -152,7 +152,8 @@ def test_output_less_our_columns_is_the_input_byte_for_byte(
     assert stripped.read_bytes() == content
 
 
-MOSES_WORD = st.sampled_from([*SOURCE_WORDS, *TARGET_WORDS, b"zzz", b"\xc2\xa0", b"x\xe2\x80\xa8y", b"&#91;", b"\xfe"])
+UNKNOWN = [b"zzz", b"\xc2\xa0", b"x\xe2\x80\xa8y", b"&#91;", b"\xfe"]
+MOSES_SIDES = [st.sampled_from([*side, *UNKNOWN]) for side in (SOURCE_WORDS, TARGET_WORDS)]
 PROBABILITY = NUMBER.filter(lambda number: float(number) > 0)
 
 
@@ -162,7 +163,7 @@ def moses_tables(draw: st.DrawFn) -> bytes:
     n_scores = draw(st.integers(1, 5))
     rows = []
     for _ in range(draw(st.integers(1, 5))):
-        src, tgt = (b" ".join(draw(st.lists(MOSES_WORD, min_size=1, max_size=4))) for _ in range(2))
+        src, tgt = (b" ".join(draw(st.lists(side, min_size=1, max_size=4))) for side in MOSES_SIDES)
         scores = b" ".join(draw(st.lists(PROBABILITY, min_size=n_scores, max_size=n_scores)))
         rows.append(b"%b ||| %b ||| %b ||| 0-0 ||| 3 2 1 ||| |||\n" % (src, tgt, scores))
     return b"".join(rows)
