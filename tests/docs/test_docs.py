@@ -52,14 +52,14 @@ SETS = {
     "test.fr": ("test.out", "test.rnn.out", *(f"{system}.{run}.out" for system in ("base", "rnn") for run in (1, 2, 3))),
 }  # references and the outputs of systems
 
-# Of click, make_cli_reference.py, benchmarks, pip and bjam; of torchrun; Slurm; Dask, split, parallel and tar; Moses
+# Of click, make_cli_reference.py, benchmarks, pip and bjam; of torchrun; Slurm; Dask, split, parallel and tar; Moses; Marian
 OTHER_OPTIONS = """
     --help --check --steps --minutes --only --editable --constraint --with-nplm
     --standalone --nproc-per-node --nnodes --node-rank --rdzv-id --rdzv-backend --rdzv-endpoint
     --nodes --ntasks-per-node --gpus-per-node --cpus-per-task --array
     --host --interface --scheduler-file --nworkers --nthreads --name --filter --pipe --extract --file
     --batch-mira --decoder-flags --input-pt --log-prob --mertdir --no-filter-phrase-table --num-scores --output-dir --range
-    --return-best-dev --working-dir --NoLex --kill-on-bad-exit
+    --return-best-dev --working-dir --NoLex --kill-on-bad-exit --alignment --word-scores
 """
 
 
