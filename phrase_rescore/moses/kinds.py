@@ -113,8 +113,10 @@ def _sums(scores: Sequence[bytes]) -> bool:
 
 
 def _sum_to_one(scores: Sequence[Sequence[bytes]]) -> bool:
-    """Tell whether scores are those of a reordering table. A few fours, or all alike, could be anything's."""
-    return (len(scores[0]) != 4 or len(set(map(tuple, scores))) > 4) and all(map(_sums, scores))
+    """Tell whether scores are those of a reordering table. A few fours, all alike, or a 1 in every row could be anything's."""
+    if (len(scores[0]) == 4 and len(set(map(tuple, scores))) < 5) or not all(map(_sums, scores)):
+        return False
+    return any(max(map(float, of_row)) < 0.99 for of_row in scores)
 
 
 def _are_segments(rows: Sequence[Sequence[bytes]]) -> bool:
