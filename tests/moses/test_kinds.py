@@ -31,7 +31,8 @@ FILES = {
     "arpa": [b"\n\\data\\\nngram 1=3\n\n\\1-grams:\n-1 a -0.3\n"],
     "binary": [b"\x00\x01\xff\n" * 3],
     "text": [b"This is a sentence .\nAnd one more , with 0-0 .\n"],
-    "table": [TABLE, b"0 ||| 0 ||| 0.5\n", b"a ||| b ||| 0.5 0.5\n", b"a ||| b ||| 1e-5 1e-6 1\n", b"[x] a ||| b ||| 1\n" + TABLE * 2,
+    "table": [TABLE, b"0 ||| 0 ||| 0.5\n", b"a ||| b ||| 0.5 0.5\n", b"a ||| b ||| 1e-5 1e-6 1\n",
+              b"[x] a ||| b ||| 1\n" + TABLE * 2,
               b"rubbish\n" * 3 + TABLE,
               b"a ||| b ||| 0.25 0.25 0.25 0.25\n" * 9, b"a ||| b ||| 1 1 1 1 2.718\n", b"1 ||| a=1 ||| 0.5 0.5 ||| 0-0\n"],
 }  # fmt: skip
