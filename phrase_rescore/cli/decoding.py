@@ -63,15 +63,13 @@ def moses_ini(
     Standard error shows the options that tell MERT and the binarizers of Moses the new number of columns.
     """
     from phrase_rescore.api import moses_ini
-    from phrase_rescore.cli.terminal import say
+    from phrase_rescore.cli.terminal import tell
 
     told = moses_ini(
         ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights, own_columns=own_columns,
         keep_relative=keep_relative,
     )  # fmt: skip
-    for line in told:
-        if not quiet or line.startswith("warning: "):
-            say(line)
+    tell(told, quiet)
 
 
 @options.command(

@@ -160,7 +160,7 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
 def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
     """Show on standard error how an annotation goes."""
     from phrase_rescore.annotation.run import AnnotateObserver
-    from phrase_rescore.cli.terminal import byte_bar, say
+    from phrase_rescore.cli.terminal import byte_bar, tell
 
     began, before = time.monotonic(), -1
 
@@ -171,12 +171,8 @@ def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
         rate = (statistics.rows - before) / (time.monotonic() - began)
         bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s", refresh=False)
 
-    def tell(line: str) -> None:
-        if not quiet or line.startswith("warning"):
-            say(line)
-
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        yield AnnotateObserver(tell, bar.update, on_block)
+        yield AnnotateObserver(lambda line: tell([line], quiet), bar.update, on_block)
 
 
 @options.command(short_help="Remove the columns that annotate appended.")

@@ -29,6 +29,13 @@ def warn(message: str) -> None:
     say(f"warning: {message}")
 
 
+def tell(lines: Iterable[str], quiet: bool) -> None:
+    """Write lines on standard error; only the warnings of them if the command is to be quiet."""
+    for line in lines:
+        if not quiet or line.startswith("warning"):
+            say(line)
+
+
 def command_line() -> str:
     """Return the command line as it was typed, to be shown."""
     return shlex.join(["phrase-rescore", *sys.argv[1:]])
@@ -85,16 +92,14 @@ class TrainingTalk:
         self._items, self._loss = 0, 0.0
 
     def __enter__(self) -> Observer:
-        return Observer(self._say, self._reading.update, self._preparing.update, self._on_step, self._on_record)
+        return Observer(
+            lambda line: tell([line], self._quiet), self._reading.update, self._preparing.update, self._on_step, self._on_record
+        )
 
     def __exit__(self, *raised: object) -> None:
         for bar in (self._reading, self._preparing, self._bar):
             if bar is not None:
                 bar.close()
-
-    def _say(self, message: str) -> None:
-        if not self._quiet or message.startswith("warning"):
-            say(message)
 
     def _on_step(self, step: int, done: float, loss: float, items: int) -> None:
         if self._bar is None:

@@ -194,15 +194,13 @@ def train(
     per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
     """
     from phrase_rescore.api import train
-    from phrase_rescore.cli.terminal import TrainingTalk, say
+    from phrase_rescore.cli.terminal import TrainingTalk, tell
 
     chosen |= {"factors": (source_factor, target_factor), "drop_bad_rows": on_bad_row == "drop"}
     settings = {name: value for name, value in chosen.items() if value is not None}
     with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
         summary = train(inputs, model_dir, observer=observer, **settings)
-    if not quiet:
-        for line in _report(summary, model_dir):
-            say(line)
+    tell(_report(summary, model_dir), quiet)
 
 
 def _report(training: dict[str, Any], model_dir: str) -> list[str]:
@@ -293,14 +291,12 @@ def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> No
     NeuralLM of Moses. Training ends with the held-out negative log-likelihood per word (nats) and perplexity, </s> counted.
     """
     from phrase_rescore.api import train_lm
-    from phrase_rescore.cli.terminal import TrainingTalk, say
+    from phrase_rescore.cli.terminal import TrainingTalk, tell
 
     settings = {name: value for name, value in chosen.items() if value is not None}
     with TrainingTalk(inputs, quiet, "word", "sentences") as observer:
         summary = train_lm(inputs, lm, observer=observer, **settings)
-    if not quiet:
-        for line in _report_lm(summary, lm):
-            say(line)
+    tell(_report_lm(summary, lm), quiet)
 
 
 def _report_lm(training: dict[str, Any], lm: str) -> list[str]:
