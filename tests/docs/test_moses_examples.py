@@ -198,10 +198,8 @@ def test_two_models_several_runs_batch_mira_and_a_baseline_tuned_again(site: Sit
     ({"TUNE": "/a b/dev"}, "TUNE=/a b/dev: Moses' scripts take no path with a blank in it"),
     ({"MOSES": "/none"}, "/none/bin/moses: no such program; MOSES names an installation with bin and scripts"),
     ({"TGT": "de"}, "{}/dev.de: no such file, or empty"),
-    (
-        {"INI": "{}/relative.ini"},
-        "{}/relative.ini:4: a relative path; write it from / on, tuning runs the decoder in a folder of its own",
-    ),
+    ({"INI": "{}/relative.ini"}, "{}/relative.ini:4: a relative path; write it from / on, tuning runs the decoder in a folder "
+     "of its own"),
     ({"TUNER": "pro"}, "TUNER=pro: mert or mira"), ({"RUNS": "0"}, "RUNS=0: a number from 1 on"),
 ])  # fmt: skip
 def test_settings_that_are_refused(site: Site, settings: dict[str, str], told: str) -> None:
@@ -240,9 +238,8 @@ def test_ems_annotates_between_stems(tmp_path: Path, model_dir: str) -> None:
     done = call(tmp_path, "annotate-phrase-table.sh", "-m", model_dir, "-q", tmp_path / "phrase-table.1", tmp_path / "pruned.1")
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path / "pruned.1.gz") == 6
-    bad = call(
-        tmp_path, "annotate-phrase-table.sh", "-m", tmp_path / "none", tmp_path / "phrase-table.1", tmp_path / "pruned.2"
-    )
+    stems = tmp_path / "phrase-table.1", tmp_path / "pruned.2"
+    bad = call(tmp_path, "annotate-phrase-table.sh", "-m", tmp_path / "none", *stems)
     assert bad.returncode == 2
     assert not (tmp_path / "pruned.2.gz").exists()
 
@@ -257,9 +254,8 @@ def test_ems_annotates_factored_tables_by_models_of_their_own(tmp_path: Path, mo
     done = call(tmp_path, "annotate-phrase-table.sh", *options, tmp_path / "t.1", tmp_path / "out.1")
     assert done.returncode == 0, done.stderr
     assert {path.name: scores(path) for path in tmp_path.glob("out.1*.gz")} == {"out.1.0-0.gz": 6, "out.1.1,0-2.gz": 4}
-    assert done.stderr == (
-        f"annotate-phrase-table.sh: {tmp_path}/t.1.1,0-2.gz: passed on as it is, there is no model for factors 1,0-2\n"
-    )
+    told = f"{tmp_path}/t.1.1,0-2.gz: passed on as it is, there is no model for factors 1,0-2"
+    assert done.stderr == f"annotate-phrase-table.sh: {told}\n"
 
 
 @pytest.mark.parametrize(("options", "told"), [

@@ -209,12 +209,8 @@ def refused(run: Run, status: int, *args: str) -> str:
 
 def test_only_one_output_can_be_written(run: Run, here: Path) -> None:
     told = "--statistics has the counts of one output; give one set with one system and one output"
-    for args in (
-        ["--set", "a", "ref", "x=base", "y=one"],
-        ["--set", "a", "ref", "x=base,one"],
-        ["--set", "a", "ref", "x=base", "--set", "b", "ref", "x=one"],
-    ):
-        assert refused(run, 2, *args, "--statistics", "new") == told
+    for sets in ("--set a ref x=base y=one", "--set a ref x=base,one", "--set a ref x=base --set b ref x=one"):
+        assert refused(run, 2, *sets.split(), "--statistics", "new") == told
         assert not Path("new").exists()
     table = refused(run, 2, "--set", "a", "ref", "x=base", "--statistics", "-")
     assert table == "--statistics - is standard output, where the table goes; name a file"

@@ -41,9 +41,8 @@ def test_a_lock_of_a_killed_process_is_taken_over_with_a_message(tmp_path: Path,
     said: list[str] = []
     with locked(str(tmp_path / "model"), "", said.append):
         assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == os.getpid()
-    assert re.fullmatch(
-        rf"{tmp_path}/model.lock is of process {holder.pid} on .* since .*, which has ended; taken over", said[0]
-    )
+    taken = rf"{tmp_path}/model.lock is of process {holder.pid} on .* since .*, which has ended; taken over"
+    assert re.fullmatch(taken, said[0])
     assert not os.listdir(tmp_path)
 
 
@@ -127,10 +126,8 @@ def test_without_flock_the_words_in_the_file_count(tmp_path: Path, monkeypatch: 
 
 
 def test_where_no_lock_can_be_made(tmp_path: Path) -> None:
-    with (
-        pytest.raises(OptionError, match="cannot write .*/none/model.lock: No such file"),
-        locked(f"{tmp_path}/none/model", ""),
-    ):
+    said = "cannot write .*/none/model.lock: No such file"
+    with pytest.raises(OptionError, match=said), locked(f"{tmp_path}/none/model", ""):
         pass
     (tmp_path / "victim").write_bytes(b"mine")
     (tmp_path / "model.lock").symlink_to("victim")

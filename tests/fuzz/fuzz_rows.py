@@ -18,17 +18,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.files.inputs import Block
     from phrase_rescore.moses import table as moses_table
     from phrase_rescore.moses.pairs import FORMATS, read_pair_blocks
-    from phrase_rescore.moses.table import (
-        WHOLE,
-        Factors,
-        check_factor,
-        cut_after_scores,
-        has_irregular_blanks,
-        parse_block,
-        parse_row,
-        select_factor,
-        with_single_blanks,
-    )
+    from phrase_rescore.moses.table import WHOLE, Factors, parse_block, parse_row, select_factor
 
 from harness import fuzz, told
 
@@ -39,7 +29,7 @@ COLUMNS = b" 0.25 2.718282"
 
 
 def with_scores(fields: list[bytes], drop: int, append: bytes) -> bytes:
-    head, tail = cut_after_scores(fields)
+    head, tail = moses_table.cut_after_scores(fields)
     return head.rsplit(None, drop)[0] + append + tail
 
 
@@ -88,8 +78,8 @@ def check_row(row: bytes, n_scores: int) -> None:
     assert parse_block(Block(0, 1, longer + b"\n"), parsed.n_scores + 2).write(2, [b""]) == row + b"\n"
     replaced = with_scores(parse_row(longer).fields, 2, COLUMNS)
     assert replaced == longer
-    single = with_single_blanks(parsed.fields[2])
-    assert not has_irregular_blanks(single)
+    single = moses_table.with_single_blanks(parsed.fields[2])
+    assert not moses_table.has_irregular_blanks(single)
     assert single.split() == scores
     assert bool(refusal(parse_row, row, n_scores)) == (parsed.n_scores != n_scores)
 
@@ -122,7 +112,7 @@ def check_factors(phrase: bytes) -> None:
     """A factor is missing exactly where splitting at bars finds none."""
     for factor in (0, 1, 2):
         lacking = any(not word.split(b"|")[factor : factor + 1] or not word.split(b"|")[factor] for word in phrase.split(b" "))
-        assert bool(refusal(check_factor, phrase, factor, "source")) == lacking
+        assert bool(refusal(moses_table.check_factor, phrase, factor, "source")) == lacking
 
 
 def check_readers(data: bytes, form: str | None, counts: bool, factors: Factors) -> None:

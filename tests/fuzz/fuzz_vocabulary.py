@@ -10,16 +10,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore.data.vocabulary import (
-        FIRST_WORD,
-        UNK,
-        Vocabulary,
-        count_words,
-        fit_warnings,
-        format_vocabulary,
-        known_share,
-        most_frequent,
-    )
+    from phrase_rescore.data import vocabulary as vocabularies
+    from phrase_rescore.data.vocabulary import FIRST_WORD, UNK, Vocabulary, format_vocabulary, most_frequent
     from phrase_rescore.data.vocabulary import read_vocabulary as read
     from phrase_rescore.errors import InputError
 
@@ -52,18 +44,18 @@ def check_file(path: Path, data: bytes) -> None:
 
 
 def check_text(lines: list[bytes], shortlist: int) -> None:
-    counts = count_words(lines)
+    counts = vocabularies.count_words(lines)
     assert counts.total() == sum(len(re.findall(rb"[^ \t]+", line.rstrip(b"\r\n"))) for line in lines)
     vocabulary, left_out = most_frequent(counts, shortlist)
     least = min(vocabulary.counts, default=0)
     assert all(n <= least for word, n in counts.items() if word not in vocabulary.ids)
     assert len(vocabulary.words) == min(shortlist, len(counts) - left_out)
     assert left_out < max(1, len(counts))
-    share, lacking = known_share(counts, vocabulary, OTHER)
+    share, lacking = vocabularies.known_share(counts, vocabulary, OTHER)
     known = sum(n for word, n in counts.items() if word in vocabulary.ids)
     assert share == (known / counts.total() if counts else 1)
     assert lacking.isprintable(), lacking
-    for warning in fit_warnings((counts, counts), (vocabulary, OTHER), (0.0, 0.0)) if counts else ():
+    for warning in vocabularies.fit_warnings((counts, counts), (vocabulary, OTHER), (0.0, 0.0)) if counts else ():
         assert warning.isprintable(), warning
 
 

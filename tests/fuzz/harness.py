@@ -70,12 +70,9 @@ def workplace() -> str:
 
 
 def fuzz(
-    check: Callable[[bytes], None],
-    seeds: Iterable[bytes],
-    largest: int,
-    tokens: Iterable[bytes] = (),
+    check: Callable[[bytes], None], seeds: Iterable[bytes], largest: int, tokens: Iterable[bytes] = (),
     mutate: Mutator | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Runs ``check`` on mutated ``seeds`` of at most ``largest`` bytes; whatever it raises is a failure.
 
     ``tokens`` are put into inputs whole. Does not return: libFuzzer ends the process.

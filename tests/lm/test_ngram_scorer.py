@@ -55,7 +55,3 @@ def test_scores_that_are_not_finite_are_no_scores():
     lm.model.W.data *= 1e30
     with pytest.raises(ModelError, match="the language model's scores are not finite"):
         NgramScorer(lm).log_probs(Ngrams(np.array([[2, 3, 4]]), np.array([2])))
-
-
-def test_no_ngrams():
-    assert NgramScorer(LM).log_probs(Ngrams(np.empty((0, 3), np.int64), np.empty(0, np.int64))).tolist() == []

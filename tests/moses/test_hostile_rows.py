@@ -199,9 +199,6 @@ def test_memory_of_a_block_is_bounded(model_dir: str, tmp_path: Path) -> None:
     assert int(subprocess.run(words, check=True, capture_output=True).stdout) < 1500
 
 
-# Blocks are bounded in bytes too
-
-
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of 16 MiB."""

@@ -86,9 +86,6 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return System(decoder, script, decoder.parent, needs_lm(decoder, folder))
 
 
-# ---- a small world: a word has three translations, two words together have two
-
-
 def table_rows() -> list[str]:
     rng = random.Random(7)
     rows = [(f"s{i}", f"{side}{i}", "0-0") for i in range(WORDS) for side in ("t", "u", f"v{i % 3} w")]
@@ -171,9 +168,7 @@ def check_features(run: Run, decoded: Decoded, models: list[Path], tolerance: fl
     }
 
 
-def test_features_in_n_best_lists_are_what_score_says(
-    run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_features_in_n_best_lists_are_what_score_says(run, system, world, patched, tmp_path) -> None:
     decoded = decode(system.decoder, patched(world.annotated, "small"), sentences(), tmp_path / "run")
     assert len(decoded.nbest) > 100
     check_features(run, decoded, [world.folder / "forward"])
@@ -184,9 +179,7 @@ def first_features(decoded: Decoded) -> list[tuple[int, tuple[bytes, ...], tuple
 
 
 @pytest.mark.parametrize("table", ["annotated", "both"])
-def test_weights_of_zero_are_the_baseline(
-    system: System, world: World, patched: Callable[..., Path], tmp_path: Path, table: str
-) -> None:
+def test_weights_of_zero_are_the_baseline(system, world, patched, tmp_path, table) -> None:
     baseline = decode(system.decoder, world.ini, sentences(), tmp_path / "baseline")
     zero = decode(system.decoder, patched(getattr(world, table), "zero"), sentences(), tmp_path / "zero")
     assert zero.output == baseline.output
@@ -194,9 +187,7 @@ def test_weights_of_zero_are_the_baseline(
 
 
 @pytest.mark.parametrize("weights", ["zero", "3,-3", "-2,2"])
-def test_the_best_translation_of_a_word_is_as_the_weights_say(
-    system: System, world: World, patched: Callable[..., Path], tmp_path: Path, weights: str
-) -> None:
+def test_the_best_translation_of_a_word_is_as_the_weights_say(system, world, patched, tmp_path, weights) -> None:
     """One word is one phrase: its translation is the row whose weighted logarithms are the most, less the word penalty."""
     new = [0.0, 0.0] if weights == "zero" else [float(w) for w in weights.split(",")]
     best: dict[bytes, tuple[float, bytes]] = {}
@@ -223,9 +214,7 @@ def filtered(system: System, ini: Path, folder: Path) -> Path:
     return folder / "filtered" / "moses.ini"
 
 
-def test_annotated_and_then_filtered(
-    run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_annotated_and_then_filtered(run, system, world, patched, tmp_path) -> None:
     ini = patched(world.annotated, "small")
     whole = decode(system.decoder, ini, sentences(), tmp_path / "whole")
     part = decode(system.decoder, filtered(system, ini, tmp_path), sentences(), tmp_path / "part")
@@ -233,9 +222,7 @@ def test_annotated_and_then_filtered(
     check_features(run, part, [world.folder / "forward"])
 
 
-def test_filtered_and_then_annotated(
-    run: Run, system: System, world: World, patched: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_filtered_and_then_annotated(run, system, world, patched, tmp_path) -> None:
     ini = filtered(system, world.ini, tmp_path)
     (path,) = re.findall(r"TranslationModel0 .*path=(\S+)", ini.read_text())
     ok(run, "annotate", path, "-m", world.folder / "forward", "-o", tmp_path / "part.gz", "-q")
@@ -257,9 +244,6 @@ def test_a_compact_table(run: Run, system: System, world: World, tmp_path: Path)
     ini.write_text(world.ini.read_text().replace("PhraseDictionaryMemory ", "PhraseDictionaryCompact "))
     ok(run, "moses-ini", ini, "--table", world.annotated, "--path", tmp_path / "table", "-o", out, "-q")
     check_features(run, decode(system.decoder, out, sentences(), tmp_path / "run"), [world.folder / "forward"])
-
-
-# ---- the harness
 
 
 LINE = b"3 ||| ta tb tc td  ||| Distortion0= -2 TranslationModel0= -1 -2 -0.5 -100 TM_x= 1 ||| -6.5 ||| 1-2=0-2 0=3\n"

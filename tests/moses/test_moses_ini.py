@@ -53,9 +53,6 @@ def changed(before: bytes, after: bytes) -> list[str]:
     return [line.removesuffix("\n") for line in lines if line[0] in "+-"]
 
 
-# ---- the real ini
-
-
 @pytest.fixture(scope="module")
 def real(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The shared ini, and 1,000 rows of the shared table with two columns more."""
@@ -113,9 +110,6 @@ def test_done_twice_there_is_nothing_to_do(run: Run, real: tuple[Path, Path], tm
     assert run("moses-ini", once, "--table", table, "-q") == (0, once.read_bytes(), "")
 
 
-# ---- what changes
-
-
 def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> None:
     ini = tmp_path / "moses.ini"
     ini.write_text(INI)
@@ -149,23 +143,20 @@ def patched(ini: str, name: str | None = None, columns: int = 6) -> str:
     return with_table(data, feature, b"NEW", columns, [b"W"] * n_new).decode()
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("X name=TM num-features=4 path=a", "X name=TM num-features=6 path=NEW"),
-        ("X path=a=b  \tnum-features=4 name=TM # path=c", "X path=NEW  \tnum-features=6 name=TM # path=c"),
-        (
-            "  X\tname=TM\tnum-features=04\tpath=NEW table-limit=20 \r",
-            "  X\tname=TM\tnum-features=6\tpath=NEW table-limit=20 \r",
-        ),
-        ("X name=TM num-features=4", "X name=TM num-features=6 path=NEW"),
-        (
-            "X name=TM num-features=4 tuneable-components=1,1,0,1",
-            "X name=TM num-features=6 tuneable-components=1,1,0,1,1,1 path=NEW",
-        ),
-        ("X name=TM num-features=6 path=NEW", "X name=TM num-features=6 path=NEW"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    ("X name=TM num-features=4 path=a", "X name=TM num-features=6 path=NEW"),
+    ("X path=a=b  \tnum-features=4 name=TM # path=c", "X path=NEW  \tnum-features=6 name=TM # path=c"),
+    (
+        "  X\tname=TM\tnum-features=04\tpath=NEW table-limit=20 \r",
+        "  X\tname=TM\tnum-features=6\tpath=NEW table-limit=20 \r",
+    ),
+    ("X name=TM num-features=4", "X name=TM num-features=6 path=NEW"),
+    (
+        "X name=TM num-features=4 tuneable-components=1,1,0,1",
+        "X name=TM num-features=6 tuneable-components=1,1,0,1,1,1 path=NEW",
+    ),
+    ("X name=TM num-features=6 path=NEW", "X name=TM num-features=6 path=NEW"),
+])  # fmt: skip
 def test_feature_lines(before: str, after: str) -> None:
     frame = "[feature]\n{}\n[weight]\nTM= {}"
     n = 6 if "=6" in before else 4
@@ -182,15 +173,12 @@ def test_num_features_is_1_where_the_line_has_none(path: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("TranslationModel0= 1 2 3 4", "TranslationModel0= 1 2 3 4 W W"),
-        ("\tTranslationModel0=\t1  2 3 4 \t# 5\r", "\tTranslationModel0=\t1  2 3 4 W W \t# 5\r"),
-        ("TranslationModel0= 1\nTranslationModel0= 1 2 3 4", "TranslationModel0= 1\nTranslationModel0= 1 2 3 4 W W"),
-        ("#TranslationModel0= 1\nTranslationModel0= 1 2 3 4#", "#TranslationModel0= 1\nTranslationModel0= 1 2 3 4 W W#"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    ("TranslationModel0= 1 2 3 4", "TranslationModel0= 1 2 3 4 W W"),
+    ("\tTranslationModel0=\t1  2 3 4 \t# 5\r", "\tTranslationModel0=\t1  2 3 4 W W \t# 5\r"),
+    ("TranslationModel0= 1\nTranslationModel0= 1 2 3 4", "TranslationModel0= 1\nTranslationModel0= 1 2 3 4 W W"),
+    ("#TranslationModel0= 1\nTranslationModel0= 1 2 3 4#", "#TranslationModel0= 1\nTranslationModel0= 1 2 3 4 W W#"),
+])  # fmt: skip
 def test_weight_lines(before: str, after: str) -> None:
     ini = INI.replace("TranslationModel0= 0.2 0.2 0.2 0.2", before)
     expected = INI.replace("TranslationModel0= 0.2 0.2 0.2 0.2", after).replace("=4", "=6").replace("old.gz", "NEW")
@@ -254,8 +242,6 @@ def test_no_other_byte_changes(data: st.DataObject) -> None:
     assert with_table(before, found, b"b/c.gz", 4, [b"0.01", b"-0.01"]) == ini(b"4", b"b/c.gz", b" 0.01 -0.01")
     assert with_table(before, found, b"a", 2, []) == before
 
-
-# ---- refusals
 
 WHERE = "phrase-rescore: error: <stdin>"
 TABLES = (
@@ -384,9 +370,6 @@ def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
     assert run("moses-ini", "-", "--table", path, "--path", "made.bin", stdin=INI.encode()).status == 0
 
 
-# ---- warnings
-
-
 def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
     ini = INI.replace("TranslationModel0", "TM_0").replace("num-features", " num-features")
     result = run("moses-ini", "-", "--table", table, "--path", "/k=v/new.gz", "-q", stdin=ini.encode())
@@ -401,25 +384,17 @@ def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "path", "number"),
-    [
-        (f"{FEATURE} \r", b"a", 0),
-        (f"{FEATURE} # a\tb", b"a", 0),
-        (f" {FEATURE}", b"a", 1),
-        (FEATURE.replace(" path", "\tpath"), b"a", 1),
-        (FEATURE, b"a=b", 1),
-        (FEATURE.replace("Memory", "Compact").replace(" path", "\tpath"), b"a=b", 0),
-        (FEATURE.replace("TranslationModel0", "0TM"), b"a", 1),
-    ],
-)
+@pytest.mark.parametrize(("line", "path", "number"), [
+    (f"{FEATURE} \r", b"a", 0),
+    (f"{FEATURE} # a\tb", b"a", 0),
+    (f" {FEATURE}", b"a", 1), (FEATURE.replace(" path", "\tpath"), b"a", 1), (FEATURE, b"a=b", 1),
+    (FEATURE.replace("Memory", "Compact").replace(" path", "\tpath"), b"a=b", 0),
+    (FEATURE.replace("TranslationModel0", "0TM"), b"a", 1),
+])  # fmt: skip
 def test_what_is_worth_a_warning(line: str, path: bytes, number: int) -> None:
     name = "0TM" if "0TM" in line else "TranslationModel0"
     ini = f"x\n[feature]\n{line}\n[weight]\n{name}= 1 1 1 1".encode()
     assert len(warnings(ini, find_table(ini), path)) == number
-
-
-# ---- columns, weights, ranges
 
 
 def columns_of(table: Path) -> tuple[ScoreColumn, ...]:
@@ -446,19 +421,15 @@ def test_columns_by_their_sidecar(table: Path) -> None:
     assert new_weights("small", columns[4:]) == [b"0.01", b"-0.01", b"-0.01"]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("{", "is not a list of columns that annotate wrote"),
-        ("[]", "is not a list of columns that annotate wrote"),
-        ('{"columns": [{"column": 5}]}', "is not a list of columns that annotate wrote"),
-        (f'{{"format_version": 1, "columns": [{{"column": {"9" * 4000}}}]}}', "is not a list of columns that annotate wrote"),
-        (
-            '{"format_version": 1, "columns": [{"column": 7, "feature": "log_prob", "model": "", "unit": ""}]}',
-            "column 7 of a table that has 6",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ("{", "is not a list of columns that annotate wrote"), ("[]", "is not a list of columns that annotate wrote"),
+    ('{"columns": [{"column": 5}]}', "is not a list of columns that annotate wrote"),
+    (f'{{"format_version": 1, "columns": [{{"column": {"9" * 4000}}}]}}', "is not a list of columns that annotate wrote"),
+    (
+        '{"format_version": 1, "columns": [{"column": 7, "feature": "log_prob", "model": "", "unit": ""}]}',
+        "column 7 of a table that has 6",
+    ),
+])  # fmt: skip
 def test_sidecars_that_are_refused(table: Path, text: str, found: str) -> None:
     Path(f"{table}.columns.json").write_text(text)
     with pytest.raises(InputError) as error:

@@ -3,19 +3,9 @@
 import math
 from collections.abc import Callable
 
+import moses_readers
 import pytest
-from moses_readers import (
-    ALL_READERS,
-    Reading,
-    Refused,
-    atof,
-    field_count,
-    read_binary,
-    read_loader_standard,
-    read_on_disk,
-    read_probing,
-    stream_to_float,
-)
+from moses_readers import ALL_READERS, Reading, Refused, atof, field_count, read_binary, stream_to_float
 
 LOADER, PROBING, ON_DISK, COMPACT, BINARY = ALL_READERS
 READERS = [pytest.param(read, id=name) for name, read in ALL_READERS.items()]
@@ -110,7 +100,7 @@ def test_wrong_number_of_scores(read: Reader, scores: bytes) -> None:
 def test_doubled_blank_is_a_score_of_probing() -> None:
     doubled = row(b"0.5  0.25")
     assert "3 scores instead of 2" in refusal(ALL_READERS[PROBING], doubled, 2)
-    assert read_probing(doubled, 3).scores[1] == FLOOR
+    assert moses_readers.read_probing(doubled, 3).scores[1] == FLOOR
     for name in (LOADER, ON_DISK, COMPACT, BINARY):
         assert len(ALL_READERS[name](doubled, 2, 7).scores) == 2, name
 
@@ -134,7 +124,7 @@ def test_only_blank_and_tab_separate(read: Reader, space: bytes) -> None:
 @pytest.mark.parametrize("line", [b"a ||| b ||| 1 ||| ||| 1 1 1\n", b"a ||| b ||| 1\n", b"a ||| b ||| 1 |||  ||| 1 1 1\n"])
 def test_missing_alignment(line: bytes) -> None:
     assert "throws" in refusal(ALL_READERS[COMPACT], line, 1)
-    for read in (read_loader_standard, read_probing, read_on_disk):
+    for read in (moses_readers.read_loader_standard, moses_readers.read_probing, moses_readers.read_on_disk):
         assert read(line, 1) == Reading((b"a",), (b"b",), (0.0,))
 
 
@@ -160,8 +150,8 @@ def test_line_ends(read: Reader, end: bytes) -> None:
 
 def test_nul_ends_the_line_on_disk() -> None:
     assert "0 scores instead of 1" in refusal(ALL_READERS[ON_DISK], b"a ||| b ||| \0 1 ||| 0-0\n", 1)
-    assert read_on_disk(b"a ||| b ||| 0.5 1\0 2 3 ||| |||\n", 2).scores[1] == 0
-    assert read_loader_standard(b"a\0b ||| c ||| 1 ||| 0-0\n", 1).source == (b"a\0b",)
+    assert moses_readers.read_on_disk(b"a ||| b ||| 0.5 1\0 2 3 ||| |||\n", 2).scores[1] == 0
+    assert moses_readers.read_loader_standard(b"a\0b ||| c ||| 1 ||| 0-0\n", 1).source == (b"a\0b",)
 
 
 def test_unregistered_property() -> None:

@@ -18,11 +18,7 @@ LANGUAGES = sorted({"ja", "ko", *NonbreakingPrefixes().available_langs.values()}
 
 @pytest.mark.parametrize(("language", "typed", "tokens"), [
     ("en", "Mr. Smith's flat in Washington, D.C.", "Mr. Smith 's flat in Washington , D.C ."),
-    (
-        "en",
-        "No. 5, No. The 1990's 'stars', 1,000,2 on... e.g. x",
-        "No. 5 , No . The 1990 's ' stars ' , 1,000,2 on ... e.g. x",
-    ),
+    ("en", "No. 5, No. The 1990's 'stars', 1,000,2 on... e.g. x", "No. 5 , No . The 1990 's ' stars ' , 1,000,2 on ... e.g. x"),
     ("en", "中文 in English\u00a0(a\x01b)", "中文 in English ( ab )"),
     ("fr", "L'eau d'«Été», p. 5. C'est tout.'", "L' eau d ' « Été » , p. 5 . C' est tout . ' "),
     ("it", "art. 5 e pp. 6, all. B. Il dott. Rossi", "art . 5 e pp. 6 , all . B. Il dott. Rossi"),

@@ -52,9 +52,8 @@ def test_typed_text(run: Run, make_model: MakeModel) -> None:
     assert typed.out == tokenized.out
     assert b"l&apos; " in typed.out
     bad = run("score", "-m", model, "--tokenize", "en", "fr", stdin=b"the\t\xff\n")
-    assert (
-        bad.last_line == "phrase-rescore: error: <stdin>:1: '\\xff' is not UTF-8; typed text is tokenized as UTF-8; convert it"
-    )
+    said = "'\\xff' is not UTF-8; typed text is tokenized as UTF-8; convert it"
+    assert bad.last_line == f"phrase-rescore: error: <stdin>:1: {said}"
     assert run("score", "-m", model, "--lowercase").status == 2
 
 

@@ -77,10 +77,7 @@ HUGE = 10**12
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"format_version": 2}, "format_version 2"),
-    (
-        {"kind": "trigrams"},
-        '"trigrams", and this version of phrase-rescore knows "rnn-encoder-decoder", "feedforward-lm"; take',
-    ),
+    ({"kind": "trigrams"}, '"trigrams", and this version of phrase-rescore knows "rnn-encoder-decoder", "feedforward-lm"; '),
     ({"kind": "feedforward-lm"}, "a model of text, made by train-lm; this takes a model of phrase pairs, made by train"),
     ({"encoder__cell": "lstm"}, '"cell": "lstm"'),
     ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 to 16, encoder forward or"),
@@ -225,7 +222,6 @@ def test_a_model_is_replaced_only_when_asked(tmp_path):
     with atomic_directory(str(target), overwrite=True) as directory:
         save(small_checkpoint(seed=2), directory)
     assert os.listdir(tmp_path) == ["model"]
-    other = tmp_path / "other"
-    other.mkdir()
-    save(small_checkpoint(seed=2), str(other))
-    assert load(str(target)).signature == load(str(other)).signature
+    before = load(str(target)).signature
+    save(small_checkpoint(seed=2), str(target))
+    assert load(str(target)).signature == before

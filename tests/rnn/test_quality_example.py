@@ -52,10 +52,8 @@ def test_it_measures_what_the_training_measured(run, table, tmp_path, monkeypatc
     training = json.loads((tmp_path / "model" / "config.json").read_bytes())["training"]
     quality(monkeypatch, tmp_path / "model", table, "--held-out", 60)
     said = capsys.readouterr().out
-    numbers = [
-        int(number.replace(",", "")) for number in re.findall(r"[\d,]+(?= training pairs| held out)", said.splitlines()[0])
-    ]
-    assert numbers == list(training["distinct_pairs"].values())
+    numbers = re.findall(r"[\d,]+(?= training pairs| held out)", said.splitlines()[0])
+    assert [int(number.replace(",", "")) for number in numbers] == list(training["distinct_pairs"].values())
     assert f"{training['held_out']['loss']:8.3f} nats/pair" in said.splitlines()[1]
     assert f"{training['held_out_other_sources']['loss']:8.3f} nats/pair" in said.splitlines()[4]
     with pytest.raises(SystemExit, match="pass the table of its training, and its --held-out"):

@@ -75,12 +75,10 @@ def test_one_store_is_prepared_by_one_training_at_a_time(training: Training, tmp
             told.append(str(caught.value))
 
     shared.run(Observer(on_pairs=second))
-    assert re.fullmatch(
-        rf"{tmp_path}/shared is in use by process {os.getpid()} on .*; let it end: it prepares pairs there", *told
-    )
-    shared.but(model_dir=str(tmp_path / "third")).run(
-        at_step(1, lambda: shared.but(model_dir=str(tmp_path / "other"), inverse=True).run())
-    )
+    said = rf"{tmp_path}/shared is in use by process {os.getpid()} on .*; let it end: it prepares pairs there"
+    assert re.fullmatch(said, *told)
+    other = shared.but(model_dir=str(tmp_path / "other"), inverse=True)
+    shared.but(model_dir=str(tmp_path / "third")).run(at_step(1, other.run))
     with locks.locked(str(tmp_path / "shared"), ""):
         shared.but(model_dir=str(tmp_path / "fourth")).run()
     assert listing(tmp_path) == ["fourth", "model", "other", "pairs.tsv", "shared", "third"]
