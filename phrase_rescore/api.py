@@ -60,6 +60,7 @@ _ELSEWHERE = {  # modules whose names are used as they are; what needs torch is 
 }
 
 Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
 
 
 def __getattr__(name: str) -> object:
@@ -71,12 +72,7 @@ def __getattr__(name: str) -> object:
 
 
 def train(
-    inputs: Path | Sequence[Path],
-    model_dir: Path,
-    *,
-    preset: str = "default",
-    observer: Observer | None = None,
-    **settings: Any,
+    inputs: Paths, model_dir: Path, *, preset: str = "default", observer: Observer | None = None, **settings: Any
 ) -> dict[str, Any]:
     """Learn a model from the distinct pairs of phrase tables, extract files or TSV, as ``phrase-rescore train`` does.
 
@@ -91,12 +87,7 @@ def train(
 
 
 def train_lm(
-    inputs: Path | Sequence[Path],
-    model_dir: Path,
-    *,
-    preset: str = "default",
-    observer: Observer | None = None,
-    **settings: Any,
+    inputs: Paths, model_dir: Path, *, preset: str = "default", observer: Observer | None = None, **settings: Any
 ) -> dict[str, Any]:
     """Learn a language model from tokenized text, a sentence a line, as ``phrase-rescore train-lm`` does.
 
@@ -110,14 +101,9 @@ def train_lm(
 
 
 def annotate(
-    table: Path,
-    models: Path | Sequence[Path],
-    out: Path,
-    *,
-    columns: ColumnFormat | None = None,
-    observer: AnnotateObserver | None = None,
+    table: Path, models: Paths, out: Path, *, columns: ColumnFormat | None = None, observer: AnnotateObserver | None = None,
     **options: Any,
-) -> Summary:
+) -> Summary:  # fmt: skip
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
 
     ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of ``columns`` included. ``observer``
@@ -152,7 +138,7 @@ def strip(
 
 
 def rescore(
-    nbest: Path, out: Path, models: Path | Sequence[Path] = (), *, labels: Sequence[str] = (), source: Path | None = None,
+    nbest: Path, out: Path, models: Paths = (), *, labels: Sequence[str] = (), source: Path | None = None,
     weights: Path | None = None, replace: bool = False, sort: bool = False, best: bool = False, device: str = "cpu",
     on_read: Callable[[int], object] | None = None,
 ) -> RescoreSummary:  # fmt: skip
@@ -226,7 +212,7 @@ def _path(path: Path | None) -> str | None:
     return None if path is None else os.fspath(path)
 
 
-def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
+def _paths(paths: Paths) -> tuple[str, ...]:
     return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
 
 

@@ -78,13 +78,7 @@ class Command(click.Command):
     of the options, with their values in braces; nothing if OUT is a stream.
     """
 
-    def __init__(
-        self,
-        name: str | None,
-        params: list[click.Parameter],
-        then: str | Callable[[dict[str, Any]], str] = "",
-        **attributes: Any,
-    ) -> None:
+    def __init__(self, name: str | None, params: list[click.Parameter], then: Then = "", **attributes: Any) -> None:
         self._then = then
         self._refuses = any(isinstance(param.type, PathName) and param.type.role is Role.WRITE for param in params)
         if self._refuses:
