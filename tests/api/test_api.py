@@ -52,20 +52,13 @@ def test_vectors_are_those_of_the_command(model: pr.Model, model_dir: str, run: 
     np.testing.assert_array_equal(vectors, np.load(tmp_path / "c.npy"))
 
 
-def test_an_inverse_model_takes_source_and_target_of_the_table(inverse_model_dir: str) -> None:
-    model = pr.load(inverse_model_dir)
+def test_an_inverse_model_takes_source_and_target_of_the_table(make_model: MakeModel) -> None:
+    config = Path(make_model(), "config.json")  # it has as many words on either side, so that its weights fit
+    config.write_text(config.read_text().replace('"inverse": false', '"inverse": true'))
+    model = pr.load(config.parent)
     assert model.unknown_words(SOURCES, TARGETS).tolist() == [0, 0, 1]
     assert model.embed(["das haus"]).shape == (1, 7)
     assert "p(source|target)" in model.signature
-
-
-@pytest.fixture(scope="module")
-def inverse_model_dir(make_model: MakeModel) -> str:
-    """A model that reads targets: it has as many words on either side, so that its weights fit."""
-    directory = make_model()
-    config = Path(directory, "config.json")
-    config.write_text(config.read_text().replace('"inverse": false', '"inverse": true'))
-    return directory
 
 
 @pytest.mark.parametrize("sources", [[""], ["[X]"], ["a ||| b"]])

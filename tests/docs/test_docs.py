@@ -40,6 +40,7 @@ from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "phrase_rescore"
 DOCS = ROOT / "docs"
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
 TINY_LM = "--max-steps 5 --embedding 8 --hidden 8 --output 8 --threads 1"
 PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")))
@@ -457,11 +458,7 @@ def test_names_in_the_overview_exist():
         assert pkgutil.resolve_name(f"phrase_rescore.{name}"), name
 
 
-def make_commands() -> list[str]:
-    return re.findall(r"^(make [^#\n]*?) *(?:#.*)?$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", make_commands())
+@pytest.mark.parametrize("command", re.findall(r"^(make [^#\n]*?) *(?:#.*)?$", CONTRIBUTING, re.MULTILINE))
 def test_make_knows_the_commands_of_contributing(command):
     done = subprocess.run([*command.split(), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -471,9 +468,8 @@ def test_make_knows_the_commands_of_contributing(command):
 
 
 def test_files_and_markers_of_contributing_exist():
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    files = re.findall(r"`([\w/]+\.(?:py|toml))`", text)
+    files = re.findall(r"`([\w/]+\.(?:py|toml))`", CONTRIBUTING)
     assert [name for name in files if not any((base / name).exists() for base in (ROOT, PACKAGE))] == []
     markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
     for marker in (marker.split(":")[0] for marker in markers):
-        assert re.search(rf"`(?:@pytest\.mark\.)?{marker}`", text), marker
+        assert re.search(rf"`(?:@pytest\.mark\.)?{marker}`", CONTRIBUTING), marker

@@ -179,10 +179,6 @@ def test_gzip_member_is_the_same_whenever_it_is_made(data: bytes) -> None:
     assert gzip.decompress(member + gzip_member(b"x", 1)) == data + b"x"
 
 
-def listing(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def test_output_appears_when_complete(tmp_path: Path) -> None:
     path = tmp_path / "out"
     previous = os.umask(0o027)
@@ -195,7 +191,7 @@ def test_output_appears_when_complete(tmp_path: Path) -> None:
         os.umask(previous)
     assert path.read_bytes() == b"rows"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert listing(tmp_path) == ["out"]
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_device_or_pipe_is_never_replaced_by_a_file(tmp_path: Path) -> None:

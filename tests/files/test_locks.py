@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,19 +23,11 @@ with locked(sys.argv[1], "wait"):
 """
 
 
-@pytest.fixture
-def holder(tmp_path: Path):
-    """A process that holds the lock of ``tmp_path / "model"``."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "model")], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        assert process.stdout.readline() == b"held\n"
-        yield process
-        process.kill()
-
-
-def test_a_lock_of_a_killed_process_is_taken_over_with_a_message(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
+def test_a_lock_of_a_killed_process_is_taken_over_with_a_message(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "model")], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"held\n"
+        holder.kill()
     assert (tmp_path / "model.lock").exists()
     said: list[str] = []
     with locked(str(tmp_path / "model"), "", said.append):

@@ -95,11 +95,6 @@ def lines_of(*rows: bytes) -> bytes:
     return b"".join(row + b"\n" for row in rows)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("hostile")
-
-
 @pytest.mark.slow
 @hostile
 def test_annotate_and_strip(run: Run, model_dir: str, tmp_path: Path, case: Hostile) -> None:

@@ -115,16 +115,12 @@ def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple
     for name in ("w.txt", "w.npy"):
         assert run("embed", "-m", model_dir, "--words", side, "-o", tmp_path / name).status == 0
     found = KeyedVectors.load_word2vec_format(str(tmp_path / "w.txt"))
-    assert found.index_to_key == list(map(as_named, names))
+    assert found.index_to_key == [name.decode("utf-8", "backslashreplace").replace(" ", "_") for name in names]
     np.testing.assert_array_equal(found.vectors, expected)
     piped = run("embed", "-m", model_dir, "--words", side, "--format", "txt")
     assert piped.out == (tmp_path / "w.txt").read_bytes()
     np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), expected)
     assert (tmp_path / "w.index").read_bytes() == lines_of(names)
-
-
-def as_named(word: bytes) -> str:
-    return word.decode("utf-8", "backslashreplace").replace(" ", "_")
 
 
 def test_python_of_the_documentation_runs(run, model_dir, tmp_path, monkeypatch, capsys) -> None:
