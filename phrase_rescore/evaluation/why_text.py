@@ -149,9 +149,7 @@ def _segment(found: Comparison, segment: ComparedSegment) -> Iterator[str]:
     width = max(11, max(map(len, found.names)) + 2)
     for name, text in texts:
         first, rest = f"  {name:{width}}", " " * (width + 2)
-        wrapped = textwrap.wrap(
-            readable(text), _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-        )  # fmt: skip
+        wrapped = textwrap.wrap(readable(text), _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
         yield from wrapped or [f"  {name}"]
     if not segment.regions:
         yield "  the same phrases in another order"

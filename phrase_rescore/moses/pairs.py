@@ -9,18 +9,9 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
+from phrase_rescore.moses import table
 from phrase_rescore.moses.kinds import KINDS, kind_of_file
-from phrase_rescore.moses.table import (
-    WHOLE,
-    BadRow,
-    Factors,
-    parse_block,
-    phrase_pair,
-    select_factor,
-    split_fields,
-    valid_rows,
-    words,
-)
+from phrase_rescore.moses.table import WHOLE, BadRow, Factors, parse_block, phrase_pair, split_fields, words
 
 RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
 
@@ -87,17 +78,17 @@ def refuse_by_name(path: str) -> None:
 
 
 def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:
-    table = parse_block(block, n_scores, factors=(factors,))
+    parsed = parse_block(block, n_scores, factors=(factors,))
     if not counts:
-        return PairBlock(table.src, table.tgt), table.bad
-    kept, bad, found = list[int](), table.bad, table.occurrences()[:, 1].tolist()
+        return PairBlock(parsed.src, parsed.tgt), parsed.bad
+    kept, bad, found = list[int](), parsed.bad, parsed.occurrences()[:, 1].tolist()
     for i, count in enumerate(found):
         if not math.isnan(count):
             kept.append(i)
             continue
         hint = "--min-count needs the counts, '||| n_target n_source n_joint'"
-        bad.append((table.lines[i], table.row(i), RowError(f"no joint count in {shown(table.row(i))}", hint)))
-    src, tgt = ([phrases[i] for i in kept] for phrases in (table.src, table.tgt))
+        bad.append((parsed.lines[i], parsed.row(i), RowError(f"no joint count in {shown(parsed.row(i))}", hint)))
+    src, tgt = ([phrases[i] for i in kept] for phrases in (parsed.src, parsed.tgt))
     return PairBlock(src, tgt, [found[i] for i in kept]), sorted(bad, key=lambda b: b[0])
 
 
@@ -132,7 +123,7 @@ def read_pair_blocks(
         form = form or detect_format(name, first[0].rows() if first else [])
         for block in chain(first, blocks):
             if form == "table":
-                if n_scores is None and (valid := next(valid_rows(block.rows()), None)):
+                if n_scores is None and (valid := next(table.valid_rows(block.rows()), None)):
                     n_scores = valid.n_scores  # without any good row, all are bad whatever the number
                 pairs, bad = _read_table(block, n_scores or 1, counts, factors)
             else:
@@ -142,5 +133,6 @@ def read_pair_blocks(
                     raise error.at(name, line) from None
                 on_bad_row(line, row, error)
             if pairs.src:
-                src, tgt = select_factor(pairs.src, factors[0], "source"), select_factor(pairs.tgt, factors[1], "target")
+                src = table.select_factor(pairs.src, factors[0], "source")
+                tgt = table.select_factor(pairs.tgt, factors[1], "target")
                 yield PairBlock(src, tgt, pairs.counts)

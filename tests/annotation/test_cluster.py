@@ -79,9 +79,7 @@ class Annotation:
                 threading.Thread(target=then).start()
 
         observer = AnnotateObserver(say=self.said.append, on_block=on_block)
-        summary = annotate(
-            self.table, self.model_dir, self.out, block_rows=BLOCK, cluster=where, observer=observer, **options
-        )  # fmt: skip
+        summary = annotate(self.table, self.model_dir, self.out, block_rows=BLOCK, cluster=where, observer=observer, **options)
         self.how = summary.how
         return self.out.read_bytes()
 

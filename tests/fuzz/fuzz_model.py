@@ -30,9 +30,7 @@ from safetensors.torch import load_file, save_file
 FILES = (storage.CONFIG, checkpoint.SOURCE_VOCAB, checkpoint.TARGET_VOCAB, "model-00001-of-00001.safetensors")
 ODD = (*ODD_VALUES, FILES[3], "../" + FILES[3], [FILES[3], FILES[3]])
 CODECS = ("unicode_escape", *(f"utf-{form}" for form in ("8-sig", "16", "16-be", "16-le", "32", "32-be", "32-le")))
-FORBIDDEN = (
-    "exec", "compile", "import", "pickle.", "marshal.", "subprocess.", "os.", "ctypes.", "socket.", "shutil.", "code.",
-)  # fmt: skip
+FORBIDDEN = ("exec", "compile", "import", "pickle.", "marshal.", "subprocess.", "os.", "ctypes.", "socket.", "shutil.", "code.")
 
 
 def make_model(folder: Path, inverse: bool) -> None:

@@ -48,9 +48,7 @@ SEEDS = [
     b"a ||| b ||| 0-0 ||| 0.5 0.25 ||| 2 1\n",
     bytes.fromhex("1f8b0800000000000203330000b7efdc8301000000"),  # gzip
 ]
-TOKENS = (
-    b"|||", b" ||| ", b" ||||", b"|", b"[X]", b"]", b"0.5", b".5", b"1e-05", b"0-0", b"\t", b"  ", b"\r", b"\xe2\x80\xa8",
-)  # fmt: skip
+TOKENS = (b"|||", b" ||| ", b" ||||", b"|", b"[X]", b"]", b"0.5", b".5", b"1e-05", b"0-0", b"\t", b"  ", b"\r", b"\xe2\x80\xa8")
 
 
 def refusal(read: Callable[..., object], *args: object) -> str:

@@ -146,10 +146,7 @@ def patched(ini: str, name: str | None = None, columns: int = 6) -> str:
 @pytest.mark.parametrize(("before", "after"), [
     ("X name=TM num-features=4 path=a", "X name=TM num-features=6 path=NEW"),
     ("X path=a=b  \tnum-features=4 name=TM # path=c", "X path=NEW  \tnum-features=6 name=TM # path=c"),
-    (
-        "  X\tname=TM\tnum-features=04\tpath=NEW table-limit=20 \r",
-        "  X\tname=TM\tnum-features=6\tpath=NEW table-limit=20 \r",
-    ),
+    ("  X\tname=TM\tnum-features=04\tpath=NEW table-limit=20 \r", "  X\tname=TM\tnum-features=6\tpath=NEW table-limit=20 \r"),
     ("X name=TM num-features=4", "X name=TM num-features=6 path=NEW"),
     (
         "X name=TM num-features=4 tuneable-components=1,1,0,1",

@@ -26,8 +26,7 @@ class NplmModel:
         V, U, E, H, D = (
             sizes.pop(name)
             for name in (
-                "input_vocab_size", "output_vocab_size", "input_embedding_dimension", "num_hidden",
-                "output_embedding_dimension",
+                "input_vocab_size", "output_vocab_size", "input_embedding_dimension", "num_hidden", "output_embedding_dimension"
             )
         )  # fmt: skip
         assert not sizes
