@@ -37,7 +37,7 @@ class DistinctPairs:
 
     @classmethod
     def collect(cls, pairs: Iterable[tuple[list[bytes], list[bytes]]]) -> DistinctPairs:
-        return cls(sorted({(b" ".join(src), b" ".join(tgt)) for src, tgt in pairs}))
+        return cls(sorted({(b" ".join(src), b" ".join(tgt)) for src, tgt in pairs}, key=b"\t".join))
 
     def word_counts(self) -> tuple[Counter[bytes], Counter[bytes]]:
         """How often each word of a side stands in the distinct pairs."""
