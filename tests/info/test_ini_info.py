@@ -28,7 +28,7 @@ LM0_sparse= 1
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "table.gz").write_bytes(gzip.compress(ROW.encode(, mtime=0)))
+    (tmp_path / "table.gz").write_bytes(gzip.compress(ROW.encode()))
     (tmp_path / "lr.minlexr").write_bytes(b"")
     (tmp_path / "lm").write_bytes(b"")
     (tmp_path / "bin").mkdir()
@@ -93,7 +93,10 @@ def test_problems_of_an_ini(run: Run, folder: Path, old: str, new: str, line: in
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (gzip.compress(ROW.replace("0.5 0.5", "1", mtime=0).encode()), "TM0 has num-features=4, but its table has 2 score columns; "),
+        (
+            gzip.compress(ROW.replace("0.5 0.5", "1").encode(), mtime=0),
+            "TM0 has num-features=4, but its table has 2 score columns; ",
+        ),
         (bz2.compress(ROW.encode()), "/table.gz: is compressed, and not gzip named .gz; "),
         (b"", "/table.gz: does not begin like a phrase table; "),
     ],
