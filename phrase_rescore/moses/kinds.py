@@ -28,7 +28,7 @@ KINDS = {
 JUDGED = 100  # rows
 _SURE = 0.9  # share of rows without separators from which on a file is text
 _POINT = re.compile(rb"\d+-\d+")
-_FEATURE = re.compile(rb"[^=]+=(?:%b)?" % NUMBER)  # ``LM0=``, or ``lm=-3.2`` as Joshua and cdec write it
+_FEATURE = re.compile(rb"[^=]+=(?:%b)?|\w+:" % NUMBER)  # ``LM0=``, ``lm=-3.2`` as of Joshua and cdec, ``lm:`` of old Moses
 _ORIENTATIONS = frozenset(b"mono swap other nomono left right dleft dright noLeft noRight".split())  # extract-main.cpp
 _SECTION = re.compile(rb"\[(?:feature|weight|mapping|input-factors|ttable-file|lmodel-file|weight-[a-z]+)\]\s*")
 _SUMS = {3: (3,), 6: (3,), 8: (4,), 4: (4, 2)}  # scores of a reordering table: of how many orientations (lexical-reordering)
