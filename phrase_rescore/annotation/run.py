@@ -20,7 +20,7 @@ from phrase_rescore.files.inputs import Block, count_rows, display_name, open_in
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
-from phrase_rescore.moses.columns import ColumnFormat, TableColumns, check_own, format_sidecar, sidecar_path
+from phrase_rescore.moses.columns import AddedColumn, ColumnFormat, TableColumns, check_own, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
 from phrase_rescore.rnn.checkpoint import SIDES
@@ -207,8 +207,13 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _output(run: _Run, out: str, options: AnnotateOptions, block_rows: int) -> Iterator[ResumableOutput | RowOutput]:
-    """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
+def _output(
+    run: _Run, out: str, options: AnnotateOptions, block_rows: int, before: Sequence[AddedColumn]
+) -> Iterator[ResumableOutput | RowOutput]:
+    """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well.
+
+    ``before``: the columns that models had added to the table before.
+    """
     annotator, dropped = run.annotator, run.dropped
     sides = [(model.signature, checkpoint_of(model.directory).sides) for model in annotator.models]
     described = annotator.columns, annotator.n_scores, sides
@@ -218,7 +223,7 @@ def _output(run: _Run, out: str, options: AnnotateOptions, block_rows: int) -> I
         with row_output(out) as writer, dropped.opened():
             yield writer
         if options.columns_json:
-            _write(options.columns_json, format_sidecar(*described))
+            _write(options.columns_json, format_sidecar(*described, before=before))
         return
     beside = () if is_stream(dropped.path) else (dropped.path,)
     with ResumableOutput(out, _identity(annotator, block_rows), options.resume, beside).kept() as output:
@@ -227,7 +232,7 @@ def _output(run: _Run, out: str, options: AnnotateOptions, block_rows: int) -> I
         with dropped.opened(*(output.other(path) for path in beside if dropped.expected)):
             yield output
         output.commit(run.state, complete=True)
-        _write(options.columns_json or sidecar_path(out), format_sidecar(*described, output.path, output.rows))
+        _write(options.columns_json or sidecar_path(out), format_sidecar(*described, output.path, output.rows, before))
         output.publish()
 
 
@@ -285,18 +290,24 @@ def _executor(
         yield local, devices
 
 
-def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> None:
-    """Raise OptionError for columns to replace that annotate did not write, and where it has appended columns before."""
-    if replaced := options.columns.replace:
-        if not options.replace_any:
-            what = f"--replace {replaced} would remove scores of the table's own"
-            check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
-    elif not options.again and (added := (columns := TableColumns.of(table, first)).last_added()):
+def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> list[AddedColumn]:
+    """Return the columns that models added before.
+
+    Raises OptionError for columns to replace that annotate did not write, and where it has appended columns before.
+    """
+    if (replaced := options.columns.replace) and options.replace_any:
+        return []
+    if replaced:
+        what = f"--replace {replaced} would remove scores of the table's own"
+        check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
+    columns = TableColumns.of(table, first)
+    if not replaced and not options.again and (added := columns.last_added()):
         which = " and ".join(str(column.number) for column in added[:: max(1, len(added) - 1)])
         by = "by their looks" if columns.guessed else f"by {sidecar_path(table)}"
         dash = which if len(added) < 3 else which.replace(" and ", " to ")
         found = f"{display_name(table)} is annotated already: columns {dash}, {by}"
         raise OptionError(f"{found}; to renew them add --replace {len(added)}, to append more columns add --again")
+    return columns.added()
 
 
 def annotate(
@@ -328,14 +339,14 @@ def annotate(
         if options.columns.replace >= (n_scores := first[0].n_scores):
             has = f"{name} has only {n_scores} scores"
             raise OptionError(f"--replace {options.columns.replace}: {has}, and at least one must stay")
-        _check_columns(table, first, options)
+        before = _check_columns(table, first, options)
         compute = Compute(devices, options.threads, options.precision)
         annotator = Annotator(name, models, n_scores, options.columns, options.policy, gzip_level, compute)
         ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)
         annotator.refuse_swapped(ahead)
         del ahead
         run = _Run(annotator, options, expected, dropped, observer)
-        with _output(run, out, options, block_rows) as output:
+        with _output(run, out, options, block_rows, before) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):
                 output.write(data, statistics.rows)
                 run.add(block, statistics)

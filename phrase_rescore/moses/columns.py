@@ -86,13 +86,16 @@ def sidecar_path(table: str) -> str:
 
 
 def format_sidecar(
-    form: ColumnFormat, n_scores: int, models: Sequence[tuple[str, tuple[str, str]]], table: str | None = None, rows: int = 0
-) -> str:
+    form: ColumnFormat, n_scores: int, models: Sequence[tuple[str, tuple[str, str]]], table: str | None = None, rows: int = 0,
+    before: Sequence[AddedColumn] = (),
+) -> str:  # fmt: skip
     """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added.
 
     ``models``: signature, and the sides read and predicted. ``table``: the file of its ``rows`` rows, None for a stream.
+    ``before``: columns that models had added before; those that were not replaced are listed too.
     """
     of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
+    n_before = n_scores - form.replace
     columns = list[AddedColumn]()
     for signature, (read, predicted) in models:
         side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
@@ -102,7 +105,8 @@ def format_sidecar(
         }
         for feature in form.features:
             name, unit = meanings[feature]
-            columns.append(AddedColumn(n_scores - form.replace + len(columns) + 1, name, signature, unit))
+            columns.append(AddedColumn(n_before + len(columns) + 1, name, signature, unit))
+    columns = [*(column for column in before if column.column <= n_before), *columns]
     described = {} if table is None else {"table": {"rows": rows, "head": _head(table)}}
     return json.dumps({"format_version": 1, **described, "columns": list(map(asdict, columns))}, indent=2) + "\n"
 
@@ -278,6 +282,10 @@ class TableColumns:
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    def added(self) -> list[AddedColumn]:
+        """Return the columns that models added, as a sidecar lists them."""
+        return [AddedColumn(c.number, c.feature, c.model, c.unit) for c in self.columns if c.feature]
 
     def last_added(self) -> list[ScoreColumn]:
         """Return the columns at the end that models added."""

@@ -20,6 +20,8 @@ from moses_readers import ALL_READERS, field_count, mert_accepts
 from oracle import log_prob
 from safetensors.numpy import load_file
 
+from phrase_rescore.moses.columns import TableColumns, read_sidecar
+
 ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 TABLE = (
     b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"
@@ -587,6 +589,17 @@ def test_a_table_that_is_annotated_is_refused(
     again = run("annotate", "-", "-m", model_dir, *to, "--again", stdin=once.out)
     assert (again.status, len(columns_of(once.out, again.out))) == (0, 4)
     assert run("strip", "-", stdin=once.out).out == content
+
+
+def test_columns_of_before_stay_in_the_sidecar(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
+    """Of a table of two scores, else, the third would be taken for φ."""
+    (tmp_path / "two").write_bytes(run("strip", table, "--columns", 2, "--force").out)
+    runs = ("two", "once"), ("once", "twice", "--again"), ("twice", "renewed", "--replace", 2)
+    for (name, out, *options), n in zip(runs, (4, 6, 6), strict=True):
+        assert run("annotate", tmp_path / name, "-m", model_dir, "-o", tmp_path / out, *options).status == 0
+        assert [column.column for column in read_sidecar(str(tmp_path / out)) or ()] == list(range(3, n + 1))
+    assert TableColumns.read(str(tmp_path / "twice")).phi().number == 2
+    assert run("strip", tmp_path / "twice").out == (tmp_path / "two").read_bytes()
 
 
 IRREGULAR = (
