@@ -39,13 +39,14 @@ if TYPE_CHECKING:
     from phrase_rescore.queries.score import score, score_lm
     from phrase_rescore.report.run import ReportSummary
     from phrase_rescore.rescoring.run import RescoreSummary
+    from phrase_rescore.rescoring.tune import TuneSummary
     from phrase_rescore.rnn.translator import Hypothesis
     from phrase_rescore.training.log import Run
 
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
     "TextModel", "annotate", "curves", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore",
-    "score", "score_lm", "strip", "train", "train_lm", "why",
+    "score", "score_lm", "strip", "train", "train_lm", "tune", "why",
 ]  # fmt: skip
 
 _ELSEWHERE = {  # modules whose names are used as they are; what needs torch is imported when it is used
@@ -151,6 +152,24 @@ def rescore(
         os.fspath(nbest), os.fspath(out), _paths(models), tuple(labels), _path(source), _path(weights), replace, sort, best
     )
     return rescore_list(options, resolve_device(device), on_read)
+
+
+def tune(
+    nbest: Path | Sequence[Path], references: Path | Sequence[Path], out: Path = "-", *, weights: Path | None = None,
+    on_read: Callable[[int], object] | None = None, on_climb: Callable[[], object] = lambda: None, **settings: Any,
+) -> TuneSummary:  # fmt: skip
+    """Find weights on n-best lists of one tuning set and write them, as ``phrase-rescore tune`` does.
+
+    ``settings`` are the command's options, by name (seed=2, restarts=10, tokenize="13a"). ``on_read`` is told bytes read,
+    ``on_climb`` is called for each climb. Torch computes on one core from then on, so that sums have one order. Raises
+    TypeError for a setting that there is not, and as ``rescoring.tune.tune``.
+    """
+    from phrase_rescore.rescoring.tune import TuneOptions
+    from phrase_rescore.rescoring.tune import tune as tune_lists
+
+    prepare(1)
+    options = TuneOptions(_paths(nbest), _paths(references), os.fspath(out), _path(weights), **settings)
+    return tune_lists(options, on_read, on_climb)
 
 
 def evaluate(

@@ -59,6 +59,7 @@ SECONDS = Range(0, 1e9, above=True)  # 31 years
 SOURCES, TOP_K, TEMPERATURES = Whole(1, 10**9), Whole(1, 10**9), Range(0.01, 1e6)
 HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
 SAMPLES = Whole(1, 1_000_000)  # of a test of significance
+RESTARTS = Whole(0, 10_000)  # of tuning
 SHOWN_SEGMENTS = Whole(0, 1_000_000)  # of each kind that is listed
 
 

@@ -35,6 +35,7 @@ from phrase_rescore.evaluation.significance import randomization_p_values
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.hypotheses import read_entries
 from phrase_rescore.moses.table import split_fields, words
+from phrase_rescore.rescoring.tune import climbed, expected_bleu
 
 FOLDS = 3
 SHARPNESS = 30.0  # of the entries' probabilities at the start: mert's weights have absolute values that sum to 1
@@ -101,30 +102,6 @@ def read_table(path: Path, lists: Lists) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def bleu(counts: Tensor) -> Tensor:
-    """Return BLEU of sums of counts, (10,), which may be expectations."""
-    return 100 * torch.exp((counts[2:6] / counts[6:10]).log().mean() + torch.clamp(1 - counts[1] / counts[0], max=0))
-
-
-def tuned(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor) -> Tensor:
-    """Return the weights from ``start`` uphill, (features,), for entries in the order of their segments."""
-    weights, segments = start.clone().requires_grad_(True), int(segment.max()) + 1
-    optimizer = torch.optim.LBFGS([weights], max_iter=STEPS, history_size=20, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        total = features @ weights
-        top = total.new_full((segments,), -torch.inf).scatter_reduce(0, segment, total.detach(), "amax")
-        weight = (total - top[segment]).exp()
-        mass = total.new_zeros(segments).index_add(0, segment, weight)
-        loss = -bleu((weight / mass[segment]) @ counts)
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    return weights.detach()
-
-
 def chosen(features: Tensor, weights: Tensor, segment: Rows) -> Rows:
     """Return which entry of every segment has the highest total, the first of equal ones."""
     total = (features @ weights).numpy()
@@ -136,13 +113,13 @@ def best_tuned(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor)
     """Return those weights of all climbs, or of the start, whose choice of entries has the best BLEU: (features,)."""
 
     def score(weights: Tensor) -> float:
-        return float(bleu(counts[chosen(features, weights, segment.numpy())].sum(0)))
+        return float(expected_bleu(counts[chosen(features, weights, segment.numpy())].sum(0)))
 
     best, highest = start, score(start)
     for _ in range(ROUNDS):
         found = best * (start.norm() / best.norm())
         for _ in range(CLIMBS):
-            found = tuned(features, counts, segment, found)
+            found = climbed(features, counts, segment, found, STEPS)
             if (reached := score(found)) > highest:
                 best, highest = found, reached
             found = SHARPER * found
@@ -204,12 +181,12 @@ def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: li
         weights = np.mean([weights / np.abs(weights).sum() for weights in of_folds], axis=0)
         counts = lists.counts[choice]
         base = counts if not len(base) else base
-        score = float(bleu(torch.from_numpy(counts.sum(0))))
+        score = float(expected_bleu(torch.from_numpy(counts.sum(0))))
         found[system] = {
             "bleu": score,
-            "gain": score - float(bleu(torch.from_numpy(base.sum(0)))),
+            "gain": score - float(expected_bleu(torch.from_numpy(base.sum(0)))),
             "p": randomization_p_values(
-                [base[None]], [counts[None]], [lambda sums: float(bleu(torch.tensor(sums)))], SAMPLES, 1
+                [base[None]], [counts[None]], [lambda sums: float(expected_bleu(torch.tensor(sums)))], SAMPLES, 1
             )[0],
             "length": counts[:, 0].sum() / counts[:, 1].sum(),
             "weights": dict(zip(labels, weights.round(4).tolist(), strict=True)),

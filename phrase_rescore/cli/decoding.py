@@ -108,9 +108,16 @@ def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> 
         say(written)
 
 
+def _after_rescore(values: dict[str, Any]) -> str:
+    if values["best"]:
+        return "phrase-rescore evaluate --set test REFERENCE rescored={out}"
+    tune = "phrase-rescore tune {out} --reference DEV.REFERENCE -o weights.ini"
+    return tune if values["models"] and not values["weights"] else ""
+
+
 @options.command(
     short_help="Add the scores of models to an n-best list.",
-    then=lambda values: "phrase-rescore evaluate --set test REFERENCE rescored={out}" if values["best"] else "",
+    then=_after_rescore,
 )
 @path_argument("nbest", metavar="NBEST")
 @path_option(
@@ -135,15 +142,16 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     """Add the scores of models to every entry of NBEST, an n-best list of Moses. Every other byte stays.
 
     \b
-    phrase-rescore rescore test.nbest.gz -m lm -o test.cslm.nbest.gz
-    phrase-rescore rescore test.nbest.gz -m lm --weights rescore.ini --best > test.out
+    phrase-rescore rescore dev.nbest.gz -m lm -o dev.lm.nbest.gz
+    phrase-rescore tune dev.lm.nbest.gz --reference dev.fr -o weights.ini
+    phrase-rescore rescore test.nbest.gz -m lm --weights weights.ini --best > test.out
 
     A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A model of phrase pairs adds two
     values, the sums of log p and of unknown words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It
     needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t.
 
-    INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that mert
-    finds on a list of the tuning set. [weight-file] may name a file of sparse weights, lines LABEL W. Beside such weights a
+    INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that
+    tune finds on lists of the tuning set. [weight-file] may name a file of sparse weights, lines LABEL W. Beside such weights a
     label with an underscore and without a weight counts as 0, and a warning says which.
     """
     from phrase_rescore.api import rescore

@@ -82,6 +82,7 @@ LINES = {
     "export-lm ARPA": Line("export-lm {i} -m {l} -o {o}/out.arpa", "arpa", ARPA, "out.arpa"),
     "rescore": Line("rescore {i} -m {l} -o {o}/out", "nbest", NBEST, "out"),
     "rescore -o -": Line("rescore {i} -m {l} --sort", "nbest", NBEST),
+    "tune": Line("tune {i} --reference {l}/words.vocab -o {o}/out", "nbest", NBEST, "out"),
 }  # fmt: skip
 
 

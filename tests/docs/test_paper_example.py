@@ -267,7 +267,7 @@ def test_bleu_of_sums_is_that_of_sacrebleu() -> None:
     references = ["the house is very small .", "he saw a man in it"]
     metric = BLEU(tokenize="none", force=True)
     counts = np.array(metric._extract_corpus_statistics(hypotheses, [references]), np.float64).sum(0)
-    found = float(importlib.import_module("columns").bleu(torch.from_numpy(counts)))
+    found = float(importlib.import_module("columns").expected_bleu(torch.from_numpy(counts)))
     assert found == pytest.approx(metric.corpus_score(hypotheses, [references]).score, abs=1e-6)
 
 

@@ -1,0 +1,63 @@
+"""Declare the options of ``phrase-rescore tune``."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from phrase_rescore.cli import options
+from phrase_rescore.cli.options import PathName, number_option, path_argument, path_option, quiet_option
+from phrase_rescore.files.paths import Role
+from phrase_rescore.ranges import RESTARTS, SEEDS
+
+
+class ReferencesType(PathName):
+    """Takes the names of references, with commas between."""
+
+    name = "references"
+
+    def paths(self, value: Any) -> Iterable[str]:
+        return str(value).split(",")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if "" in self.paths(value):
+            self.fail("the name is empty", param, ctx)
+        return value
+
+
+@options.command(
+    short_help="Find weights on n-best lists of a tuning set.",
+    then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.out",
+)
+@path_argument("nbest", metavar="NBEST...", nargs=-1, required=True)
+@click.option(
+    "--reference", type=ReferencesType(Role.READ), required=True, metavar="REF",
+    help="The translation of the tuning set, tokenized as the lists are; REF,REF for several.",
+)  # fmt: skip
+@path_option("-o", "--out", role=Role.WRITE, default="-", metavar="INI", help="The file to write.  [default: standard output]")
+@path_option("--weights", metavar="INI", help="Start from [weight] of INI.  [default: the weights that made the totals]")
+@options.choice_option("--tokenize", values=("none", "13a", "intl", "char", "zh"), default="none", help="How BLEU tokenizes.")
+@number_option("--restarts", range=RESTARTS, default=5, help="Starts from random weights besides; on the halves half as many.")
+@number_option("--seed", range=SEEDS, default=1, help="The seed of random weights.")
+@quiet_option
+def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settings: Any) -> None:
+    """Find weights of the features of NBEST, n-best lists of a tuning set, by which the best entries have the highest BLEU.
+
+    \b
+    phrase-rescore rescore dev.nbest.gz -m lm -o dev.lm.nbest.gz
+    phrase-rescore tune dev.lm.nbest.gz --reference dev.fr -o weights.ini
+    phrase-rescore rescore test.nbest.gz -m lm --weights weights.ini --best > test.out
+
+    The lists may be of Moses or of any decoder that labels features, F0= -3.2; several lists of the same text are merged. INI
+    has a section [weight], a line LABEL= W … for every feature, for rescore --weights.
+
+    The gain is judged on halves: weights tuned on one half of the segments choose in the other. It is the gain over weights
+    without the features that the totals of the lists do not count, such as those that rescore added; if there are none,
+    over the totals. p is the probability of a difference as large by chance.
+    """
+    from phrase_rescore.api import tune
+    from phrase_rescore.cli.terminal import byte_bar, count_bar, tell
+
+    with byte_bar(nbest, quiet, "reading") as bar, count_bar("tuning", "climbs", quiet, scale=False) as climbs:
+        found = tune(nbest, reference.split(","), out, **settings, on_read=bar.update, on_climb=climbs.update)
+    tell(found.lines(), quiet)

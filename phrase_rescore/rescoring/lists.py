@@ -1,0 +1,139 @@
+"""n-best lists of a tuning set as arrays: what each entry has of every feature, and what BLEU counts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrase_rescore.errors import InputError, RowError, counted, printable
+from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
+from phrase_rescore.evaluation.counts import EvaluationSettings
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.moses.hypotheses import Entry, not_utf8, read_entries
+from phrase_rescore.moses.ini import read_weights
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+class Lists(NamedTuple):
+    """Entries, n of them, those of a segment together, the segments in order."""
+
+    segment: Rows  # (n,)
+    features: Floats  # (n, features)
+    counts: Floats  # (n, 10) sacrebleu's: lengths of output and reference, matches, n-grams
+    totals: Floats  # (n,)
+
+    def of(self, kept: NDArray[np.bool_]) -> Lists:
+        """Return the entries that are kept."""
+        return Lists(self.segment[kept], self.features[kept], self.counts[kept], self.totals[kept])
+
+    def places(self) -> Rows:
+        """Return which entries each segment has, (S, K), its first one again where it has fewer than K."""
+        first, sizes = np.unique(self.segment, return_index=True, return_counts=True)[1:]
+        number = np.arange(sizes.max())
+        return np.asarray(first[:, None] + np.where(number < sizes[:, None], number, 0))
+
+
+class Counter:
+    """Counts what BLEU is made of, as sacrebleu does."""
+
+    def __init__(self, references: Sequence[Segments], tokenize: str) -> None:
+        self._bleu: Any = EvaluationSettings(metrics=("bleu",), tokenize=tokenize).make_metrics(len(references))["BLEU"]
+        prepared = [[self._bleu._preprocess_segment(segment) for segment in segments] for segments in references]
+        self._references = [self._bleu._extract_reference_info(segments) for segments in zip(*prepared, strict=True)]
+
+    def __call__(self, segment: int, hypothesis: str) -> list[int]:
+        """Return the lengths of hypothesis and reference, the matches and the n-grams of one to four words."""
+        words = self._bleu._preprocess_segment(hypothesis).split()
+        most, lengths = self._references[segment].values()
+        matches, seen = [0] * 4, dict[tuple[str, ...], int]()
+        for first in range(len(words)):
+            for n in range(min(4, len(words) - first)):
+                ngram = tuple(words[first : first + n + 1])
+                if ngram not in most:  # nor any longer one
+                    break
+                seen[ngram] = times = seen.get(ngram, 0) + 1
+                matches[n] += times <= most[ngram]
+        totals = [max(0, len(words) - n) for n in range(4)]
+        return [len(words), self._bleu._get_closest_ref_len(len(words), lengths), *matches, *totals]
+
+
+def read_references(paths: Sequence[str]) -> list[Segments]:
+    """Read references of the same text. Raises InputError if they have different numbers of lines."""
+    references = [segments_of(display_name(path), read_lines(path)) for path in paths]
+    for path, segments in zip(paths, references, strict=True):
+        if len(segments) != len(references[0]):
+            found = f"{counted(len(segments), 'line')} where {display_name(paths[0])} has {len(references[0]):,}"
+            raise InputError(display_name(path), found, "references have a line for every segment, in the same order")
+    return references
+
+
+class Reader:
+    """Reads lists of the same text into one, the same hypothesis with the same features once."""
+
+    def __init__(self, references: Sequence[Segments], tokenize: str) -> None:
+        self._segments, self._count = len(references[0]), Counter(references, tokenize)
+        self._entries: dict[int, dict[tuple[str, tuple[float, ...]], tuple[list[int], float]]] = {}
+        self.shape: dict[bytes, int] = {}  # how many values each label has
+
+    def read(self, path: str, on_read: Callable[[int], object] | None = None) -> None:
+        """Add a list. Raises InputError, with the line, for a bad one, and for other features than those of the first entry."""
+        name = display_name(path)
+        with open_input(path, on_read) as stream:
+            for entry in read_entries(read_rows(stream), name):
+                try:
+                    self._add(entry)
+                except RowError as error:
+                    raise error.at(name, entry.number) from None
+        if not self._entries:
+            raise InputError(name, "is empty", "pass an n-best list")
+
+    def _add(self, entry: Entry) -> None:
+        if entry.segment >= self._segments:
+            hint = "give the reference of the text that was decoded"
+            raise RowError(f"segment {entry.segment}, and the reference has {counted(self._segments, 'line')}", hint)
+        found = entry.features()
+        shape = {label: len(values) for label, values in found.items()}
+        if not any(shape.values()):
+            raise RowError("no features", "pass a list with labelled features, as in F0= -3.2")
+        self.shape = self.shape or shape
+        if shape != self.shape:
+            label = min(label for label in shape.keys() | self.shape.keys() if shape.get(label) != self.shape.get(label))
+            what = f"{counted(shape.get(label, 0), 'value')} of {printable(label)} where the first entry has"
+            hint = "tune needs the same features in every entry; make lists without sparse ones"
+            raise RowError(f"{what} {self.shape.get(label, 0)}", hint)
+        words = b" ".join(entry.hypothesis())
+        if error := not_utf8(words):
+            raise error
+        key = words.decode(), tuple(value for label in self.shape for value in found[label])
+        entries = self._entries.setdefault(entry.segment, {})
+        if key not in entries:
+            entries[key] = self._count(entry.segment, key[0]), entry.total()
+
+    @property
+    def missing(self) -> int:
+        """The number of segments without entries."""
+        return self._segments - len(self._entries)
+
+    def lists(self) -> Lists:
+        """Return what was read."""
+        every = [(segment, *key, *value) for segment in sorted(self._entries) for key, value in self._entries[segment].items()]
+        segment, _, features, counts, totals = zip(*every, strict=True)
+        return Lists(np.array(segment), np.array(features), np.array(counts, float), np.array(totals))
+
+
+def given_weights(path: str, shape: Mapping[bytes, int]) -> Floats:
+    """Return the weights of an ini, (features,), 0 of a feature that it does not have. Raises InputError if they do not fit."""
+    name, weights = display_name(path), read_weights(path)
+    for label in shape.keys() & weights.keys():
+        if len(weights[label]) != shape[label]:
+            found = f"{counted(len(weights[label]), 'weight')} of {printable(label)}, and the lists have {shape[label]} values"
+            raise InputError(name, found, "give the weights of these lists")
+    start = np.array([weight for label, n in shape.items() for weight in weights.get(label, [0.0] * n)])
+    if not start.any():
+        raise InputError(name, "no weight of a feature of the lists", "give the weights of these lists")
+    return start

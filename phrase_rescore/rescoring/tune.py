@@ -1,0 +1,293 @@
+"""Weights with which n-best lists of a tuning set yield the best BLEU, the whole of ``phrase-rescore tune``.
+
+BLEU of the entries that weights choose is a step function of them. Och's line search (2003) climbs it: along a line w + γ d the
+total of an entry is linear in γ, so the entries that are chosen are those of the upper envelope of each list, and all BLEUs
+along the line follow from the points where the choice changes. Where no line leads upwards any more, L-BFGS climbs BLEU of the
+expected counts, which is smooth (Rosti et al. 2011): exp(total) / Σ exp(total) is the probability of an entry in its list. It
+does so again with larger weights, so that the probabilities are nearer to 0 and 1; then come the lines again.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from phrase_rescore.errors import InputError, OptionError, counted, printable
+from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
+from phrase_rescore.files.inputs import display_name
+from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.moses.hypotheses import as_value
+from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
+from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, given_weights, read_references
+
+SHARPNESS, STEPS = (30.0, 90.0), 30  # Σ|w| where each climb starts; its steps
+ROUNDS, LEAST = 30, 0.002  # of line searches along all directions: at most so many, while BLEU rises by so much
+WIDTH = 1e-6  # of the interval of γ in which the best choice does not change, at least
+EXACT = 1e-3  # standard deviations of the totals: what is less is rounding
+TINY = 1e-9
+SHUFFLES = 10_000
+
+
+@dataclass(frozen=True)
+class TuneOptions(Checked):
+    """What is asked for."""
+
+    nbest: tuple[str, ...]
+    references: tuple[str, ...]
+    out: str = "-"
+    weights: str | None = None  # an ini to start from
+    tokenize: str = "none"  # one of sacrebleu's
+    restarts: int = ranged(5, RESTARTS)
+    seed: int = ranged(1, SEEDS)
+
+
+@dataclass
+class TuneSummary:
+    """What was found; gains are those of weights on the half of the segments that they were not tuned on."""
+
+    entries: int = 0
+    segments: int = 0
+    bleu_of_totals: float = 0.0
+    bleu: float = 0.0
+    new: tuple[str, ...] = ()  # labels that the totals do not count: the gain is over weights tuned without them,
+    gain: float = 0.0  # else over the totals
+    p: float = 1.0
+    constant: tuple[str, ...] = ()
+    warnings: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return what is to be said; warnings begin with ``warning:``."""
+        said = [
+            *(f"warning: {warning}" for warning in self.warnings),
+            f"{self.entries:,} entries of {counted(self.segments, 'segment')}",
+            f"BLEU {self.bleu_of_totals:.2f} by the totals of the lists, {self.bleu:.2f} by the new weights",
+        ]
+        if self.segments > 1:
+            over = f"weights tuned without {', '.join(self.new)}" if self.new else "the totals of the lists"
+            verdict = "within noise" if self.p >= LEVEL else "beyond noise" if self.gain > 0 else "a loss"
+            judged = "judged on the halves that the weights were not tuned on"
+            said.append(f"gain {self.gain:+.2f} BLEU over {over}, {judged} (p = {self.p:.4f}): {verdict}")
+        if self.constant:
+            said.append(f"{', '.join(self.constant)}: the same in all entries of each segment, so the weight is 0")
+        return said
+
+
+def bleu(counts: Floats) -> Floats:
+    """Return BLEU of sums of counts, (..., 10), as sacrebleu smooths it."""
+    zero = counts[..., 2:6] == 0
+    matches = np.where(zero, 0.5 ** np.cumsum(zero, -1), counts[..., 2:6]) * (counts[..., 2:3] > 0)
+    with np.errstate(all="ignore"):
+        score = np.exp(np.log(matches / counts[..., 6:10]).mean(-1) + np.minimum(0, 1 - counts[..., 1] / counts[..., 0]))
+    return np.asarray(np.where(counts[..., 6:10].all(-1), 100 * score, 0.0))
+
+
+def expected_bleu(counts: Tensor) -> Tensor:
+    """Return BLEU of sums of counts, (10,), which may be expectations."""
+    return 100 * torch.exp(
+        (counts[2:6].clamp(min=TINY) / counts[6:10].clamp(min=TINY)).log().mean()
+        + torch.clamp(1 - counts[1] / counts[0], max=0)
+    )
+
+
+def climbed(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor, steps: int) -> Tensor:
+    """Return weights from ``start`` uphill in expected BLEU, (features,), for entries in the order of their segments."""
+    weights, segments = start.clone().requires_grad_(True), int(segment.max()) + 1
+    optimizer = torch.optim.LBFGS([weights], max_iter=steps, history_size=20, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        total = features @ weights
+        top = total.new_full((segments,), -torch.inf).scatter_reduce(0, segment, total.detach(), "amax")
+        weight = (total - top[segment]).exp()
+        mass = total.new_zeros(segments).index_add(0, segment, weight)
+        loss = -expected_bleu((weight / mass[segment]) @ counts)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return weights.detach()
+
+
+def chosen(features: Floats, weights: Floats, places: Rows) -> Rows:
+    """Return which entry of every segment has the highest total, the first of equal ones: (S,)."""
+    totals = (features @ weights)[places]
+    return np.asarray(places[np.arange(len(places)), totals.argmax(1)])
+
+
+def best_step(a: Floats, b: Floats, counts: Floats) -> tuple[float, float]:
+    """Return the γ at which choosing by a + γ b, (S, K), has the highest BLEU, and that BLEU. ``counts``: (S, K, 10)."""
+    rows = np.arange(len(a))
+    at = np.where(b == b.min(1, keepdims=True), a, -np.inf).argmax(1)  # what is chosen at γ = -∞
+    total, steps, changes = counts[rows, at].sum(0), [np.zeros(0)], [np.zeros((0, 10))]
+    while len(rows):
+        own = np.arange(len(rows))
+        slope = b - b[own, at][:, None]
+        with np.errstate(all="ignore"):
+            meets = np.where(slope > 0, (a[own, at][:, None] - a) / slope, np.inf)
+        following = meets.argmin(1)
+        step = meets[own, following]
+        go = np.flatnonzero(np.isfinite(step))
+        steps.append(step[go])
+        changes.append(counts[rows[go], following[go]] - counts[rows[go], at[go]])
+        rows, at, a, b = rows[go], following[go], a[go], b[go]
+    step = np.concatenate(steps)
+    if not len(step):
+        return 0.0, float(bleu(total))
+    order = np.argsort(step, kind="stable")
+    ends = np.concatenate([[step[order[0]] - 2], step[order], [step[order[-1]] + 2]])
+    sums = total + np.concatenate([np.zeros((1, 10)), np.cumsum(np.concatenate(changes)[order], 0)])
+    score = np.where(np.diff(ends) > WIDTH, bleu(sums), -1)
+    best = int(score.argmax())
+    return float(ends[best] + ends[best + 1]) / 2, float(score[best])
+
+
+def searched(features: Floats, counts: Floats, start: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
+    """Return weights from ``start`` uphill in BLEU along features and random directions, (F,), and that BLEU.
+
+    ``features``: (S, K, F).
+    """
+    weights, rows = start / np.abs(start).sum(), np.arange(len(features))
+    totals = features @ weights
+    highest = float(bleu(counts[rows, totals.argmax(1)].sum(0)))
+    for _ in range(ROUNDS):
+        before = highest
+        axes, others = np.eye(len(start)), rng.normal(size=(len(start) // 2, len(start)))
+        for direction in rng.permutation(np.concatenate([axes, others])):
+            slopes = features @ direction
+            step, score = best_step(totals, slopes, counts)
+            if score > highest:
+                weights, totals, highest = weights + step * direction, totals + step * slopes, score
+                size = np.abs(weights).sum()
+                weights, totals = weights / size, totals / size
+        if highest < before + LEAST:
+            break
+    return weights, highest
+
+
+def scaled(lists: Lists) -> tuple[Floats, Floats]:
+    """Return the features less their means in each segment, in standard deviations, and these; 0 of those that never differ."""
+    segment = np.unique(lists.segment, return_inverse=True)[1]
+    means = [np.bincount(segment, column) / np.bincount(segment) for column in lists.features.T]
+    centred = lists.features - np.stack(means, axis=1)[segment]
+    scale = centred.std(0)
+    scale[scale <= TINY * np.abs(lists.features).max(0)] = 0
+    return centred / np.where(scale > 0, scale, np.inf), scale
+
+
+def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Callable[[], object]) -> Floats:
+    """Return the weights of the highest BLEU that climbs from ``start`` and from random ones reach: (features,), Σ|w| = 1."""
+    features, scale = scaled(lists)
+    segment, places, rng = np.unique(lists.segment, return_inverse=True)[1], lists.places(), np.random.default_rng(seed)
+    flat = torch.from_numpy(features), torch.from_numpy(lists.counts), torch.from_numpy(segment)
+    padded, of_padded = features[places], lists.counts[places]
+    best, highest = start, -1.0
+    for number in range(1 + restarts):
+        weights = rng.normal(size=len(start)) if number or not (start * scale).any() else start * scale
+        reached = [searched(padded, of_padded, weights, rng)]
+        weights = reached[0][0]
+        for sharpness in SHARPNESS:
+            weights = climbed(*flat, torch.from_numpy(weights * (sharpness / np.abs(weights).sum())), STEPS).numpy()
+        reached.append(searched(padded, of_padded, weights, rng))
+        for weights, score in reached:
+            if score > highest:
+                best, highest = weights, score
+        on_climb()
+    best = best / np.where(scale > 0, scale, np.inf)
+    return np.asarray(best / np.abs(best).sum())
+
+
+def start_of(lists: Lists, labels: Sequence[bytes]) -> tuple[Floats, list[bytes]]:
+    """Return the weights that made the totals, (features,), and the labels that these do not count; else ones, and no labels.
+
+    ``labels``: one for each feature.
+    """
+    features, scale = scaled(lists)
+    totals = scaled(lists._replace(features=lists.totals[:, None]))[0][:, 0]
+    weights = np.linalg.lstsq(features, totals, rcond=TINY)[0]
+    if not totals.any() or (features @ weights - totals).std() > EXACT:
+        return np.ones(len(scale)), []
+    weights = np.where(np.abs(weights) > EXACT, weights, 0)
+    counting = {label for label, weight in zip(labels, weights, strict=True) if weight}
+    differing = dict.fromkeys(label for label, size in zip(labels, scale, strict=True) if size)
+    return weights / np.where(scale > 0, scale, 1), [label for label in differing if label not in counting]
+
+
+def gain_over(
+    lists: Lists, kept: NDArray[np.bool_], start: Floats, tune: Callable[[Lists, Floats], Floats]
+) -> tuple[float, float]:
+    """Return the gain in BLEU of weights tuned on one half of the segments and judged on the other, and its p value.
+
+    It is the gain over weights tuned on the features that are ``kept``, or, if these are all, over the totals.
+    """
+    half = np.unique(lists.segment, return_inverse=True)[1] % 2 == 0
+    systems: list[list[Floats]] = [[], []]
+    for train, test in ((lists.of(half), lists.of(~half)), (lists.of(~half), lists.of(half))):
+        places = test.places()
+        if kept.all():
+            base = chosen(test.totals[:, None], np.ones(1), places)
+        else:
+            fewer = train._replace(features=train.features[:, kept])
+            base = chosen(test.features[:, kept], tune(fewer, start[kept]), places)
+        for system, choice in zip(systems, (base, chosen(test.features, tune(train, start), places)), strict=True):
+            system.append(test.counts[choice])
+    a, b = (np.concatenate(system) for system in systems)
+    p = randomization_p_values([a[None]], [b[None]], [lambda sums: float(bleu(np.array(sums)))], SHUFFLES, 1)[0]
+    return float(bleu(b.sum(0)) - bleu(a.sum(0))), p
+
+
+def tune(
+    options: TuneOptions, on_read: Callable[[int], object] | None = None, on_climb: Callable[[], object] = lambda: None
+) -> TuneSummary:
+    """Find weights and write them. ``on_read`` is told bytes read, ``on_climb`` is called after each climb.
+
+    Raises InputError, with the line, for bad lists, OptionError for options that do not fit.
+    """
+    if [*options.nbest, *options.references, options.weights].count("-") > 1:
+        raise OptionError("standard input is named twice; give a name to one of the files")
+    references = read_references(options.references)
+    reader = Reader(references, options.tokenize)
+    for path in options.nbest:
+        reader.read(path, on_read)
+    lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
+    places, scale = lists.places(), scaled(lists)[1]
+    if not scale.any():
+        found = "all entries of a segment have the same features"
+        raise InputError(display_name(options.nbest[0]), found, "pass lists of more hypotheses")
+    start, new = start_of(lists, labels)
+    if options.weights is not None:
+        start = given_weights(options.weights, reader.shape)
+
+    def tune_half(half: Lists, first: Floats) -> Floats:
+        return tuned(half, first, options.restarts // 2, options.seed, on_climb)
+
+    values = [as_value(weight + 0.0) for weight in tuned(lists, start, options.restarts, options.seed, on_climb)]
+    weights = np.array([float(value) for value in values])
+    summary = TuneSummary(
+        len(lists.segment), len(places),
+        bleu_of_totals=float(bleu(lists.counts[chosen(lists.totals[:, None], np.ones(1), places)].sum(0))),
+        bleu=float(bleu(lists.counts[chosen(lists.features, weights, places)].sum(0))),
+        new=tuple(map(printable, new)),
+        constant=tuple(printable(label) for label in reader.shape if not scale[[of == label for of in labels]].any()),
+    )  # fmt: skip
+    if reader.missing:
+        lines = counted(reader.missing, "line")
+        summary.warnings.append(f"no entry for {lines} of the reference; BLEU is of the others")
+    if len(places) > 1:
+        summary.gain, summary.p = gain_over(lists, np.array([label not in new for label in labels]), start, tune_half)
+    _write(options, summary.bleu, zip(labels, values, strict=True))
+    return summary
+
+
+def _write(options: TuneOptions, score: float, weights: Iterable[tuple[bytes, bytes]]) -> None:
+    command = ["phrase-rescore", "tune", *options.nbest, "--reference", ",".join(options.references)]
+    with atomic_output(options.out) as stream:
+        stream.write(f"# {printable(shlex.join(command), 1000)}: BLEU {score:.2f}\n[weight]\n".encode())
+        for label, group in groupby(weights, key=lambda weight: weight[0]):
+            stream.write(b" ".join([label + b"=", *(value for _, value in group)]) + b"\n")

@@ -1,0 +1,192 @@
+"""tune: a list worked by hand, the line search against a grid, counts against sacrebleu's, what rescore makes of weights."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Run
+from sacrebleu.metrics.bleu import BLEU
+
+from phrase_rescore.rescoring.lists import Counter
+from phrase_rescore.rescoring.tune import Lists, best_step, bleu, start_of, tuned
+
+REFERENCE = ("the house is small .", "a b c d", "e f g h")
+WORDS = ("the", "house", "is", "small", ".", "a", "b")
+
+
+def entry(segment: int, text: str, total: float, **features: float) -> str:
+    return f"{segment} ||| {text} ||| {' '.join(f'{label}= {value:g}' for label, value in features.items())} ||| {total:g}\n"
+
+
+BY_HAND = "".join(
+    [
+        entry(0, "the house is small .", -1, LM=-1, TM=0, Same=2),  # right if TM counts for more than LM
+        entry(0, "the house is is .", 0, LM=0, TM=-2, Same=2),
+        entry(1, "a b x d", 1, LM=1, TM=-3, Same=1),
+        entry(1, "a b c d", 0, LM=0, TM=-1, Same=1),  # right if w(LM) < 2 w(TM)
+        entry(2, "e f g h", 3, LM=3, TM=1, Same=0),  # right if LM counts for anything
+        entry(2, "e f g x", 0, LM=0, TM=1, Same=0),
+    ]
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("ref").write_text("".join(f"{line}\n" for line in REFERENCE))
+    return tmp_path
+
+
+def weights(ini: bytes) -> dict[str, list[float]]:
+    comment, section, *lines = ini.decode().splitlines()
+    assert comment.startswith("# phrase-rescore tune ")
+    assert section == "[weight]"
+    return {label: [float(value) for value in values.split()] for label, values in (line.split("= ") for line in lines)}
+
+
+def test_a_list_worked_by_hand(run: Run, here: Path) -> None:
+    """The totals are LM's values and choose right in the last segment alone. All are right where 0 < LM < 2 TM."""
+    Path("list").write_text(BY_HAND)
+    result = run("tune", "list", "--reference", "ref", "-o", "ini")
+    assert result.status == 0, result.err
+    found = weights(Path("ini").read_bytes())
+    assert list(found) == ["LM", "TM", "Same"]
+    (lm,), (tm,), (same,) = found.values()
+    assert (lm > 0, lm < 2 * tm, same) == (True, True, 0)
+    assert lm + tm == pytest.approx(1, abs=2e-6)
+    said = result.err
+    assert "6 entries of 3 segments" in said
+    matches, words = np.array([11, 6, 3, 1]), np.array([13, 10, 7, 4])  # of "the house is is .", "a b x d", "e f g h"
+    assert f"BLEU {100 * np.exp(np.log(matches / words).mean()):.2f} by the totals of the lists, 100.00 by the new" in said
+    assert "BLEU over weights tuned without TM, judged on the halves" in said
+    assert "within noise" in said
+    assert "Same: the same in all entries of each segment, so the weight is 0" in said
+    best = run("rescore", "list", "--weights", "ini", "--best")
+    assert best.out.decode().splitlines() == list(REFERENCE)
+    assert said.endswith("next: phrase-rescore rescore TEST.NBEST --weights ini --best -o test.out\n")
+
+
+def random_lists(segments: int = 9, entries: int = 8, features: int = 3, seed: int = 1) -> str:
+    rng, lines = np.random.default_rng(seed), []
+    for segment in range(segments):
+        for _ in range(entries - segment % 3):
+            values = {f"F{i}": round(float(rng.normal()), 3) for i in range(features)}
+            text = " ".join(rng.choice(WORDS, int(rng.integers(4, 8))))
+            lines.append(entry(segment, text, round(values["F0"] - 0.5 * values["F1"], 4), **values))
+    return "".join(lines)
+
+
+def arrays(lines: str, references: list[tuple[str, ...]]) -> Lists:
+    rows, count = [line.split(" ||| ") for line in lines.splitlines()], Counter(references, "none")
+    return Lists(
+        np.array([int(row[0]) for row in rows]),
+        np.array([[float(word) for word in row[2].split() if not word.endswith("=")] for row in rows]),
+        np.array([count(int(row[0]), row[1]) for row in rows], float),
+        np.array([float(row[3]) for row in rows]),
+    )
+
+
+RANDOM = [("the house is small . a", "a b the house is small") * 5, ("a house is small",) * 10]
+
+
+@pytest.mark.parametrize("tokenize", ["none", "13a", "char"])
+def test_counts_and_scores_are_those_of_sacrebleu(tokenize: str) -> None:
+    texts = ["", "the", "a a a a a b", "the house is small . a", "The house, is small...", "\u3000a b  the house is  ", "b"]
+    references = [["the house is small . a"] * len(texts), ["a b the house is small, a a"] * len(texts)]
+    metric, count = BLEU(tokenize=tokenize, force=True), Counter(references, tokenize)
+    expected = metric._extract_corpus_statistics(texts, references)
+    assert [count(i, text) for i, text in enumerate(texts)] == expected
+    sums = np.array([*expected, np.sum(expected, 0), np.sum(expected[1:3], 0)], float)
+    assert bleu(sums).tolist() == pytest.approx([metric._compute_score_from_stats(list(row)).score for row in sums])
+
+
+def test_a_line_search_finds_the_best_of_a_grid() -> None:
+    lists = arrays(random_lists(), RANDOM)
+    places, rng = lists.places(), np.random.default_rng(2)
+    features, counts, rows = lists.features[places], lists.counts[places], np.arange(len(places))
+    for _ in range(10):
+        a, b = (features @ rng.normal(size=3) for _ in range(2))
+        grid = np.tan(np.linspace(-1.5707, 1.5707, 4_001))
+        scores = [float(bleu(counts[rows, (a + step * b).argmax(1)].sum(0))) for step in grid]
+        step, score = best_step(a, b, counts)
+        assert score >= max(scores) - 1e-9
+        assert score == pytest.approx(float(bleu(counts[rows, (a + step * b).argmax(1)].sum(0))))
+
+
+def test_weights_are_as_good_as_the_best_of_many() -> None:
+    lists = arrays(random_lists(), RANDOM)
+    places, rng = lists.places(), np.random.default_rng(3)
+
+    def score(weights: np.ndarray) -> float:
+        totals = (lists.features @ weights)[places]
+        return float(bleu(lists.counts[places[np.arange(len(places)), totals.argmax(1)]].sum(0)))
+
+    found = tuned(lists, np.ones(3), 5, 1, lambda: None)
+    assert np.abs(found).sum() == pytest.approx(1)
+    assert score(found) >= max(score(rng.normal(size=3)) for _ in range(2000)) - 1e-9
+
+
+def test_the_weights_of_the_totals_and_what_they_do_not_count() -> None:
+    lists = arrays(random_lists(), RANDOM)
+    start, new = start_of(lists, [b"F0", b"F1", b"F2"])
+    assert start / start[0] == pytest.approx([1, -0.5, 0])
+    assert new == [b"F2"]
+    other = lists._replace(totals=np.random.default_rng(1).normal(size=len(lists.totals)))
+    assert start_of(other, [b"F0", b"F1", b"F2"])[1] == []
+
+
+def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here: Path) -> None:
+    lines = random_lists().splitlines(keepends=True)
+    Path("ref").write_text("the house is small . a\na b the house is small\n" * 5)
+    Path("other").write_text("a house is small\n" * 10)
+    Path("list").write_text("".join(lines))
+    Path("even").write_text("".join(lines[::2]))
+    Path("odd").write_text("".join(lines[1::2] + lines[-1:]))
+    for out in ("first", "again"):
+        said = run("tune", "list", "--reference", "ref,other", "-q", "-o", out).err
+        assert said == "phrase-rescore: warning: no entry for 1 line of the reference; BLEU is of the others\n"
+    assert Path("first").read_bytes() == Path("again").read_bytes()
+    merged = run("tune", "even", "odd", "--reference", "ref,other", "-o", "merged")
+    assert f"{len(lines)} entries of 9 segments" in merged.err
+    score = re.search(r"(\S+) by the new weights", merged.err)
+    again = run("tune", "list", "--reference", "ref,other", "--weights", "merged", "--restarts", "0", "-o", "last")
+    assert score
+    assert float(re.search(r"(\S+) by the new weights", again.err)[1]) >= float(score[1])  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "list: is empty; pass an n-best list"),
+        (
+            BY_HAND + entry(7, "a", 0, LM=1, TM=1, Same=1),
+            "list:7: segment 7, and the reference has 3 lines; give",
+        ),
+        (BY_HAND + entry(2, "a", 0, LM=1, Same=1), "list:7: 0 values of TM where the first entry has 1; tune needs the same"),
+        (BY_HAND + entry(2, "a", 0, LM=1, TM=1, Same=1, dT_x=1), "list:7: 1 value of dT_x where the first entry has 0"),
+        ("0 ||| a |||  ||| 1\n", "list:1: no features; pass a list with labelled features, as in F0= -3.2"),
+        ("0 ||| a ||| LM= 1 ||| 1\n0 ||| b ||| LM= 1 ||| 1\n", "list: all entries of a segment have the same features"),
+        ("0 ||| a ||| LM= 1 ||| x\n", "list:1: 'x' is not a number"),
+    ],
+)
+def test_lists_that_cannot_be_used(run: Run, here: Path, lines: str, said: str) -> None:
+    Path("list").write_text(lines)
+    result = run("tune", "list", "--reference", "ref", "-o", "ini")
+    assert result.status == 1
+    assert said in result.last_line
+    assert not Path("ini").exists()
+
+
+def test_references_and_weights_that_do_not_fit(run: Run, here: Path) -> None:
+    Path("list").write_text(BY_HAND)
+    Path("short").write_text("a\n")
+    assert "short: 1 line where ref has 3; references have a line" in run("tune", "list", "--reference", "ref,short").err
+    assert run("tune", "list", "--reference", "ref,").status == 2
+    assert "standard input is named twice" in run("tune", "-", "--reference", "-").err
+    for text, said in (
+        ("LM= 1 2", "2 weights of LM, and the lists have 1 value"),
+        ("X= 1", "no weight of a feature of the lists"),
+    ):
+        Path("ini").write_text(f"[weight]\n{text}\n")
+        assert f"ini: {said}" in run("tune", "list", "--reference", "ref", "--weights", "ini").err
