@@ -168,6 +168,13 @@ def too_many_unknown(share: float, in_training: float) -> bool:
     return share > max(MOST_UNKNOWN, 2 * in_training)
 
 
+def misfits(unknown: int, words: int, in_training: float) -> list[str]:
+    """Return a line if ``too_many_unknown`` of the words of a text are."""
+    share = unknown / max(1, words)
+    found = f"{share:.1%} of the words are unknown to the model, {in_training:.1%} in its training: is it of this language?"
+    return [found] * too_many_unknown(share, in_training)
+
+
 def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Counter[bytes]:
     """Count what a model reads of words: this factor of each. Raises RowError if a word lacks it."""
     if factor is None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.vocabulary import UNK, untrained_unk
+from phrase_rescore.data.vocabulary import UNK, misfits, untrained_unk
 from phrase_rescore.errors import OptionError, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.lm import checkpoint as language_model
@@ -115,6 +115,7 @@ class TextTotals:
     """Sums over a text. Tokens are words and the end of every sentence, as KenLM's ``query`` counts them."""
 
     tokens: int = 0
+    words: int = 0
     unknown: int = 0  # words that the model does not know
     log_prob: float = 0.0  # natural log, of all tokens
     log_prob_known: float = 0.0  # of the tokens that the model knows
@@ -122,6 +123,7 @@ class TextTotals:
     def add(self, scores: SentenceScores) -> None:
         """Count some sentences."""
         self.tokens += len(scores.log_probs)
+        self.words += len(scores.log_probs) - len(scores.starts)
         self.unknown += int(scores.unknown.sum())
         self.log_prob += float(scores.log_probs.sum())
         self.log_prob_known += float(scores.log_probs[~scores.unknown].sum())
@@ -175,7 +177,7 @@ def score_lm(
             totals.add(found)
             unknown = np.add.reduceat(found.unknown.astype(np.int64), found.starts)
             yield _score_lines(found.log_probs, found.starts, unknown, sentences if per_word else None, digits)
-    for warning in read.warnings():
+    for warning in [*misfits(totals.unknown, totals.words, model.unk_share), *read.warnings()]:
         warn(warning)
     if mixture and not mixture.has_unk:
         warn(f"{display_name(interpolate or '')} has no <unk>: perplexities including OOVs mean nothing; make it with lmplz")

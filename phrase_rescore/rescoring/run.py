@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.vocabulary import UNK, too_many_unknown
+from phrase_rescore.data.vocabulary import UNK, misfits
 from phrase_rescore.errors import InputError, OptionError, RowError, counted
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member
@@ -50,10 +50,8 @@ class ScorerTally:
     def lines(self) -> tuple[str, list[str]]:
         """Return what is to be said, and warnings: of many unknown words, and of marks that were left out."""
         share, used = self.unknown / max(1, self.words), self.asked / max(1, self.computed)
-        unknown = f"{share:.1%} of the words are unknown to the model"
-        misfit = f"{unknown}, {self.usual:.1%} in its training: is it of this language?"
-        said = f"{unknown}; each score was computed once and used {used:.1f} times"
-        return said, [misfit] * too_many_unknown(share, self.usual) + self.read.warnings()
+        said = f"{share:.1%} of the words are unknown to the model; each score was computed once and used {used:.1f} times"
+        return said, misfits(self.unknown, self.words, self.usual) + self.read.warnings()
 
 
 class TextFeature:

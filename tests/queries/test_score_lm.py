@@ -48,7 +48,11 @@ def test_lines_in_lines_out(run: Run, lm: Path) -> None:
         assert int(n) == ids.count(UNK)
         total, tokens, unknown = total + sum(expected), tokens + len(expected), unknown + ids.count(UNK)
         known += sum(p for p, i in zip(expected, [*ids, EOS], strict=True) if i != UNK)
-    told = dict(line.removeprefix("phrase-rescore: ").split(": ") for line in result.err.splitlines())
+    warning, *lines_told = result.err.splitlines()
+    share = f"{unknown / (tokens - 6):.1%}"
+    said = "of the words are unknown to the model, 10.0% in its training: is it of this language?"
+    assert warning == f"phrase-rescore: warning: {share} {said}"
+    told = dict(line.removeprefix("phrase-rescore: ").split(": ") for line in lines_told)
     assert (int(told["Tokens"]), int(told["OOVs"])) == (tokens, unknown)
     assert float(told["Perplexity including OOVs"]) == pytest.approx(math.exp(-total / tokens), rel=1e-5)
     assert float(told["Perplexity excluding OOVs"]) == pytest.approx(math.exp(-known / (tokens - unknown)), rel=1e-5)
