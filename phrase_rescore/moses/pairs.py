@@ -65,7 +65,9 @@ def detect_format(path: str, first_rows: list[bytes]) -> str:
     wanted = "pass the consolidated phrase-table.gz" if kind == "half" else "pass a phrase table, an extract file or TSV"
     if kind is not None and kind != "text":
         raise InputError(path, f"looks like {KINDS[kind]}", wanted)
-    row = shown(first_rows[0].rstrip(b"\r\n")) if first_rows else "an empty file"
+    if not first_rows:
+        raise InputError(path, "is empty", wanted)
+    row = shown(first_rows[0].rstrip(b"\r\n"))
     found = f"{row} does not look like a phrase table, extract file or two-column TSV"
     raise InputError(path, found, "say which by --format", 1)
 

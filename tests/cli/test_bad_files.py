@@ -100,7 +100,7 @@ def content(data: bytes, name: str = "table.gz") -> Callable[[Path], Path]:
 
 
 EMPTY = {
-    "train": "an empty file does not look like a phrase table, extract file or two-column TSV; say which by --format",
+    "train": "is empty; pass a phrase table, an extract file or TSV",
     "train --vocab-corpus": "has no word in it; pass tokenized text",
     "train --source-vocab": "is empty; name the words of the shortlist, one a line",
     "info": "is empty; info describes phrase tables, models and moses.ini",
