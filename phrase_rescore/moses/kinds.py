@@ -93,7 +93,7 @@ def _without_fields(row: bytes, fields: Sequence[bytes]) -> str | None:
     if b"\0" in row:
         return "binary"
     found, (name, *columns) = words(row), row.split(b"\t")
-    if len(columns) == 1 and not is_number(name):
+    if len(columns) == 1 and not (is_number(name) and is_number(columns[0])):  # which score writes
         return "vocabulary" if columns[0].strip().isdigit() else "tsv"
     if len(columns or found) > 2 and all(map(is_number, columns or found[1:])):
         return "vectors"
