@@ -24,7 +24,8 @@ from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import Observer
 
 if TYPE_CHECKING:
-    from phrase_rescore.annotation.run import AnnotateObserver, Summary
+    from phrase_rescore.annotation.annotator import Summary
+    from phrase_rescore.annotation.run import AnnotateObserver
     from phrase_rescore.evaluation.corpora import SetFiles
     from phrase_rescore.evaluation.run import Evaluation
     from phrase_rescore.evaluation.why import Comparison
@@ -50,7 +51,7 @@ __all__ = [
 ]  # fmt: skip
 
 _ELSEWHERE = {  # modules whose names are used as they are; what needs torch is imported when it is used
-    "annotation.run": ("Summary",),
+    "annotation.annotator": ("Summary",),
     "lm.export": ("export_lm",),
     "models": ("Model", "TextModel", "load", "load_lm"),
     "moses.rewrite_ini": ("moses_ini",),

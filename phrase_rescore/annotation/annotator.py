@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.annotation.pipeline import FIT_ROWS, JUDGED_AHEAD
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.errors import InputError, ModelError, shown
+from phrase_rescore.errors import InputError, ModelError, percent, share, shown
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
@@ -242,9 +242,48 @@ class Annotator:
 
     def _check_unk(self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[Numbers, Numbers]) -> None:
         """Raise InputError for an unknown word on a side where training had none."""
-        for side, phrases, share, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
-            if share == 0 and not self.policy.allow_untrained_unk and counts.any():
+        for side, phrases, in_training, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
+            if in_training == 0 and not self.policy.allow_untrained_unk and counts.any():
                 place = int((counts > 0).argmax())
                 found = f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained"
                 hint = "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk"
                 raise InputError(self.table, found, hint, table.lines[place])
+
+
+@dataclass
+class Summary:
+    """What a run did."""
+
+    models: tuple[SignedModel, ...]
+    statistics: Statistics = field(default_factory=Statistics)
+    how: str = ""  # it was computed
+    seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+    dropped: str = ""  # how many rows, where they are kept, the first lines
+    changes: list[str] = field(default_factory=list)  # of options, since an interrupted run began
+
+    def prefix(self, model: SignedModel) -> str:
+        """Return how messages name a model; '' if there is one."""
+        return f"{model.directory}: " if len(self.models) > 1 else ""
+
+    def lines(self) -> list[str]:
+        """Return the closing report, line by line."""
+        s = self.statistics
+        rate = s.rows / self.seconds if self.seconds else 0.0
+        lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
+        for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
+            prefix = self.prefix(model)
+            of_tgt, of_src = share(of_model.tgt_unknown, s.tgt_words), share(of_model.src_unknown, s.src_words)
+            unknown = f"{of_model.tgt_unknown:,} of the target ({percent(of_tgt, 2)})"
+            lines.append(f"{prefix}unknown words: {unknown}, {of_model.src_unknown:,} of the source ({percent(of_src, 2)})")
+            if of_model.clamped_scores:
+                lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
+            if of_model.clamped_counts:
+                lines.append(f"{prefix}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
+        if s.irregular_blanks:
+            hint = "CreateProbingPT misreads them; --fix-blanks writes single blanks"
+            lines.append(f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows ({hint})")
+        if self.dropped:
+            lines.append(self.dropped)
+        lines += [*self.changes, f"scored {self.how}", *(f"warning: {warning}" for warning in self.warnings)]
+        return [*lines, *(f"model: {model.signature}" for model in self.models)]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
-from phrase_rescore.annotation.annotator import Annotator, Compute, RowPolicy, SignedModel, Statistics, checkpoint_of
+from phrase_rescore.annotation.annotator import Annotator, Compute, RowPolicy, SignedModel, Statistics, Summary, checkpoint_of
 from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
-from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, percent, printable, share, silent
+from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, printable, silent
 from phrase_rescore.files.inputs import Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_outputs, is_stream
@@ -59,45 +59,6 @@ class AnnotateObserver:
     say: Callable[[str], object] = silent  # warnings, and what happens on a cluster
     on_read: Callable[[int], object] | None = None  # bytes of the table's file
     on_block: Callable[[Statistics], object] = silent  # of the rows so far
-
-
-@dataclass
-class Summary:
-    """What a run did."""
-
-    models: tuple[SignedModel, ...]
-    statistics: Statistics = field(default_factory=Statistics)
-    how: str = ""  # it was computed
-    seconds: float = 0.0
-    warnings: list[str] = field(default_factory=list)
-    dropped: str = ""  # how many rows, where they are kept, the first lines
-    changes: list[str] = field(default_factory=list)  # of options, since an interrupted run began
-
-    def prefix(self, model: SignedModel) -> str:
-        """Return how messages name a model; '' if there is one."""
-        return f"{model.directory}: " if len(self.models) > 1 else ""
-
-    def lines(self) -> list[str]:
-        """Return the closing report, line by line."""
-        s = self.statistics
-        rate = s.rows / self.seconds if self.seconds else 0.0
-        lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
-        for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
-            prefix = self.prefix(model)
-            of_tgt, of_src = share(of_model.tgt_unknown, s.tgt_words), share(of_model.src_unknown, s.src_words)
-            unknown = f"{of_model.tgt_unknown:,} of the target ({percent(of_tgt, 2)})"
-            lines.append(f"{prefix}unknown words: {unknown}, {of_model.src_unknown:,} of the source ({percent(of_src, 2)})")
-            if of_model.clamped_scores:
-                lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
-            if of_model.clamped_counts:
-                lines.append(f"{prefix}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
-        if s.irregular_blanks:
-            hint = "CreateProbingPT misreads them; --fix-blanks writes single blanks"
-            lines.append(f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows ({hint})")
-        if self.dropped:
-            lines.append(self.dropped)
-        lines += [*self.changes, f"scored {self.how}", *(f"warning: {warning}" for warning in self.warnings)]
-        return [*lines, *(f"model: {model.signature}" for model in self.models)]
 
 
 class _Run:

@@ -278,7 +278,8 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     )  # fmt: skip
     yield job(
         "moses-ini",
-        ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), "--own-columns", *over, str(out / "{}" / "moses.ini")],
+        ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), "--own-columns", *over,
+         str(out / "{}" / "moses.ini")],
         result="moses.ini", older={"moses.ini": b"what stood there\n"},
     )  # fmt: skip
     train_lm = [
