@@ -167,7 +167,9 @@ def _chosen(name: bytes | None, where: str, features: Sequence[Feature]) -> Feat
     if not tables:
         others = ", ".join(dict.fromkeys(printable(feature.implementation) for feature in features))
         known = ", ".join(map(printable, TEXT_TABLES + BINARIZED_TABLES))
-        raise InputError(where, f"no phrase table among its features ({others})", f"phrase tables are {known}")
+        raise InputError(
+            where, f"no phrase table among its features ({others})", f"phrase tables are {known}, glue grammars apart"
+        )
     choice = " or ".join(f"--feature {table}" for table in tables)
     if name is None and len(tables) > 1:
         listed = ", ".join(f"{table} (line {table.line.number}, path={printable(table.path)})" for table in tables)

@@ -11,6 +11,7 @@ KINDS = {
     "table": "a phrase table",
     "extract": "an extract file (alignment where a table has scores)",
     "tsv": "two-column TSV",
+    "bitext": "pairs 'source ||| target' without scores",
     "half": "a half table (alignment before the scores)",
     "rules": "a rule table, Hiero or syntax (non-terminals such as [X])",
     "nbest": "an n-best list",
@@ -89,7 +90,9 @@ def _without_fields(row: bytes, fields: Sequence[bytes]) -> str | None:
     """Tell what a row of less than three fields looks like."""
     if len(fields) == 2:
         scores = words(fields[1])
-        return "reordering" if len(scores) in _SUMS and _sums(scores) else None  # of one side
+        if all(map(is_number, scores)):
+            return "reordering" if len(scores) in _SUMS and _sums(scores) else None  # of one side
+        return "bitext" if words(fields[0]) else None
     if b"\0" in row:
         return "binary"
     found, (name, *columns) = words(row), row.split(b"\t")

@@ -62,7 +62,8 @@ def detect_format(path: str, first_rows: list[bytes]) -> str:
     kind = kind_of_file(first_rows)
     if kind in FORMATS:
         return kind
-    wanted = "pass the consolidated phrase-table.gz" if kind == "half" else "pass a phrase table, an extract file or TSV"
+    hints = {"half": "pass the consolidated phrase-table.gz", "bitext": r"write TSV: sed 's/ *||| */\t/'"}
+    wanted = hints.get(kind or "", "pass a phrase table, an extract file or TSV")
     if kind is not None and kind != "text":
         raise InputError(path, f"looks like {KINDS[kind]}", wanted)
     if not first_rows:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression, sidecar_path
+from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, find_table, read_features, read_ini, read_lines
 from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
 from phrase_rescore.moses.table import BLANKS_AND_CR
@@ -114,9 +114,7 @@ def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: 
     """Raise InputError if the columns that the ini does not count yet are not those that models added."""
     n_old, columns = table.n_columns, there.columns
     new, before, found = columns[n_old:], f"{table} has num-features={n_old}", ""
-    hint = (
-        f"{where} may belong to another table; keep {sidecar_path(there.table)}, or add --own-columns if the new ones are yours"
-    )
+    hint = f"is {where} of another table? If the new columns are yours, add --own-columns"
     if len(columns) < n_old or not (new or any(column.feature for column in columns)):
         none = "" if len(columns) < n_old else ", none of a model"
         found = f"{counted(len(columns), 'score column')}{none}, where {before}"

@@ -28,6 +28,7 @@ FILES = {
     "vocabulary": [b"the\t17\n"],
     "vectors": [b"2 3\nthe 0.5 1 2\nhouse 1 2 3\n", b"the house\t0.5\t-1\t2e-3\n"],
     "tsv": [b"the house\tdas haus\n"],
+    "bitext": [b"the house ||| das haus\n"],
     "ini": [b"# comment\n[input-factors]\n0\n\n[feature]\nKENLM name=LM0\n"],
     "arpa": [b"\n\\data\\\nngram 1=3\n\n\\1-grams:\n-1 a -0.3\n"],
     "binary": [b"\x00\x01\xff\n" * 3],
@@ -50,10 +51,16 @@ def test_files_are_told_apart(run: Run, model_dir: str, tmp_path: Path, kind: st
     said = f"phrase-rescore: error: {tmp_path}/file: looks like {KINDS[kind]}; pass a phrase table"
     refused = run("annotate", tmp_path / "file", "-m", model_dir, "-o", tmp_path / "out")
     assert refused == (1, b"", f"{said}\n")
-    if kind not in ("extract", "tsv", "half", "text"):
+    if kind not in ("extract", "tsv", "bitext", "half", "text"):
         refused = run("train", tmp_path / "file", "-m", tmp_path / "new", "--max-steps", 1)
         assert (refused.status, refused.out, refused.last_line) == (1, b"", f"{said}, an extract file or TSV")
 
 
 def test_the_kinds_of_files_are_tried() -> None:
     assert FILES.keys() == KINDS.keys()
+
+
+def test_pairs_without_scores_are_to_become_tsv(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bitext").write_text("the house ||| das haus\n")
+    found = run("train", tmp_path / "bitext", "-m", tmp_path / "new").last_line
+    assert found.endswith(r"looks like pairs 'source ||| target' without scores; write TSV: sed 's/ *||| */\t/'")

@@ -243,7 +243,7 @@ def test_no_other_byte_changes(data: st.DataObject) -> None:
 WHERE = "phrase-rescore: error: <stdin>"
 TABLES = (
     "phrase tables are PhraseDictionaryMemory, PhraseDictionaryScope3, PhraseDictionarySCFG, RuleTable, "
-    "PhraseDictionaryCompact, PhraseDictionaryOnDisk, PhraseDictionaryBinary, ProbingPT"
+    "PhraseDictionaryCompact, PhraseDictionaryOnDisk, PhraseDictionaryBinary, ProbingPT, glue grammars apart"
 )
 TWO = INI.replace("KENLM", f"{FEATURE.replace('Model0', 'Model1').replace('old', 'b')}\nKENLM")
 V1 = "[ttable-file]\n# impl\n0 0 0 5 phrase-table.gz\n[weight-t]\n0.2\n"

@@ -91,7 +91,7 @@ def test_half_table_under_another_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("data", "found"), [
-    (b"only text\nmore\n", "'only text'"), (b"a ||| b\n", "'a ||| b'"), (b"a\tb\tc\n", r"'a\tb\tc'"),
+    (b"only text\nmore\n", "'only text'"), (b"a\tb\tc\n", r"'a\tb\tc'"),
     (b"a ||| b ||| x y\n", "'a ||| b ||| x y'"), (b"\n\n", "''"),
 ])  # fmt: skip
 def test_files_of_no_known_format(tmp_path: Path, data: bytes, found: str) -> None:
