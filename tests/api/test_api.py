@@ -86,8 +86,8 @@ def test_annotated_tables_are_the_command_s(model_dir: str, run: Run, tmp_path: 
 
 
 def test_errors_of_annotate(model_dir: str, tmp_path: Path) -> None:
-    (tmp_path / "bad").write_bytes(b"a ||| b\n")
-    with pytest.raises(pr.InputError, match=r"bad:1: 2 fields"):
+    (tmp_path / "bad").write_bytes(b"a ||| b ||| \n")
+    with pytest.raises(pr.InputError, match=r"bad:1: the score field is empty"):
         pr.annotate(tmp_path / "bad", model_dir, tmp_path / "out")
     with pytest.raises(pr.ModelError, match="none: no such model directory"):
         pr.annotate(tmp_path / "bad", tmp_path / "none", tmp_path / "out")
