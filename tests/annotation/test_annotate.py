@@ -704,14 +704,14 @@ SWAPPED = b"das haus ||| the house ||| 1 1 1 1\nist alt ||| is old ||| 1 1 1 1\n
 SORTED = b"! ! ||| ! ||| 1 1 1 1\n1900 ||| 1900 ||| 1 1 1 1\n" * 300
 
 
-@pytest.mark.parametrize("content", [SWAPPED, SORTED + SWAPPED, SWAPPED * 2 + ROW, b"bad\n" + SWAPPED])
-@pytest.mark.parametrize("form", ["annotate", "report", "score"])
+@pytest.mark.parametrize(("form", "content"), [
+    *((form, content) for form in ("annotate", "report", "score") for content in (SWAPPED, SORTED + SWAPPED, SWAPPED * 2 + ROW)),
+    ("annotate", b"bad\n" + SWAPPED),  # a bad row may be dropped there
+])  # fmt: skip
 def test_a_swapped_table_is_refused(run: Run, model_dir: str, tmp_path: Path, content: bytes, form: str) -> None:
     """Before the first row; numbers and marks, which a sorted table begins with, do not hide it."""
     table, out = tmp_path / "table", tmp_path / "out"
     table.write_bytes(content)
-    if content.startswith(b"bad") and form != "annotate":
-        pytest.skip("a bad row comes first")
     to = {"annotate": [table, "-o", out, "--on-bad-row", "drop"], "report": [table, "-o", out], "score": []}[form]
     result = run(form, *to, "-m", model_dir, stdin=content)
     assert (result.status, result.out, listing(tmp_path)) == (1, b"", ["table"])
