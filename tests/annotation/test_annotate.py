@@ -705,7 +705,7 @@ SORTED = b"! ! ||| ! ||| 1 1 1 1\n1900 ||| 1900 ||| 1 1 1 1\n" * 300
 
 
 @pytest.mark.parametrize(("form", "content"), [
-    *((form, content) for form in ("annotate", "report", "score") for content in (SWAPPED, SORTED + SWAPPED, SWAPPED * 2 + ROW)),
+    *((form, rows) for form in ("annotate", "report", "score") for rows in (SWAPPED, SORTED + SWAPPED, SWAPPED * 2 + ROW)),
     ("annotate", b"bad\n" + SWAPPED),  # a bad row may be dropped there
 ])  # fmt: skip
 def test_a_swapped_table_is_refused(run: Run, model_dir: str, tmp_path: Path, content: bytes, form: str) -> None:
