@@ -74,7 +74,9 @@ def moses_ini(
 
 @options.command(
     short_help="Write a language model for the decoder.",
-    then=lambda values: "" if values["arpa"] else "phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini",
+    then=lambda values: (
+        "build_binary {out} {out}.blm" if values["arpa"] else "phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini"
+    ),
 )
 @path_argument("arpa", required=False)
 @lm_option()

@@ -79,7 +79,7 @@ _pairs = TrainingOptions(PRESETS, "pairs")
 
 @options.grouped_command(
     short_help="Learn a model from the distinct pairs of phrase tables.",
-    then="phrase-rescore annotate phrase-table.gz -m {model_dir} -o phrase-table.rnn.gz",
+    then="phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz",
 )
 @options.path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @option_group(
