@@ -215,6 +215,12 @@ def test_every_command_has_an_example():
     assert {line.split("phrase-rescore ")[1].split()[0] for line in help_examples()} == set(COMMANDS)
 
 
+@pytest.mark.slow
+def test_a_shown_command_that_fails_is_noticed(inputs, trained, warm_path, tmp_path):
+    with pytest.raises(AssertionError, match="No such option"):
+        shell("phrase-rescore strip phrase-table.gz --colums 2", prepared(inputs, tmp_path, ""), warm_path)
+
+
 def test_shells_can_read_the_other_commands_and_the_examples():
     """Those of ```bash blocks are not run: they need Moses, a cluster or a GPU."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.sh")]
