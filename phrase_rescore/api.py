@@ -103,14 +103,15 @@ def train_lm(
 
 
 def annotate(
-    table: Path, models: Paths, out: Path, *, columns: ColumnFormat | None = None, observer: AnnotateObserver | None = None,
-    **options: Any,
+    table: Path, models: Paths, out: Path, *, columns: ColumnFormat | None = None, scores: Paths = (),
+    observer: AnnotateObserver | None = None, **options: Any,
 ) -> Summary:  # fmt: skip
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
 
-    ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of ``columns`` included. ``observer``
-    is told how it goes. ``out`` appears under its name only when it is complete. Raises TypeError for an option that there is
-    not, InputError, ModelError or OptionError, RescoreError if ``strict`` or ``expect_rows`` is not met.
+    ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of ``columns`` included. ``scores``
+    are files of a number a row, each one more column. ``observer`` is told how it goes. ``out`` appears under its name when it
+    is complete. Raises TypeError for an option that there is not, InputError, ModelError or OptionError, RescoreError if
+    ``strict`` or ``expect_rows`` is not met.
     """
     from phrase_rescore.annotation.annotator import RowPolicy
     from phrase_rescore.annotation.run import AnnotateOptions
@@ -122,7 +123,7 @@ def annotate(
     columns, policy = replace(columns or ColumnFormat(), **taken(ColumnFormat)), RowPolicy(**taken(RowPolicy))
     for name in options.keys() & {"columns_json", "dropped"}:
         options[name] = _path(options[name])
-    chosen = AnnotateOptions(columns, policy, **options)
+    chosen = AnnotateOptions(columns, policy, scores=_paths(scores), **options)
     return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer)
 
 
@@ -141,17 +142,20 @@ def strip(
 
 def rescore(
     nbest: Path, out: Path, models: Paths = (), *, labels: Sequence[str] = (), source: Path | None = None,
-    weights: Path | None = None, replace: bool = False, sort: bool = False, best: bool = False, device: str = "cpu",
-    on_read: Callable[[int], object] | None = None,
+    weights: Path | None = None, scores: Paths = (), device: str = "cpu", on_read: Callable[[int], object] | None = None,
+    **flags: Any,
 ) -> RescoreSummary:  # fmt: skip
-    """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore``. Raises as ``rescoring.run``."""
+    """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore`` does.
+
+    ``flags`` are those of the command (whole, log, replace, sort, best). Raises TypeError for one that there is not, and as
+    ``rescoring.run``.
+    """
     from phrase_rescore.rescoring.run import RescoreOptions
     from phrase_rescore.rescoring.run import rescore as rescore_list
 
     prepare(usable_cores())
-    options = RescoreOptions(
-        os.fspath(nbest), os.fspath(out), _paths(models), tuple(labels), _path(source), _path(weights), replace, sort, best
-    )
+    files = _paths(models), tuple(labels), _path(source), _path(weights), _paths(scores)
+    options = RescoreOptions(os.fspath(nbest), os.fspath(out), *files, **flags)
     return rescore_list(options, resolve_device(device), on_read)
 
 

@@ -230,7 +230,7 @@ cslm_files = $(addprefix $(M)/,$(if $(filter decoder,$(cslm.$(1))),lm/cslm.nplm,
 $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$(call models,$$*) $$(call column,$$*) $(W)/settings/system.$$*
 	@$(call begin,system-$*)
 	$(if $(call models,$*),phrase-rescore annotate --overwrite $< $(foreach word,$(wordlist 3,99,$(system.$*)),$(if $(filter $(NETWORKS),$(word)),$(M)/$(word),$(word))) -o $@,\
-	$(if $(call column,$*),python3 $(HERE)/append_column.py $< $(call column,$*) | gzip -n >$@.part && mv $@.part $@,\
+	$(if $(call column,$*),phrase-rescore annotate --overwrite $< $(addprefix --scores ,$(call column,$*)) -o $@,\
 	cp $< $@.part && mv $@.part $@))
 
 # What system.NAME calls column=$(W)/columns/… (by name, since make applies a rule for any name once in a chain)

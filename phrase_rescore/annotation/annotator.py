@@ -23,6 +23,7 @@ from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, percent, share, shown
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
+from phrase_rescore.files.scores import natural_log
 from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG
@@ -173,8 +174,10 @@ class Annotator:
     policy: RowPolicy
     gzip_level: str | None  # None: plain bytes
     compute: Compute
+    scores: tuple[str, ...] = ()  # files of scores, whose columns come after those of the models
+    log: bool = False  # they have natural logarithms
 
-    def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
+    def __call__(self, number: int, first_row: int, data: bytes, scores: tuple[bytes, ...]) -> tuple[bytes, Statistics]:
         use_threads(self.compute.threads)
         scorers = [self._scorer(model, number) for model in self.models]
         table = self._parse(Block(number, first_row, data), [scorer.checkpoint for scorer in scorers])
@@ -183,6 +186,7 @@ class Annotator:
             raise error.at(self.table, line)
         statistics = self._count(table)
         columns = [self._columns(scorer, table, statistics) for scorer in scorers]
+        columns += [self._given(*given, table.lines, first_row) for given in zip(self.scores, scores, strict=True)]
         statistics.small_batches = int(any(scorer.halved for scorer in scorers))
         appended = columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
         out = table.write(self.columns.replace, appended)
@@ -240,6 +244,12 @@ class Annotator:
         statistics.models.append(ModelStatistics(int(unknown[0].sum()), int(unknown[1].sum()), clamped_scores, clamped_counts))
         return self.columns.columns(log_p, counted.tolist())
 
+    def _given(self, path: str, text: bytes, lines: Sequence[int], first_row: int) -> list[bytes]:
+        """Make the column of a file of scores, of which ``text`` has a line for every row of the block."""
+        numbers = text.split(b"\n")
+        found = [natural_log(path, line, numbers[line - first_row], self.log) for line in lines]
+        return self.columns.given(np.array(found, np.float64))
+
     def _check_unk(self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[Numbers, Numbers]) -> None:
         """Raise InputError for an unknown word on a side where training had none."""
         for side, phrases, in_training, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
@@ -285,5 +295,7 @@ class Summary:
             lines.append(f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows ({hint})")
         if self.dropped:
             lines.append(self.dropped)
-        lines += [*self.changes, f"scored {self.how}", *(f"warning: {warning}" for warning in self.warnings)]
+        if self.models:
+            lines.append(f"scored {self.how}")
+        lines += [*self.changes, *(f"warning: {warning}" for warning in self.warnings)]
         return [*lines, *(f"model: {model.signature}" for model in self.models)]

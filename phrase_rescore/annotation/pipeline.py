@@ -53,9 +53,9 @@ def local_threads(jobs: int, threads: int = 1) -> Iterator[Threads]:
 
 
 def in_order(
-    executor: Threads | Cluster, function: Callable[[int, int, bytes], Result], blocks: Iterable[Block]
+    executor: Threads | Cluster, function: Callable[..., Result], blocks: Iterable[Block]
 ) -> Iterator[tuple[Block, Result]]:
-    """Yield every block with ``function(number, first_row, data)`` of it, in order; few blocks are in memory at a time."""
+    """Yield every block with ``function(*block)``, in order; few blocks are in memory at a time."""
     waiting: deque[tuple[Block, Any]] = deque()
     for block in chain(blocks, [None]):
         if block is not None:
@@ -148,8 +148,8 @@ def strip(
             check_own(table, first, last, f"{what}: leave it out, or add --force")
         removed = [f"{column.number} ({column.name})" for column in known.columns[-last:]]
 
-        def stripped(number: int, first_row: int, data: bytes) -> tuple[bytes, int]:
-            rows = parse_block(Block(number, first_row, data), n_scores)
+        def stripped(*block: Any) -> tuple[bytes, int]:
+            rows = parse_block(Block(*block), n_scores)
             for line, _, error in rows.bad:
                 raise error.at(name, line)
             text = rows.write(last, [b""] * len(rows.heads))

@@ -20,6 +20,7 @@ from phrase_rescore.files.inputs import Block, count_rows, display_name, open_in
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
+from phrase_rescore.files.scores import ScoreFiles
 from phrase_rescore.moses.columns import AddedColumn, ColumnFormat, TableColumns, check_own, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
@@ -50,6 +51,8 @@ class AnnotateOptions(Checked):
     device: str = "auto"
     precision: str = "float32"
     cluster: str | None = None
+    scores: tuple[str, ...] = ()  # files of a number a row, each one more column
+    log: bool = False  # they have natural logarithms
 
 
 @dataclass
@@ -112,11 +115,12 @@ class _Run:
         hint = f"pass that table, or {out.restart_hint}"
         crc = 0
         for block in islice(blocks, self._blocks):
-            crc = zlib.crc32(block.data, crc)
+            crc = _crc(block, crc)
             if self._misfits is None:
                 self.summary.statistics.add_words(self.annotator.statistics_of(block))
         if crc != self._crc:
-            raise InputError(self.table, f"its first {self.rows_read:,} rows are not those of the interrupted run", hint)
+            of = " or their scores" * bool(self.annotator.scores)
+            raise InputError(self.table, f"its first {self.rows_read:,} rows{of} are not those of the interrupted run", hint)
         for block in blocks:
             if out.complete:
                 raise InputError(self.table, f"has more than the {self.rows_read:,} rows of the complete run", hint)
@@ -130,7 +134,7 @@ class _Run:
         if self.rows_read >= pipeline.FIT_ROWS:
             self._check_fit()
         self._blocks += 1
-        self._crc = zlib.crc32(block.data, self._crc)
+        self._crc = _crc(block, self._crc)
 
     def _check_fit(self) -> None:
         """Compare the words of source and target with the models, once. Raises RescoreError if they do not fit and must."""
@@ -167,6 +171,13 @@ class _Run:
             self.summary.warnings.append(f"memory ran out in {blocks}; smaller batches went through")
 
 
+def _crc(block: Block, crc: int) -> int:
+    """Go on with the CRC-32 of the rows of blocks and their scores."""
+    for data in (block.data, *block.scores):
+        crc = zlib.crc32(data, crc)
+    return crc
+
+
 @contextlib.contextmanager
 def _output(
     run: _Run, out: str, options: AnnotateOptions, block_rows: int, before: Sequence[AddedColumn]
@@ -184,7 +195,7 @@ def _output(
         with row_output(out) as writer, dropped.opened():
             yield writer
         if options.columns_json:
-            _write(options.columns_json, format_sidecar(*described, before=before))
+            _write(options.columns_json, format_sidecar(*described, before=before, scores=options.scores))
         return
     beside = () if is_stream(dropped.path) else (dropped.path,)
     with ResumableOutput(out, _identity(annotator, block_rows), options.resume, beside).kept() as output:
@@ -193,7 +204,8 @@ def _output(
         with dropped.opened(*(output.other(path) for path in beside if dropped.expected)):
             yield output
         output.commit(run.state, complete=True)
-        _write(options.columns_json or sidecar_path(out), format_sidecar(*described, output.path, output.rows, before))
+        sidecar = format_sidecar(*described, output.path, output.rows, before, options.scores)
+        _write(options.columns_json or sidecar_path(out), sidecar)
         output.publish()
 
 
@@ -219,6 +231,7 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
         "fix_blanks": annotator.policy.fix_blanks, "gzip_level": annotator.gzip_level, "scores": annotator.n_scores,
         "block_size": block_rows, "threads": compute.threads, "precision": compute.precision,
         "devices": sorted({device.partition(":")[0] for device in compute.devices}),
+        **({"score_files": len(annotator.scores), "log": annotator.log} if annotator.scores else {}),
     }  # fmt: skip
 
 
@@ -286,12 +299,22 @@ def annotate(
     name, gzip_level = display_name(table), pipeline.gzip_level_of(out, options.gzip_level)
     base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
     dropped = options.dropped or f"{base}.dropped"
-    check_outputs([table], out, dropped, options.columns_json or sidecar_path(base))
+    check_outputs([table, *options.scores], out, dropped, options.columns_json or sidecar_path(base))
+    if not (model_dirs or options.scores):
+        raise OptionError("nothing to append; name a model with -m, or a file with --scores")
+    if options.log and not options.scores:
+        raise OptionError("--log is for the numbers of --scores; what is written is chosen by --scale")
+    if [table, *options.scores].count("-") > 1:
+        raise OptionError("standard input is named twice; give a name to one of the files")
     expected = _expected_rows(options.expect_rows)
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; each adds its columns once")
     models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
-    with _executor(options, models, observer) as (executor, devices), open_input(table, observer.on_read) as stream:
+    with (
+        _executor(options, models, observer) as (executor, devices),
+        open_input(table, observer.on_read) as stream,
+        ScoreFiles(options.scores, table, "rows") as scores,
+    ):
         for device in dict.fromkeys(devices):
             if slow := check_precision(options.precision, device, here=options.cluster is None):
                 observer.say(f"warning: {slow}")
@@ -302,10 +325,14 @@ def annotate(
             raise OptionError(f"--replace {options.columns.replace}: {has}, and at least one must stay")
         before = _check_columns(table, first, options)
         compute = Compute(devices, options.threads, options.precision)
-        annotator = Annotator(name, models, n_scores, options.columns, options.policy, gzip_level, compute)
+        annotator = Annotator(
+            name, models, n_scores, options.columns, options.policy, gzip_level, compute, options.scores, options.log
+        )
         ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)
         annotator.refuse_swapped(ahead)
         del ahead
+        if options.scores:
+            blocks = scores.beside(blocks)
         run = _Run(annotator, options, expected, dropped, observer)
         with _output(run, out, options, block_rows, before) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):

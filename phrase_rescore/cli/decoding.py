@@ -114,7 +114,7 @@ def _after_rescore(values: dict[str, Any]) -> str:
     if values["best"]:
         return "phrase-rescore evaluate --set test REFERENCE rescored={out}"
     tune = "phrase-rescore tune {out} --reference DEV.REFERENCE -o weights.ini"
-    return tune if values["models"] and not values["weights"] else ""
+    return tune if (values["models"] or values["scores"]) and not values["weights"] else ""
 
 
 @options.command(
@@ -130,8 +130,13 @@ def _after_rescore(values: dict[str, Any]) -> str:
 @path_option("--source", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines.")
 @click.option(
     "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
-    help="The label of the feature of the first -m, of the second, …  [default: CSLM0, CSLM1, …, RNN0, RNN1, …]",
+    help="The label of the feature of the first -m, of the second, …, of --scores.  [default: CSLM0, …, RNN0, …, SCORE0, …]",
 )  # fmt: skip
+@options.flag("--whole", help="Models of pairs score source and hypothesis as one pair, not phrase by phrase.")
+@path_option(
+    "--scores", multiple=True, help="Add the numbers of FILE, one an entry: probabilities of any other model. May be repeated.",
+)  # fmt: skip
+@options.flag("--log", help="The numbers of --scores are natural logarithms.")
 @options.flag("--replace", help="Renew a feature that the list has already.")
 @path_option(
     "--weights", metavar="INI", help="Recompute the totals, of the features in the list, by [weight] and [weight-file] of INI."
@@ -147,10 +152,12 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     phrase-rescore rescore dev.nbest.gz -m lm -o dev.lm.nbest.gz
     phrase-rescore tune dev.lm.nbest.gz --reference dev.fr -o weights.ini
     phrase-rescore rescore test.nbest.gz -m lm --weights weights.ini --best > test.out
+    phrase-rescore rescore dev.nbest.gz --scores dev.log-p --log -o dev.other.nbest.gz
 
     A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A model of phrase pairs adds two
     values, the sums of log p and of unknown words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It
-    needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t.
+    needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t. With --whole it scores the sentence
+    without one, as a model of sentence pairs (train on TSV) does. --scores adds what any other program says of every entry.
 
     INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that
     tune finds on lists of the tuning set. [weight-file] may name a file of sparse weights, lines LABEL W. Beside such weights a

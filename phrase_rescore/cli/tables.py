@@ -52,8 +52,9 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     "Most used",
     path_option(
         "-m", "--model", "models", role=Role.READ_DIRECTORY, derived=_files_of, metavar="MODEL_DIR", multiple=True,
-        default=[options.DEFAULT_MODEL], show_default=True,
-        help="The model directory. May be repeated: each model appends its columns, in the order given.",
+        callback=lambda ctx, param, given: given or (() if ctx.params["scores"] else (options.DEFAULT_MODEL,)),
+        help="The model directory. May be repeated: each model appends its columns, in the order given.  "
+        f"[default: {options.DEFAULT_MODEL}, none with --scores]",
     ),
     options.out_option(derived=_beside),
     options.flag("--resume", help="Continue what an interrupted run left of OUT. Start anew if it left nothing."),
@@ -79,6 +80,11 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     ),
     options.flag("--replace-any", help="Remove them whatever they are."),
     options.flag("--again", help="Append columns to a table that annotate has been over, as of another model."),
+    path_option(
+        "--scores", multiple=True, is_eager=True,
+        help="Append the numbers of FILE, one a row, as a column: probabilities of any other model. May be repeated.",
+    ),
+    options.flag("--log", help="The numbers of --scores are natural logarithms."),
     path_option("--columns-json", role=Role.WRITE, help="Describe the columns in FILE.  [default: OUT.columns.json]"),
 )  # fmt: skip
 @option_group(
@@ -137,6 +143,7 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
     \b
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
     phrase-rescore annotate phrase-table.gz -m forward -m inverse -o phrase-table.rnn.gz
+    phrase-rescore annotate phrase-table.gz --scores log-p --log -o phrase-table.other.gz
     set -o pipefail; zcat phrase-table.gz | phrase-rescore annotate - | gzip > phrase-table.rnn.gz
 
     UNITS. Moses takes the natural logarithm of every column. So probabilities are written, and MERT tunes log p and the

@@ -172,6 +172,7 @@ class Block(NamedTuple):
     number: int  # 0, 1, 2, …
     first_row: int  # 1-based number of its first row
     data: bytes  # whole rows with their newlines; the file's last row may lack one
+    scores: tuple[bytes, ...] = ()  # their lines in each file of scores
 
     def rows(self) -> list[bytes]:
         """Return the rows without their newlines."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 T = TypeVar("T")
+GIVEN = "given_score"  # the feature of a column whose scores came from a file; its model is the name of the file
 FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
 JUDGED_ROWS = 1000  # whose last columns show whether a model added them
 RANGE_ROWS = 10_000  # from which moses-ini takes the ranges of a table's columns
@@ -62,12 +63,23 @@ class ColumnFormat(Checked):
         import numpy as np  # here, so that the help of commands that know FEATURES need not wait for it
 
         values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
-        score = b" %%.%dg" % self.digits
+        score = self._number
         if "score" not in self.features:
             counts = {n: b" " + self.count(n) for n in set(unknown)}
             return [counts[n] for n in unknown]
         forms = {n: score + (b" " + self.count(n) if "count" in self.features else b"") for n in set(unknown)}
         return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
+
+    def given(self, log_scores: NDArray[np.float64]) -> list[bytes]:
+        """Write the column of scores of another origin, with the blank before it, from natural logarithms (n,)."""
+        import numpy as np
+
+        values = log_scores if self.scale == "log" else np.exp(np.clip(log_scores, MIN_LOG_P, MAX_COUNT))
+        return [self._number % x for x in values.tolist()]
+
+    @property
+    def _number(self) -> bytes:
+        return b" %%.%dg" % self.digits
 
 
 @dataclass(frozen=True)
@@ -87,12 +99,12 @@ def sidecar_path(table: str) -> str:
 
 def format_sidecar(
     form: ColumnFormat, n_scores: int, models: Sequence[tuple[str, tuple[str, str]]], table: str | None = None, rows: int = 0,
-    before: Sequence[AddedColumn] = (),
+    before: Sequence[AddedColumn] = (), scores: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added.
 
     ``models``: signature, and the sides read and predicted. ``table``: the file of its ``rows`` rows, None for a stream.
-    ``before``: columns that models had added before; those that were not replaced are listed too.
+    ``before``: columns that models had added before; those that were not replaced are listed too. ``scores``: files of scores.
     """
     of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
     n_before = n_scores - form.replace
@@ -106,6 +118,8 @@ def format_sidecar(
         for feature in form.features:
             name, unit = meanings[feature]
             columns.append(AddedColumn(n_before + len(columns) + 1, name, signature, unit))
+    for path in scores:
+        columns.append(AddedColumn(n_before + len(columns) + 1, GIVEN, os.path.basename(path), f"{of_p}natural log"))
     columns = [*(column for column in before if column.column <= n_before), *columns]
     described = {} if table is None else {"table": {"rows": rows, "head": _head(table)}}
     return json.dumps({"format_version": 1, **described, "columns": list(map(asdict, columns))}, indent=2) + "\n"
@@ -332,7 +346,7 @@ def _names(n: int, added: Mapping[int, AddedColumn], usual: Sequence[str]) -> li
     """Name the columns; several of one name get their numbers."""
     names = [*usual[:n], *(f"column {number}" for number in range(len(usual) + 1, n + 1))]
     for number, column in added.items():
-        score = "p(s|t)" if "p(source" in column.unit else "p(t|s)"
+        score = column.model if column.feature == GIVEN else "p(s|t)" if "p(source" in column.unit else "p(t|s)"
         names[number - 1] = "unknown" if column.feature == "unknown_words" else score
     return [name if names.count(name) == 1 else f"{name} {number}" for number, name in enumerate(names, 1)]
 

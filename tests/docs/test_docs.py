@@ -110,6 +110,8 @@ def inputs(tmp_path_factory) -> Path:
     entry = "{0} ||| t{1} t1 ||| LM0= -{1} TranslationModel0= -1 -2 ||| -{1} ||| 0-7=0-1\n"
     entries = "".join(entry.format(i, k) for i in range(20) for k in (1, 2))
     (folder / "weights.ini").write_text("[weight]\nLM0= 0.5\nTranslationModel0= 0.1 0.1\nCSLM0= 0.4\n")
+    for name, lines in (("other.log-p", PAIRS), ("log-p", PAIRS), ("dev.log-p", 40)):
+        (folder / name).write_text("-1.5\n" * lines)
     for name in ("dev.nbest.gz", "test.nbest.gz"):
         (folder / name).write_bytes(gzip.compress(entries.encode()))
     return folder

@@ -138,25 +138,6 @@ def test_weights_are_multiplied_by_a_log_normal_of_deviation_035() -> None:
     assert abs(math.sqrt(sum(x * x for x in logs) / 4000) - 0.35) < 0.012
 
 
-def test_a_column_is_appended_to_the_scores(tmp_path: Path) -> None:
-    table = written(tmp_path / "t.gz", "a ||| b ||| 0.5 1 ||| 0-0 ||| 1 1 1 ||| |||", "c d ||| e ||| 1 1 ||| ||| 2 2 2")
-    columns = written(tmp_path / "c", "0.25", "1e-3"), written(tmp_path / "d", "2", "3")
-    assert script("append_column", table, *columns).stdout == (
-        "a ||| b ||| 0.5 1 0.25 2 ||| 0-0 ||| 1 1 1 ||| |||\nc d ||| e ||| 1 1 1e-3 3 ||| ||| 2 2 2\n"
-    )
-
-
-@pytest.mark.parametrize(("column", "said"), [
-    ("0.25\n", "c: ends before line 2"), ("1\n1\n1\n", "t: ends before line 3"), ("1\n0\n", "c:2: 0 is not above 0"),
-])  # fmt: skip
-def test_columns_that_do_not_fit_are_refused(column: str, said: str, tmp_path: Path) -> None:
-    written(tmp_path / "t", "a ||| b ||| 0.5", "a ||| c ||| 0.5")
-    (tmp_path / "c").write_text(column)
-    done = script("append_column", "t", "c", cwd=tmp_path)
-    assert done.returncode == 1
-    assert said in done.stderr
-
-
 @pytest.mark.parametrize(("column", "numbers"), [
     ("mass", [0.75, 0.75, 0.75, 0.1]), ("posterior", [0.5 / 0.75, 0.125 / 0.75, 0.125 / 0.75, 1]),
     # Σ c(t) = 6 + 2 + 2, each target once

@@ -150,9 +150,10 @@ def test_totals_that_are_written_alike_are_ranked_as_they_are(run: Run, tmp_path
     [
         ((), 2, "nothing to do; name a model with -m, or ask for --weights, --sort or --best"),
         (("--best", "--sort"), 2, "choose one of them"),
-        (("--best", "--label", "X"), 2, "1 labels for 0 models"),
+        (("--best", "--label", "X"), 2, "1 labels for 0 features"),
+        (("-m", "LM", "--log"), 2, "--log is for the numbers of --scores"),
         (("-m", "LM", "--label", "a_b"), 2, "--label 'a_b': letters and digits only"),
-        (("-m", "MODEL"), 2, "scores phrase pairs; give the text that was decoded with --source"),
+        (("-m", "MODEL"), 2, "scores pairs; give the text that was decoded with --source"),
     ],
 )
 def test_options_that_do_not_fit(run: Run, lm: Path, model_dir: str, more: tuple[str, ...], status: int, said: str) -> None:
@@ -354,3 +355,57 @@ def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path) -> Non
     assert f"<stdin>: entries for 2 of 5 non-empty lines of {source}; " in few.err
     gaps = run("rescore", "-", "--best", stdin=entry % 1 + entry % 4)
     assert "warning: no entry for 3 segments before the last; the output has empty lines there" in gaps.err
+
+
+def test_whole_sentences_are_one_pair(run: Run, model_dir: str, tmp_path: Path) -> None:
+    """No segmentation is needed, and a log-probability below that of any column stays what it is."""
+    source = [b"the house is", b"old zebra the " * 40] * 15
+    (tmp_path / "source").write_bytes(b"".join(line.strip() + b"\n" for line in source))
+    data = re.sub(rb"(?m) \|\|\| [-=\d ]+$", b"", a_list()).replace(b" ||| a ", b" ||| a " + b"zebra . the " * 40)
+    result = run("rescore", "-", "-m", model_dir, "--whole", "--source", tmp_path / "source", stdin=data)
+    assert result.status == 0, result.err
+    scorer, found = Scorer(load(model_dir)), values(result.out, b"RNN0")
+    for line, (log_p, unknown) in zip(data.splitlines(), found, strict=True):
+        segment, text, *_ = line.split(b" ||| ")
+        assert log_p == pytest.approx(float(scorer.score([(source[int(segment)].strip(), text.strip())])[0]), rel=1e-4)
+        assert unknown == sum(word not in scorer.checkpoint.tgt_vocab.words for word in text.split())
+    assert min(log_p for log_p, _ in found) < -87.4
+    empty = run(
+        "rescore", "-", "-m", model_dir, "--whole", "--source", tmp_path / "source", stdin=b"0 |||  ||| LM0= -3 ||| -3\n"
+    )
+    assert (empty.status, "<stdin>:1: an empty source or hypothesis" in empty.err) == (1, True)
+
+
+def test_scores_of_any_program(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rescoring, "BLOCK_ENTRIES", 10)
+    data, p = a_list(), np.random.default_rng(1).uniform(1e-9, 1, 210)
+    logs, probabilities = tmp_path / "logs", tmp_path / "p.gz"
+    logs.write_text("".join(f"{x:.9g}\n" for x in np.log(p)))
+    probabilities.write_bytes(gzip.compress("".join(f"{x:.9g}\n" for x in p).encode()[:-1]))  # a last line without its end
+    by_log = run("rescore", "-", "-m", lm, "--scores", logs, "--log", "--label", "CSLM0", "--label", "X", stdin=data)
+    assert by_log.status == 0, by_log.err
+    assert [x for (x,) in values(by_log.out, b"X")] == pytest.approx(np.log(p), rel=1e-5)
+    by_p = run("rescore", "-", "--scores", probabilities, stdin=data)
+    assert [x for (x,) in values(by_p.out, b"SCORE0")] == pytest.approx(np.log(p), rel=1e-5)
+    assert re.sub(rb"SCORE0= [^ ]+ ", b"", by_p.out) == data
+
+
+@pytest.mark.parametrize(
+    ("numbers", "more", "said"),
+    [
+        (b"0.5\n" * 209, (), "scores: ends at line 209; <stdin> has more entries; write a number for each of its entries, in"),
+        (b"0.5\n" * 211, (), "scores: has more lines than <stdin> has entries (210); write"),
+        (b"0.5\n-0.5\n" * 105, (), "scores:2: -0.5 is not above 0; a probability is; add --log if the file has natural log"),
+        (b"0.5\n0.5x\n" * 105, (), "scores:2: '0.5x' is not a number; write a number a line"),
+        (b"0.5\nnan\n" * 105, ("--log",), "scores:2: 'nan' is not a number"),
+        (b"0.5\n" * 210, ("--label", "LM0"), "<stdin>:1: the list has a feature LM0 already"),
+    ],
+)
+def test_scores_that_do_not_fit_the_list(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: bytes, more: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scores").write_bytes(numbers)
+    result = run("rescore", "-", "--scores", "scores", *more, stdin=a_list())
+    assert result.status == 1
+    assert f"error: {said}" in result.err

@@ -1,0 +1,72 @@
+"""Files of scores that other models gave: a number a line, for the rows of a table or the entries of an n-best list."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice
+
+from phrase_rescore.errors import InputError, printable, shown
+from phrase_rescore.files.inputs import Block, display_name, open_input, read_rows
+
+
+def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
+    """Return the natural logarithm of the number in a line, the ``number``-th of the file, or with ``log`` the number itself.
+
+    Raises InputError for what is not a finite number, and for one that has no logarithm.
+    """
+    name = display_name(path)
+    try:
+        value = float(line)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(name, f"{shown(line.strip())} is not a number", "write a number a line", number)
+    if log:
+        return value
+    if value <= 0:
+        hint = "a probability is; add --log if the file has natural logarithms"
+        raise InputError(name, f"{printable(line.strip())} is not above 0", hint, number)
+    return math.log(value)
+
+
+class ScoreFiles:
+    """Such files, open at once in a ``with`` block. ``items``: what each line belongs to, in messages."""
+
+    def __init__(self, paths: Sequence[str], of: str, items: str) -> None:
+        self._paths, self._of, self._items = paths, display_name(of), items
+        self._files, self.taken = ExitStack(), 0
+
+    def __enter__(self) -> "ScoreFiles":
+        self._rows = [read_rows(self._files.enter_context(open_input(path))) for path in self._paths]
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._files.close()
+
+    def take(self, n: int) -> list[list[bytes]]:
+        """Return the next ``n`` lines of every file. Raises InputError for a file that ends before."""
+        found = [list(islice(rows, n)) for rows in self._rows]
+        for path, lines in zip(self._paths, found, strict=True):
+            if len(lines) < n:
+                last = self.taken + len(lines)
+                raise InputError(display_name(path), f"ends at line {last:,}; {self._of} has more {self._items}", self._hint)
+        self.taken += n
+        return found
+
+    def end(self) -> None:
+        """Raise InputError for a file that has more lines than were taken."""
+        for path, rows in zip(self._paths, self._rows, strict=True):
+            if next(rows, None) is not None:
+                found = f"has more lines than {self._of} has {self._items} ({self.taken:,})"
+                raise InputError(display_name(path), found, self._hint)
+
+    @property
+    def _hint(self) -> str:
+        return f"write a number for each of its {self._items}, in their order"
+
+    def beside(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield blocks of rows with the lines of these files. Raises InputError as ``take`` and ``end``."""
+        for block in blocks:
+            n = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
+            yield block._replace(scores=tuple(map(b"".join, self.take(n))))
+        self.end()
