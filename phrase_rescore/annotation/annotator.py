@@ -247,8 +247,7 @@ class Annotator:
     def _given(self, path: str, text: bytes, lines: Sequence[int], first_row: int) -> list[bytes]:
         """Make the column of a file of scores, of which ``text`` has a line for every row of the block."""
         numbers = text.split(b"\n")
-        found = [natural_log(path, line, numbers[line - first_row], self.log) for line in lines]
-        return self.columns.given(np.array(found, np.float64))
+        return [self.columns.given(natural_log(path, line, numbers[line - first_row], self.log)) for line in lines]
 
     def _check_unk(self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[Numbers, Numbers]) -> None:
         """Raise InputError for an unknown word on a side where training had none."""

@@ -21,7 +21,8 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.scores import ScoreFiles
-from phrase_rescore.moses.columns import AddedColumn, ColumnFormat, TableColumns, check_own, format_sidecar, sidecar_path
+from phrase_rescore.moses.columns import ColumnFormat, TableColumns, check_own
+from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
 from phrase_rescore.rnn.checkpoint import SIDES

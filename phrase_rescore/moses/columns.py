@@ -1,18 +1,17 @@
-"""The score columns of a phrase table: those that models add, their sidecar, and those that a table has."""
+"""The score columns of a phrase table: those that models add, and those that a table has."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
+from phrase_rescore.errors import InputError, OptionError, RowError, counted, shown
 from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
+from phrase_rescore.moses.sidecar import GIVEN, AddedColumn, read_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow, parse_row
 from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
 
@@ -21,12 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 T = TypeVar("T")
-GIVEN = "given_score"  # the feature of a column whose scores came from a file; its model is the name of the file
 FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
 JUDGED_ROWS = 1000  # whose last columns show whether a model added them
 RANGE_ROWS = 10_000  # from which moses-ini takes the ranges of a table's columns
-_MOST_COLUMNS = 10**6  # no column has a larger number; one in a damaged file may have thousands of digits
-_HEAD = 1 << 20  # bytes of a table's text by which its sidecar knows it
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3
 MAX_COUNT = 88  # exp(89) overflows a 32-bit float
@@ -63,94 +59,17 @@ class ColumnFormat(Checked):
         import numpy as np  # here, so that the help of commands that know FEATURES need not wait for it
 
         values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
-        score = self._number
+        score = b" %%.%dg" % self.digits
         if "score" not in self.features:
             counts = {n: b" " + self.count(n) for n in set(unknown)}
             return [counts[n] for n in unknown]
         forms = {n: score + (b" " + self.count(n) if "count" in self.features else b"") for n in set(unknown)}
         return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
 
-    def given(self, log_scores: NDArray[np.float64]) -> list[bytes]:
-        """Write the column of scores of another origin, with the blank before it, from natural logarithms (n,)."""
-        import numpy as np
-
-        values = log_scores if self.scale == "log" else np.exp(np.clip(log_scores, MIN_LOG_P, MAX_COUNT))
-        return [self._number % x for x in values.tolist()]
-
-    @property
-    def _number(self) -> bytes:
-        return b" %%.%dg" % self.digits
-
-
-@dataclass(frozen=True)
-class AddedColumn:
-    """A column that a model added, as the sidecar of ``annotate`` lists it."""
-
-    column: int  # from 1
-    feature: str
-    model: str  # its signature
-    unit: str
-
-
-def sidecar_path(table: str) -> str:
-    """Name the file where annotate says what it added to a table."""
-    return f"{table}.columns.json"
-
-
-def format_sidecar(
-    form: ColumnFormat, n_scores: int, models: Sequence[tuple[str, tuple[str, str]]], table: str | None = None, rows: int = 0,
-    before: Sequence[AddedColumn] = (), scores: Sequence[str] = (),
-) -> str:  # fmt: skip
-    """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added.
-
-    ``models``: signature, and the sides read and predicted. ``table``: the file of its ``rows`` rows, None for a stream.
-    ``before``: columns that models had added before; those that were not replaced are listed too. ``scores``: files of scores.
-    """
-    of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
-    n_before = n_scores - form.replace
-    columns = list[AddedColumn]()
-    for signature, (read, predicted) in models:
-        side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
-        meanings = {
-            "score": ("log_prob", f"{of_p}natural log p({predicted} | {read}), EOS included"),
-            "count": ("unknown_words", f"{of_n}number of {side} words unknown to the model"),
-        }
-        for feature in form.features:
-            name, unit = meanings[feature]
-            columns.append(AddedColumn(n_before + len(columns) + 1, name, signature, unit))
-    for path in scores:
-        columns.append(AddedColumn(n_before + len(columns) + 1, GIVEN, os.path.basename(path), f"{of_p}natural log"))
-    columns = [*(column for column in before if column.column <= n_before), *columns]
-    described = {} if table is None else {"table": {"rows": rows, "head": _head(table)}}
-    return json.dumps({"format_version": 1, **described, "columns": list(map(asdict, columns))}, indent=2) + "\n"
-
-
-def _head(path: str) -> str:
-    """Return a digest of the first MiB of a table's text, which tells whose columns it has, compressed or not."""
-    with open_input(path) as stream:
-        return hashlib.blake2b(stream.read(_HEAD), digest_size=16).hexdigest()
-
-
-def read_sidecar(table: str) -> list[AddedColumn] | None:
-    """Read the columns that models added from ``TABLE.columns.json``; None without it. Raises InputError if it is not fit."""
-    path = sidecar_path(table)
-    if table == "-" or not os.path.isfile(path):
-        return None
-    try:
-        with open_plain(path) as stream:
-            sidecar = json.load(stream)
-        if sidecar["format_version"] != 1 or any(abs(column["column"]) > _MOST_COLUMNS for column in sidecar["columns"]):
-            raise ValueError
-        if "table" in sidecar and os.path.isfile(table) and sidecar["table"]["head"] != _head(table):
-            hint = 'remove it, or annotate the table again; if the table was only sorted or filtered, take out its "table"'
-            raise InputError(path, f"describes another table than the {display_name(table)} that is here", hint)
-        return [
-            AddedColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
-            for column in sidecar["columns"]
-        ]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        hint = "remove it, or annotate the table again"
-        raise InputError(path, "is not a list of columns that annotate wrote", hint) from None
+    def given(self, log_score: float) -> bytes:
+        """Write a score of another origin, with the blank before it, from its natural logarithm."""
+        value = log_score if self.scale == "log" else math.exp(min(max(log_score, MIN_LOG_P), MAX_COUNT))
+        return b" %.*g" % (self.digits, value)
 
 
 def _read_first_rows(table: str, limit: int, loadable: bool) -> list[TableRow]:
