@@ -225,21 +225,11 @@ def _has_letter(word: bytes) -> bool:
     return any(map(str.isalpha, word.decode("utf-8", "ignore")))
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How many words of one side of a table a model knows."""
-
-    tokens: int
-    known_tokens: int
-    types: int
-    known_types: int
-
-
-def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None = None) -> Coverage:
-    """Return the coverage of words, each with how often it stands. ``factor``: which part of a word is read; None: all."""
+def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None) -> dict[str, int]:
+    """Count the words of one side of a table, and those that a model knows. ``factor``: which part of a word is read."""
     if factor is not None:
         whole, counts = counts, Counter()
         for word, n in whole.items():
             counts[b"".join(word.split(b"|")[factor : factor + 1])] += n
     known = [n for word, n in counts.items() if word in vocab.ids]
-    return Coverage(counts.total(), sum(known), len(counts), len(known))
+    return {"tokens": counts.total(), "known_tokens": sum(known), "types": len(counts), "known_types": len(known)}

@@ -15,17 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.moses.table import (
-    BLANKS,
-    BLANKS_AND_CR,
-    LONGEST_PHRASE,
-    SEPARATOR,
-    WORD,
-    is_non_terminal,
-    is_number,
-    split_fields,
-    words,
-)
+from phrase_rescore.moses.table import LONGEST_PHRASE, SEPARATOR, WORD, is_non_terminal, is_number, split_fields, words
 
 MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY = (
     "PhraseDictionaryMemory", "moses2", "processPhraseTableMin", "CreateOnDiskPt", "CreateProbingPT", "processPhraseTable",
@@ -111,7 +101,7 @@ _INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
 _NAN = re.compile(rb"[+-]?nan", re.IGNORECASE)
 _POINTS = re.compile(rb"[ \t]*+(?:\d++-\d++(?:[ \t]++|\Z))*+")
 _GLUED = re.compile(rb"(?<! )%b|%b(?! |\Z)" % (re.escape(SEPARATOR), re.escape(SEPARATOR)))
-_BAR = SEPARATOR[:1]
+BAR = SEPARATOR[:1]
 
 
 class Examined(NamedTuple):
@@ -129,7 +119,7 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
 
     What the value of a number makes of a row is left to ``value_faults``.
     """
-    if not row.strip(BLANKS_AND_CR):
+    if not row.strip(b" \t\r"):
         return Examined(["blank"])
     line = row.rstrip(b"\r")
     fields = split_fields(line)
@@ -149,7 +139,7 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
         "empty_phrase": not src or not tgt,
         "non_terminals": any(map(is_non_terminal, src + tgt)),
         "long_phrase": max(len(src), len(tgt)) > LONGEST_PHRASE,
-        "bars": _BAR in first or _BAR in second,
+        "bars": BAR in first or BAR in second,
         "source_blanks": src and first.removesuffix(b" ") != b" ".join(src),
         "glued_separators": _GLUED.search(line),
         "tabs": line.count(b"\t") > third.count(b"\t"),
@@ -161,7 +151,7 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
         "no_numbers": not all(_INFINITE.fullmatch(score) or _NAN.fullmatch(score) for score in odd),
         "no_alignment": len(fields) < 4,
         "alignment": not _POINTS.fullmatch(alignment),
-        "empty_alignment": len(fields) > 3 and not alignment.strip(BLANKS),
+        "empty_alignment": len(fields) > 3 and not words(alignment),
         "sparse": len(words(sparse)) % 2,
         "properties": not _KNOWN_PROPERTIES.issuperset(keys),  # cut as in moses/TargetPhrase.cpp:363-392
     }

@@ -9,17 +9,7 @@ from phrase_rescore.errors import InputError, RescoreError, counted, printable
 from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
 from phrase_rescore.info.table import labelled
 from phrase_rescore.moses.columns import check_compression
-from phrase_rescore.moses.ini import (
-    GROUP,
-    TEXT_TABLES,
-    TRUE,
-    Feature,
-    IniLine,
-    read_features,
-    read_ini,
-    read_lines,
-    weight_lines,
-)
+from phrase_rescore.moses.ini import GROUP, TEXT_TABLES, Feature, IniLine, read_features, read_ini, read_lines, weight_lines
 from phrase_rescore.moses.ini_uses import READERS, check_group, mapped
 from phrase_rescore.moses.table import split_fields, words
 
@@ -91,7 +81,7 @@ def _is_lm(feature: Feature) -> bool:
 
 def _n_scores(feature: Feature) -> int:
     """Return a feature's number of scores; a language model's is not its num-features (``moses/LM/Base.cpp``)."""
-    return 1 + (feature.value(b"oov-feature").lower() in TRUE) if _is_lm(feature) else feature.n_columns
+    return 1 + feature.is_on(b"oov-feature") if _is_lm(feature) else feature.n_columns
 
 
 def _problems(lines: Sequence[IniLine], features: Sequence[Feature], where: str) -> Iterator[Problem]:

@@ -12,23 +12,13 @@ from numpy.typing import NDArray
 from phrase_rescore.data.sampling import DistinctSample
 from phrase_rescore.errors import InputError, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_blocks
-from phrase_rescore.info.faults import examine, harmless_tail, tail_faults, value_faults
+from phrase_rescore.info.faults import BAR, examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
-from phrase_rescore.moses.kinds import KINDS, kind_of_file
-from phrase_rescore.moses.table import (
-    SEPARATOR,
-    cut_rows,
-    is_non_terminal,
-    is_number,
-    score_values,
-    split_fields,
-    valid_rows,
-    words,
-)
+from phrase_rescore.moses.kinds import KINDS, is_rule, kind_of_file
+from phrase_rescore.moses.table import SEPARATOR, cut_rows, is_number, score_values, split_fields, valid_rows, words
 from phrase_rescore.runtime import no_cycle_collection
 
 BLOCK_ROWS = 16384
-BAR = SEPARATOR[:1]
 
 
 class RowCount(NamedTuple):
@@ -183,17 +173,10 @@ _TAKEN = {  # kinds of other files: who takes them
 }  # fmt: skip
 
 
-def _is_rule(row: bytes) -> bool:
-    """Tell whether a row is of a rule table of Moses: both sides end in a label such as [X]."""
-    fields = split_fields(row)
-    sides = [words(field)[-1:] for field in fields[:2]]
-    return len(fields) > 2 and all(side and is_non_terminal(side[0]) for side in sides)
-
-
 def _has_rules(table: str, rows: Sequence[bytes]) -> bool:
     """Tell whether a table's first rows are rules. Raises InputError for any other kind of file."""
     kind = kind_of_file(rows)
-    counts = Counter(map(_is_rule, filter(None, rows)))
+    counts = Counter(map(is_rule, filter(None, rows)))
     if kind == "table" or (kind == "rules" and any(numbers for _, numbers in _scored(rows))):  # else of Joshua or cdec
         return counts[True] > counts[False]
     if kind is None and any(row.count(SEPARATOR) > 1 for row in rows):

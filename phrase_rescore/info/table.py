@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore.data.vocabulary import Coverage, coverage
+from phrase_rescore.data.vocabulary import coverage
 from phrase_rescore.errors import RescoreError, counted
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
@@ -18,16 +18,6 @@ from phrase_rescore.runtime import keep_freed_memory
 
 _LABEL = 13  # characters before a text
 _LONG = 10  # words from here on share a place
-
-
-@dataclass(frozen=True)
-class ModelCoverage:
-    """How many of a table's words a model's shortlists have."""
-
-    model_dir: str
-    signature: str
-    source: Coverage
-    target: Coverage
 
 
 def labelled(label: str, text: str) -> str:
@@ -55,7 +45,7 @@ class TableInfo:
 
     survey: Survey
     added: list[AddedColumn] | None
-    coverage: ModelCoverage | None
+    coverage: dict[str, Any] | None
 
     @classmethod
     def read(
@@ -70,10 +60,12 @@ class TableInfo:
             model = load(model_dir)
         keep_freed_memory()
         survey = survey_table(table, on_read, on_rows)
-        if model is None or model_dir is None:
+        if model is None:
             return cls(survey, added, None)
-        words, vocabularies = (survey.src.words, survey.tgt.words), (model.src_vocab, model.tgt_vocab)
-        return cls(survey, added, ModelCoverage(model_dir, model.signature, *map(coverage, words, vocabularies, model.factors)))
+        source = coverage(survey.src.words, model.src_vocab, model.factors[0])
+        target = coverage(survey.tgt.words, model.tgt_vocab, model.factors[1])
+        known = {"model_dir": model_dir, "signature": model.signature, "source": source, "target": target}
+        return cls(survey, added, known)
 
     def check(self) -> None:
         """Raise RescoreError if there are problems."""
@@ -102,7 +94,7 @@ class TableInfo:
                 "equal_sources": "apart" if "sources_apart" in survey.faults else adjacent,
                 "repeated_pairs": survey.pair_order["repeated"].rows if "repeated" in survey.pair_order else 0,
             },
-            "model": None if self.coverage is None else asdict(self.coverage),
+            "model": self.coverage,
             "problems": [
                 {"problem": kind, "count": survey.faults[kind].rows, "first_line": survey.faults[kind].first_line, "what": what,
                  "programs": effects}

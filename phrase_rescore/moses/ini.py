@@ -19,7 +19,7 @@ _LARGEST = 1 << 24  # bytes
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
 BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")
 GROUP = b"PhraseDictionaryGroup"
-TRUE, _FALSE = (b"1", b"true", b"yes", b"y"), (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
+_FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
 _OLD_STYLE = (b"ttable-file", b"lmodel-file", b"weight-t", b"weight-l", b"weight-d", b"weight-w")  # moses/Parameter.cpp
 _SYNTAX = (b"6", b"7", b"8", b"9")  # search algorithms that take tables in memory for RuleTable (moses/StaticData.cpp)
 
@@ -63,6 +63,10 @@ class Feature:
         """Look up a key of its line; the value is empty where the line has no such key."""
         return self.values.get(key, b"")
 
+    def is_on(self, key: bytes) -> bool:
+        """Tell whether a key has a value that Moses takes for true (``moses/Util.cpp``)."""
+        return self.value(key).lower() in (b"1", b"true", b"yes", b"y")
+
     @property
     def path(self) -> bytes:
         return self.value(b"path")
@@ -98,7 +102,7 @@ class Feature:
         """The number of scores that a group adds to those of its members (``PhraseDictionaryGroup::Load``)."""
         n = len(self.members)
         extra = {b"phrase-counts": n, b"word-counts": n, b"model-bitmap-counts": (1 << min(n, 64)) - 1}
-        return sum(more for key, more in extra.items() if self.value(key).lower() in TRUE)
+        return sum(more for key, more in extra.items() if self.is_on(key))
 
 
 def _arguments(line: IniLine, where: str) -> dict[bytes, bytes]:

@@ -7,7 +7,7 @@ from itertools import accumulate, product
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, counted, printable
-from phrase_rescore.moses.ini import GROUP, TRUE, Feature, IniLine, read_features, read_lines, search_algorithm, weight_lines
+from phrase_rescore.moses.ini import GROUP, Feature, IniLine, read_features, read_lines, search_algorithm, weight_lines
 
 _OTHER_TABLES = (b"ProbingPT", b"RuleTable", b"Mmsapt", b"ExamplePT")  # whose names do not begin with PhraseDictionary
 READERS = {  # keys of features that name tables whose scores they read, and why there must be no more of them
@@ -74,7 +74,7 @@ def _in_group(
         raise InputError(where, f"two features are named {group}", "give each its own name=", group.line.number)
     sizes = {feature.name: feature.n_columns for feature in features}
     after = {n_columns if name == table.name else sizes[name] for name in group.members}
-    if len(after) > 1 and group.value(b"default-average-others").lower() in TRUE:
+    if len(after) > 1 and group.is_on(b"default-average-others"):
         found = f"{group} has default-average-others: all its members must have as many scores as {table} would have"
         hint = "take that out, run moses-ini for each member, and put it in again"
         raise InputError(where, found, hint, group.line.number)

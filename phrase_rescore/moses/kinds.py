@@ -61,6 +61,13 @@ def kind_of_file(rows: Sequence[bytes]) -> str | None:
     return best
 
 
+def is_rule(row: bytes) -> bool:
+    """Tell whether a row is of a rule table of Moses: both sides end in a label such as [X]."""
+    fields = split_fields(row)
+    sides = [words(field)[-1:] for field in fields[:2]]
+    return len(fields) > 2 and all(side and is_non_terminal(side[0]) for side in sides)
+
+
 def kind_of_row(row: bytes) -> str | None:
     """Tell what a row looks like: a key of KINDS, or None."""
     fields = split_fields(row.rstrip(b"\r\n"))
