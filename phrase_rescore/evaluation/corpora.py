@@ -6,9 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.moses.text import decoded, parsed_lines
 
 Segments = tuple[str, ...]
 
@@ -92,11 +94,5 @@ def segments_of(name: str, rows: Sequence[bytes]) -> Segments:
 
     Raises InputError for a line that is not UTF-8.
     """
-    segments = []
-    for line, row in enumerate(rows, 1):
-        try:
-            segments.append(row.decode().rstrip())
-        except UnicodeDecodeError as error:
-            around = row[max(0, error.start - 20) : error.start + 20].removesuffix(b"\n")
-            raise InputError(name, f"{shown(around)} is not UTF-8", "convert the file with iconv -t UTF-8", line) from None
-    return tuple(segments)
+    blocks = parsed_lines(rows, lambda row: decoded(row.removesuffix(b"\n")).rstrip(), name, len(rows))
+    return tuple(chain.from_iterable(blocks))

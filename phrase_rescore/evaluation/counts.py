@@ -21,7 +21,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from phrase_rescore.errors import InputError, counted, shown
-from phrase_rescore.evaluation.corpora import Segments
+from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
+from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
 
@@ -31,7 +32,7 @@ _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
 
 FORMAT, VERSION = "phrase-rescore segment statistics", 2
-BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","
+_BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","
 COLUMNS = {
     "BLEU": ["bleu.sys_len", "bleu.ref_len", *(f"bleu.{what}_{n}" for what in ("correct", "total") for n in range(1, 5))],
     "chrF2": [f"chrf.{what}_{n}" for n in range(1, 7) for what in ("sys", "ref", "match")],
@@ -139,11 +140,11 @@ class OutputStatistics:
     def __len__(self) -> int:
         return self.basis.segments
 
-
-def count(output: Segments, metrics: Mapping[str, Metric], basis: Basis) -> OutputStatistics:
-    """Count an output by metrics that have their references."""
-    counts = {name: np.array(metric._extract_corpus_statistics(output, None), float) for name, metric in metrics.items()}
-    return OutputStatistics(basis, counts)
+    @classmethod
+    def of(cls, output: Segments, metrics: Mapping[str, Metric], basis: Basis) -> OutputStatistics:
+        """Count an output by metrics that have their references."""
+        counts = {name: np.array(metric._extract_corpus_statistics(output, None), float) for name, metric in metrics.items()}
+        return cls(basis, counts)
 
 
 def write_statistics(path: str, statistics: OutputStatistics) -> None:
@@ -155,6 +156,12 @@ def write_statistics(path: str, statistics: OutputStatistics) -> None:
         lines.append("\t".join(f"{number:.17g}" for number in row))
     with atomic_output(path) as stream:
         stream.write(gzip_member("".join(f"{line}\n" for line in lines).encode(), "9"))
+
+
+def read_output(path: str) -> Segments | OutputStatistics:
+    """Read a file of text or of statistics. Raises InputError."""
+    rows, name = read_lines(path), display_name(path)
+    return parse_statistics(name, rows) if rows[0].startswith(_BEGINNING) else segments_of(name, rows)
 
 
 def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:

@@ -15,17 +15,8 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
-from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_sets, read_lines, segments_of
-from phrase_rescore.evaluation.counts import (
-    BEGINNING,
-    METRICS,
-    Basis,
-    EvaluationSettings,
-    OutputStatistics,
-    count,
-    parse_statistics,
-    write_statistics,
-)
+from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_sets
+from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.moses.scripts import Detokenizer, check_language
@@ -87,9 +78,6 @@ class Evaluation:
     warnings: tuple[str, ...]
 
 
-Output = Segments | OutputStatistics
-
-
 @dataclass(frozen=True)
 class _SetOutputs:
     """The outputs of a set, text as it is scored; a warning is (file, what about it)."""
@@ -97,18 +85,13 @@ class _SetOutputs:
     files: SetFiles
     basis: Basis
     references: tuple[Segments, ...]  # none where all outputs are statistics
-    outputs: dict[str, tuple[Output, ...]]
+    outputs: dict[str, tuple[Segments | OutputStatistics, ...]]
     warnings: list[tuple[str, str]]
-
-
-def _read_output(path: str) -> Output:
-    rows, name = read_lines(path), display_name(path)
-    return parse_statistics(name, rows) if rows[0].startswith(BEGINNING) else segments_of(name, rows)
 
 
 def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
     """Read and check the files of a set. Raises OptionError and InputError for files that do not go together."""
-    read = {path: _read_output(path) for path in dict.fromkeys(files.paths())}
+    read = {path: read_output(path) for path in dict.fromkeys(files.paths())}
     texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
     counts = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
     _check_references(files, texts)
@@ -133,7 +116,7 @@ def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
             hint = "figures against different references cannot be compared"
             raise InputError(display_name(path), f"counted against other references than {against}", hint)
         warnings += [(path, warning) for warning in _other_versions(output.basis)]
-    every: dict[str, Output] = {**texts, **counts}
+    every = texts | counts
     outputs = {system: tuple(every[path] for path in paths) for system, paths in files.systems.items()}
     return _SetOutputs(files, basis, references, outputs, warnings)
 
@@ -230,9 +213,9 @@ def _measure(
 ) -> SetScores:
     """Score every output of a set, and compare the systems with the baseline; write the statistics of the only output."""
     metrics = settings.make_metrics(of_set.basis.references, of_set.references)
-    count_once = functools.cache(lambda text: count(text, metrics, of_set.basis))  # TER takes seconds
+    count_once = functools.cache(lambda text: OutputStatistics.of(text, metrics, of_set.basis))  # TER takes seconds
 
-    def counted(run: Output) -> OutputStatistics:
+    def counted(run: Segments | OutputStatistics) -> OutputStatistics:
         on_output()
         return run if isinstance(run, OutputStatistics) else count_once(run)
 

@@ -20,9 +20,9 @@ from phrase_rescore.evaluation.corpora import read_lines
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
-from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, not_utf8, read_derivations
+from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, TableBlock, read_table, words
-from phrase_rescore.moses.text import look, mismatch
+from phrase_rescore.moses.text import decoded, look, mismatch, parsed_lines
 from phrase_rescore.ranges import SHOWN_SEGMENTS, check
 
 CUTS = (
@@ -181,12 +181,11 @@ def _segment(
 class _BleuScores:
     """BLEU of both systems, by sacrebleu's counts of every segment; tokens are what blanks separate. All text must be UTF-8."""
 
-    def __init__(self, references: Sequence[bytes], outputs: Sequence[Sequence[Derivation]]) -> None:
+    def __init__(self, references: Sequence[str], outputs: Sequence[Sequence[Derivation]]) -> None:
         self._metric = BLEU(tokenize="none", force=True)
         self._of_sentence = BLEU(tokenize="none", force=True, effective_order=True)  # no orders that it is too short for
-        lines = [reference.decode() for reference in references]
         texts = [[text_of(phrases).decode() for phrases in of_system] for of_system in outputs]
-        self._counts = [np.array(self._metric._extract_corpus_statistics(text, [lines])) for text in texts]
+        self._counts = [np.array(self._metric._extract_corpus_statistics(text, [references])) for text in texts]
         self.corpus: list[BLEUScore] = [self._score(counts.sum(0)) for counts in self._counts]
 
     def _score(self, counts: NDArray[np.int64]) -> Any:
@@ -301,10 +300,8 @@ def compare(
         raise InputError(display_name(reference), what, "the reference has a line for every line of the source")
     outputs = [read_derivations(path, sources, source) for _, path in systems]
     joined = [b" ".join(reference) for reference in references]
-    for line, text in enumerate(joined, 1):
-        if error := not_utf8(text):
-            raise error.at(display_name(reference), line)
-    scores = _BleuScores(joined, outputs)
+    texts = chain.from_iterable(parsed_lines(joined, decoded, display_name(reference), len(joined)))
+    scores = _BleuScores(list(texts), outputs)
     pairs = list(zip(*outputs, strict=True))
     phrases = ((words, phrase) for words, both in zip(sources, pairs, strict=True) for phrase in chain(*both))
     used.read({(_source_of(words, phrase), phrase.tgt) for words, phrase in phrases}, on_read)

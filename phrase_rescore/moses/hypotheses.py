@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
+from phrase_rescore.moses.text import decoded
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")
 _SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ \t]|$)")
@@ -115,16 +116,6 @@ def check_cover(phrases: Derivation, source: Sequence[bytes]) -> None:
             raise RowError(f"source word {i} ({shown(source[i])}) is in no phrase", hint)
 
 
-def not_utf8(text: bytes) -> RowError | None:
-    """Return what is wrong with text that is not UTF-8."""
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        around = shown(text[max(0, error.start - 20) : error.start + 20])
-        return RowError(f"{around} is not UTF-8", "convert the file with iconv -t UTF-8")
-    return None
-
-
 def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> list[Derivation]:
     """Read a system's output, of ``-t`` or the first entries of an n-best list, for the sources (words) of the file ``of``.
 
@@ -163,8 +154,7 @@ def _derivation(name: str, line: int, fields: Sequence[bytes], source: Sequence[
     try:
         phrases = parse_entry(fields) if nbest else parse_surface(fields[0])
         check_cover(phrases, source)
-        if error := not_utf8(b" ".join(phrase.tgt for phrase in phrases)):
-            raise error
+        decoded(b" ".join(phrase.tgt for phrase in phrases))
     except RowError as error:
         raise error.at(name, line) from None
     return phrases

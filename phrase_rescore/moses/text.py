@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from phrase_rescore.errors import RowError, counted, shown
+from phrase_rescore.errors import RowError, counted, in_one_line, shown
 from phrase_rescore.files.inputs import batches
 from phrase_rescore.moses.table import SEPARATOR, WHOLE, Factors, check_factor, phrase_pair, phrase_words, split_fields, words
 
@@ -39,14 +39,22 @@ def unescape(text: bytes) -> bytes:
     return text
 
 
+def decoded(text: bytes) -> str:
+    """Decode text. Raises RowError if it is not UTF-8."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        around = shown(text[max(0, error.start - 20) : error.start + 20])
+        raise RowError(f"{around} is not UTF-8", "convert the file with iconv -t UTF-8") from None
+
+
 def readable(phrase: bytes) -> str:
     """Write a phrase for people: Moses' escapes undone, what cannot be printed written out.
 
     >>> readable(b"l &apos; eau \\xff"), readable("a\\u2028b".encode())
     ("l ' eau \\\\xff", 'a\\\\u2028b')
     """
-    decoded = unescape(phrase).decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in decoded)
+    return in_one_line(unescape(phrase).decode("utf-8", "backslashreplace"))
 
 
 _QUOTE = re.compile(r"['\"]")

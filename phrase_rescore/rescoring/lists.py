@@ -12,8 +12,9 @@ from phrase_rescore.errors import InputError, RowError, counted, printable
 from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
 from phrase_rescore.evaluation.counts import EvaluationSettings
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.moses.hypotheses import Entry, not_utf8, read_entries
+from phrase_rescore.moses.hypotheses import Entry, read_entries
 from phrase_rescore.moses.ini import read_weights
+from phrase_rescore.moses.text import decoded
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -106,10 +107,7 @@ class Reader:
             what = f"{counted(shape.get(label, 0), 'value')} of {printable(label)} where the first entry has"
             hint = "tune needs the same features in every entry; make lists without sparse ones"
             raise RowError(f"{what} {self.shape.get(label, 0)}", hint)
-        words = b" ".join(entry.hypothesis())
-        if error := not_utf8(words):
-            raise error
-        key = words.decode(), tuple(value for label in self.shape for value in found[label])
+        key = decoded(b" ".join(entry.hypothesis())), tuple(value for label in self.shape for value in found[label])
         entries = self._entries.setdefault(entry.segment, {})
         if key not in entries:
             entries[key] = self._count(entry.segment, key[0]), entry.total()

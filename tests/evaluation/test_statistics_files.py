@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation import counts
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.counts import Basis, EvaluationSettings, OutputStatistics, parse_statistics, write_statistics
 from phrase_rescore.evaluation.run import SetScores
@@ -322,7 +321,7 @@ def good() -> bytes:
     references = [("a b c d", "le chat dort", "")]
     settings = EvaluationSettings()
     output = ("a b d", "le chat", "x")
-    counted = counts.count(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
+    counted = OutputStatistics.of(output, settings.make_metrics(len(references), references), Basis.of(references, settings))
     return as_bytes(counted)
 
 
