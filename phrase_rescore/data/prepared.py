@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.inputs import map_array
+from phrase_rescore.errors import InputError, OptionError, RescoreError, printable
+from phrase_rescore.files.inputs import open_plain
 from phrase_rescore.files.outputs import check_replaceable, replace_directory
 
 AT_ONCE = 1 << 22  # ids of an array that is mapped from a file
@@ -145,14 +145,16 @@ class Layout(Generic[Store]):
             return None
 
 
+def write_npy_header(stream: BinaryIO, dtype: DTypeLike, *shape: int) -> None:
+    """Begin an .npy file with NumPy's own header, which leaves room for the first number to grow: its length is always one."""
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+
+
 @contextmanager
 def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Give what appends values to a new one-dimensional .npy file, which is whole when the ``with`` block ends well."""
     length = 0
-
-    def write_header() -> None:  # numpy leaves room in it for any length
-        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
-        np.lib.format.write_array_header_1_0(stream, header)
 
     def append(values: NDArray[Any]) -> None:
         nonlocal length
@@ -160,17 +162,20 @@ def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDAr
         length += len(values)
 
     with open(path, "wb") as stream:
-        write_header()
+        write_npy_header(stream, dtype, length)
         yield append
         stream.seek(0)
-        write_header()
+        write_npy_header(stream, dtype, length)
 
 
 def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
     """Map a one-dimensional .npy file. Raises InputError if it is damaged, ValueError if its numbers are of another type."""
-    array = np.asarray(
-        map_array(path, "prepare the data again")
-    )  # np.memmap would make every slice one of its kind, at a price
+    open_plain(path).close()  # raises what the system says of the file
+    try:
+        array = np.asarray(np.lib.format.open_memmap(path, mode="r"))  # every slice of an np.memmap is one, at a price
+    except Exception as error:  # the header is parsed as Python, and its tokenizer, too, has errors of its own
+        found = f"is not an array of numbers ({printable(str(error), 200)})"
+        raise InputError(path, found, "prepare the data again") from None
     if array.dtype != dtype or array.ndim != 1:
         raise ValueError(path)
     return array

@@ -48,14 +48,14 @@ class Vocabulary:
         return np.fromiter(map(self.ids.get, words, repeat(UNK)), np.int32, len(words))
 
 
-def most_frequent(counts: Counter[bytes], shortlist: int) -> tuple[Vocabulary, int]:
-    """Return the ``shortlist`` most frequent words, ties in byte order, and how many words were left out to teach UNK.
+def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True) -> tuple[Vocabulary, int]:
+    """Return the ``shortlist`` most frequent words, ties in byte order, and how many words were left out to ``teach_unk``.
 
     If the shortlist would hold all types, the rarest 1 %, at least one, are left out. A side of a single type keeps it.
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     left_out = 0
-    if len(ranked) <= shortlist:
+    if teach_unk and len(ranked) <= shortlist:
         left_out = min(math.ceil(UNK_TYPES * len(ranked)), len(ranked) - 1) if ranked else 0
         shortlist = len(ranked) - left_out
     kept = ranked[:shortlist]

@@ -11,15 +11,12 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import zstandard
 from isal import igzip, isal_zlib
 
-from phrase_rescore.errors import InputError, printable, reading
-
-if TYPE_CHECKING:
-    import numpy as np
+from phrase_rescore.errors import InputError, reading
 
 CHUNK = 1 << 18
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
@@ -151,19 +148,6 @@ def _open(path: str) -> io.FileIO:
 def open_plain(path: str) -> io.BufferedReader:
     """Open a file for reading its bytes as they are. Raises InputError when it cannot be opened or read."""
     return io.BufferedReader(_Raw(_open(path), path))
-
-
-def map_array(path: str, hint: str) -> np.memmap[Any, np.dtype[Any]]:
-    """Map the array of an ``.npy`` file. Raises InputError, with the hint, for another file, and for an array of objects."""
-    from numpy.lib.format import open_memmap  # here, so that commands that read text need not wait for it
-
-    open_plain(path).close()  # raises what the system says of the file
-    if not os.path.isfile(path):
-        raise InputError(path, "is not a regular file", hint)
-    try:
-        return open_memmap(path, mode="r")
-    except Exception as error:  # the header is parsed as Python, and its tokenizer, too, has errors of its own
-        raise InputError(path, f"is not an array of numbers ({printable(str(error), 200)})", hint) from None
 
 
 class Block(NamedTuple):

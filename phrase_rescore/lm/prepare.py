@@ -235,10 +235,7 @@ class TextSource(Source[TextStore]):
             raise OptionError("the text has no words but marks such as <unk>; pass tokenized text")
         if not often:
             raise OptionError(f"no word stands {text.min_count} times or more; lower --min-count")
-        if len(often) < len(counts):  # the rare words teach UNK
-            ranked = sorted(often.items(), key=lambda item: (-item[1], item[0]))[: text.shortlist]
-            return Vocabulary(tuple(word for word, _ in ranked), tuple(n for _, n in ranked))
-        return most_frequent(counts, text.shortlist)[0]
+        return most_frequent(often, text.shortlist, teach_unk=len(often) == len(counts))[0]  # else the rare words do
 
 
 def _sentences(inputs: Sequence[str], read: Sentences, observer: Observer) -> Generator[list[list[bytes]]]:

@@ -72,24 +72,6 @@ class ColumnFormat(Checked):
         return b" %.*g" % (self.digits, value)
 
 
-def _read_first_rows(table: str, limit: int, loadable: bool) -> list[TableRow]:
-    """Read the first rows of a table, which must be valid and have as many scores as the first one."""
-    name, rows = display_name(table), list[TableRow]()
-    with open_input(table) as stream:
-        for line, data in enumerate(islice(read_rows(stream), limit), 1):
-            try:
-                row = parse_row(data.removesuffix(b"\n"), rows[0].n_scores if rows else None)
-                if loadable and float(least := min(row.scores, key=float)) < 0:
-                    hint = "Moses takes the logarithm of every column and would lose the pair without a message"
-                    raise RowError(f"score {shown(least)} is negative", f"{hint}; annotate without --scale log")
-                rows.append(row)
-            except RowError as error:
-                raise error.at(name, line) from None
-    if not rows:
-        raise InputError(name, "is empty", "pass a phrase table")
-    return rows
-
-
 def _is_count(x: float) -> bool:
     """Tell whether a number is exp of a whole one."""
     n = round(math.log(x)) if 1 <= x < 1e39 else -1
@@ -183,7 +165,20 @@ class TableColumns:
         Raises InputError for an empty table, a bad row, as ``read_sidecar``, and for a sidecar that names columns beyond the
         last; if the table must be ``loadable``, also for a negative score.
         """
-        return cls.of(table, _read_first_rows(table, limit, loadable))
+        name, rows = display_name(table), list[TableRow]()
+        with open_input(table) as stream:
+            for line, data in enumerate(islice(read_rows(stream), limit), 1):
+                try:
+                    row = parse_row(data.removesuffix(b"\n"), rows[0].n_scores if rows else None)
+                    if loadable and float(least := min(row.scores, key=float)) < 0:
+                        hint = "Moses takes the logarithm of every column and would lose the pair without a message"
+                        raise RowError(f"score {shown(least)} is negative", f"{hint}; annotate without --scale log")
+                    rows.append(row)
+                except RowError as error:
+                    raise error.at(name, line) from None
+        if not rows:
+            raise InputError(name, "is empty", "pass a phrase table")
+        return cls.of(table, rows)
 
     @classmethod
     def of(cls, table: str, first: Sequence[TableRow]) -> TableColumns:

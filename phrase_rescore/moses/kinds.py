@@ -28,7 +28,7 @@ KINDS = {
 }
 JUDGED = 100  # rows
 _SURE = 0.9  # share of rows without separators from which on a file is text
-_POINT = re.compile(rb"\d+-\d+")
+POINT = re.compile(rb"\d+-\d+")
 _FEATURE = re.compile(rb"[^=]+=(?:%b)?|\w+:" % NUMBER)  # ``LM0=``, ``lm=-3.2`` as of Joshua and cdec, ``lm:`` of old Moses
 _ORIENTATIONS = frozenset(b"mono swap other nomono left right dleft dright noLeft noRight".split())  # extract-main.cpp
 _SECTION = re.compile(rb"\[(?:feature|weight|mapping|input-factors|ttable-file|lmodel-file|weight-[a-z]+)\]\s*")
@@ -86,7 +86,7 @@ def kind_of_row(row: bytes) -> str | None:
         return "rules"
     if not third and len(fields) > 4 and fourth and all(map(is_number, fourth)):
         return "half"
-    if third and all(map(_POINT.fullmatch, third)):
+    if third and all(map(POINT.fullmatch, third)):
         return "half" if len(fourth) > 1 and is_number(fourth[1]) else "extract"
     if third and _ORIENTATIONS.issuperset(third):
         return "orientations"
@@ -107,7 +107,7 @@ def _without_fields(row: bytes, fields: Sequence[bytes]) -> str | None:
         return "vocabulary" if columns[0].strip().isdigit() else "tsv"
     if len(columns or found) > 2 and all(map(is_number, columns or found[1:])):
         return "vectors"
-    if b"({" in found or all(map(_POINT.fullmatch, found)):  # GIZA++ writes the first
+    if b"({" in found or all(map(POINT.fullmatch, found)):  # GIZA++ writes the first
         return "alignments"
     return "lexicon" if len(found) == 3 and is_number(found[2]) and b"." in found[2] else "text"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from phrase_rescore.errors import InputError, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.moses import table
-from phrase_rescore.moses.kinds import KINDS, kind_of_file
+from phrase_rescore.moses.kinds import KINDS, POINT, kind_of_file
 from phrase_rescore.moses.table import WHOLE, BadRow, Factors, parse_block, phrase_pair, split_fields, words
 
 RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
@@ -24,7 +24,6 @@ class PairBlock(NamedTuple):
     counts: Sequence[float] | None = None  # how often each pair was extracted: whole numbers, unless Moses weighted them
 
 
-_POINT = re.compile(rb"\d+-\d+")
 _BLOCK_ROWS = 4096
 
 # Files that stand beside the right one in a Moses model folder, and what to pass instead
@@ -41,7 +40,7 @@ def _extract_pair(row: bytes) -> tuple[bytes, bytes]:
     if len(fields) < 3:
         found = f"{counted(len(fields), 'field')} in {shown(row)}"
         raise RowError(found, "an extract row is 'source ||| target ||| 0-0 1-1 …'")
-    if not all(_POINT.fullmatch(point) for point in words(fields[2].rstrip(b"\r"))):
+    if not all(map(POINT.fullmatch, words(fields[2].rstrip(b"\r")))):
         raise RowError(f"alignment {shown(fields[2].strip())}", "points are such as 0-0")
     return fields[0], fields[1]
 

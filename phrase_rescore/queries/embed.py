@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import io
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from phrase_rescore.data.prepared import write_npy_header
 from phrase_rescore.errors import OptionError, silent
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.outputs import atomic_output
@@ -60,13 +60,6 @@ def format_of(out: str, asked: str | None) -> str:
     return form
 
 
-def _npy_header(count: int, width: int) -> bytes:
-    """Make NumPy's own header, which leaves room for its first number to grow: it is of one length whatever the count."""
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (count, width)})
-    return header.getvalue()
-
-
 class VectorWriter:
     """Writes named vectors of ``width`` numbers in one of the formats; nine digits of text are the very float32."""
 
@@ -74,13 +67,13 @@ class VectorWriter:
         self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
         self._seen: set[bytes] | None = set() if count is None and form == "txt" else None  # digests of phrases
         self.rows = self.repeated = 0
-        stream.write(self._header(count or 0))
+        self._begin(count or 0)
 
-    def _header(self, count: int) -> bytes:
+    def _begin(self, count: int) -> None:
         if self._form == "npy":
-            return _npy_header(count, self._width)
-        digits = 1 if self._count is not None else _DIGITS
-        return b"" if self._form == "tsv" else b"%0*d %d\n" % (digits, count, self._width)
+            write_npy_header(self._stream, "<f4", count, self._width)
+        elif self._form == "txt":
+            self._stream.write(b"%0*d %d\n" % (1 if self._count is not None else _DIGITS, count, self._width))
 
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
         """Write phrases (n) with single blanks and their vectors (n, width).
@@ -121,7 +114,7 @@ class VectorWriter:
         """Put the number of vectors in its place, if it was not known before."""
         if self._count is None and self._form != "tsv":
             self._stream.seek(0)
-            self._stream.write(self._header(self.rows))
+            self._begin(self.rows)
 
 
 @contextlib.contextmanager

@@ -59,12 +59,9 @@ def generate(
     """
     _check(from_table, table, only_new, tokenize, lowercase, flush, search)
     prepare_line = typed(tokenize, lowercase)
-
-    def warn(warning: str) -> None:
-        tell(f"warning: {warning}")
-
     consequence = "what is proposed with such a word means nothing"
-    checkpoint = ready_model(model_dir, warn, consequence, reads_alone=not search.get("unk"))
+    alone = not search.get("unk")
+    checkpoint = ready_model(model_dir, lambda warning: tell(f"warning: {warning}"), consequence, reads_alone=alone)
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
     reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, prepare_line)
