@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -57,14 +57,7 @@ class Numbers:
                 raise ValueError(f"{name} {value}")
 
 
-class _Store(Protocol):
-    """Data prepared on disk."""
-
-    @property
-    def numbers(self) -> Numbers: ...
-
-
-Store = TypeVar("Store", bound=_Store)
+Store = TypeVar("Store", bound=Any)  # data prepared on disk, which have ``numbers``
 Fill = Callable[[str], tuple[Numbers, Sequence[Vocabulary]]]
 
 

@@ -154,34 +154,29 @@ def missing_model(directory: str, made_by: str = "train TABLE") -> str:
 def _check(use: Use) -> None:
     """Check one path by itself."""
     try:
-        _check_usable(use)
+        if is_stream(use.path):
+            if use.role.is_directory:
+                raise OptionError(f"{use} is not a directory; name one")
+            if use.path != "-":
+                _check_access(use.path, os.W_OK if use.role.writes else os.R_OK)
+        elif use.role is Role.SCRATCH:
+            os.scandir(use.path).close()
+            _check_access(use.path, os.W_OK | os.X_OK)
+        elif use.role.writes:
+            _check_writable(use)
+        elif use.role is Role.READ_DIRECTORY and not os.path.isdir(use.path):
+            raise OptionError(f"{use}: {printable(missing_model(use.path, use.made_by), 2000)}")
+        elif use.role is not Role.READ and os.path.isdir(use.path):
+            os.scandir(use.path).close()
+        elif os.path.isdir(use.path):
+            raise OptionError(f"{use} is a directory; name a file in it")
+        else:
+            os.close(os.open(use.path, os.O_RDONLY))
     except OSError as error:
         hint = remedy(error, writing=not use.role.reads)
         raise OptionError(f"{use}: {error.strerror}" + (f"; {hint}" if hint else "")) from None
     except ValueError as error:  # a NUL byte
         raise OptionError(f"{use}: {error}; check the name") from None
-
-
-def _check_usable(use: Use) -> None:
-    """Check one path by itself. Raises OptionError, or what the system says of it."""
-    if is_stream(use.path):
-        if use.role.is_directory:
-            raise OptionError(f"{use} is not a directory; name one")
-        if use.path != "-":
-            _check_access(use.path, os.W_OK if use.role.writes else os.R_OK)
-    elif use.role is Role.SCRATCH:
-        os.scandir(use.path).close()
-        _check_access(use.path, os.W_OK | os.X_OK)
-    elif use.role.writes:
-        _check_writable(use)
-    elif use.role is Role.READ_DIRECTORY and not os.path.isdir(use.path):
-        raise OptionError(f"{use}: {printable(missing_model(use.path, use.made_by), 2000)}")
-    elif use.role is not Role.READ and os.path.isdir(use.path):
-        os.scandir(use.path).close()
-    elif os.path.isdir(use.path):
-        raise OptionError(f"{use} is a directory; name a file in it")
-    else:
-        os.close(os.open(use.path, os.O_RDONLY))
 
 
 def _check_access(path: str, mode: int) -> None:

@@ -298,22 +298,18 @@ def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn
     return ",".join(compress(all_bounds, _widened(tuneable, ends, [True] * (len(columns) - n_old))))
 
 
-def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGroup] = ()) -> list[str]:
+def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGroup]) -> list[str]:
     """Tell what else must know the number of columns, as the options of Moses' programs.
 
-    ``tuned``: the features that have the weights, and where the columns begin in each; the table alone without. ``--range`` has
-    bounds for each tuneable column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank by
-    p(target | source), which train-model.perl writes as the third column.
+    ``tuned``: the features that have the weights, and where the columns begin in each. ``--range`` has bounds for each tuneable
+    column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank by p(target | source), which
+    train-model.perl writes as the third column.
     """
     n, n_old = len(columns), feature.n_columns
     rank = min(2, n_old - 1)
     src_factors, tgt_factors = (feature.value(key).count(b",") + 1 for key in (b"input-factor", b"output-factor"))
     on_disk = f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}"
-    bounded = " ".join(
-        f"--range={name}:{_ranges(name, starts, columns, n_old)}"
-        for name, starts in tuned or [InGroup(feature, [0])]
-        if name.is_tuneable
-    )
+    bounded = " ".join(f"--range={of}:{_ranges(of, starts, columns, n_old)}" for of, starts in tuned if of.is_tuneable)
     mert = [
         f"mert-moses.pl: {bounded} (it bounds where random restarts begin, not the weights)",
         "mert-moses.pl: delete features.list from its working directory, or it ends with 'Mismatched lambdas'",

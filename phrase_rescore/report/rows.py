@@ -114,10 +114,8 @@ class TableReader:
         self.log_p: ScoreColumn | None = self.columns.score(checkpoint.signature)  # None: the table has no model's score
         self.rows = self.sources = self.counted = 0  # counted: rows that have counts
         self.sides = [
-            SideWords(name, vocabulary, factor)
-            for name, vocabulary, factor in zip(
-                ("source", "target"), (checkpoint.src_vocab, checkpoint.tgt_vocab), checkpoint.factors, strict=True
-            )
+            SideWords("source", checkpoint.src_vocab, checkpoint.factors[0]),
+            SideWords("target", checkpoint.tgt_vocab, checkpoint.factors[1]),
         ]
         self.long_sources: dict[bytes, float] = {}  # the most frequent ones, with their occurrences
         self.table, self._room = table, room
@@ -156,8 +154,7 @@ class TableReader:
             if (new or count != count) and is_long(src):
                 self.long_sources[src] = count if count == count else self.long_sources.get(src, 0) + 1
         if len(self.long_sources) > 10 * _MAPPED:
-            most = heapq.nlargest(_MAPPED, self.long_sources.items(), key=lambda item: item[1])
-            self.long_sources = dict(most)
+            self.long_sources = dict(heapq.nlargest(_MAPPED, self.long_sources.items(), key=lambda item: item[1]))
 
     def _shrunk(self) -> SampleRows:
         """Return the sample so far, sources in the order of their hashes, without those that have no room."""

@@ -6,7 +6,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError
     from phrase_rescore.moses.columns import ScoreColumn
     from phrase_rescore.moses.ini import find_table, read_features, read_lines, weight_lines
-    from phrase_rescore.moses.ini_uses import uses_of
+    from phrase_rescore.moses.ini_uses import InGroup, uses_of
     from phrase_rescore.moses.rewrite_ini import hints, warnings, with_columns, with_table
 
 from harness import fuzz, told
@@ -60,7 +60,7 @@ def check(ini: bytes) -> None:
         assert after[group.name].n_columns == group.n_columns + len(starts) * len(WEIGHTS)
         weight_lines(after[group.name], "ini", lines)
     for found in (feature, again):
-        for line in (*warnings(new, found, b"new.gz"), *hints(found, COLUMNS)):
+        for line in (*warnings(new, found, b"new.gz"), *hints(found, COLUMNS, [InGroup(found, [0])])):
             assert line.isprintable(), line
 
 

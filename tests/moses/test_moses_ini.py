@@ -17,6 +17,7 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns
 from phrase_rescore.moses.ini import find_table, read_lines
+from phrase_rescore.moses.ini_uses import InGroup
 from phrase_rescore.moses.rewrite_ini import hints, new_weights, warnings, with_table
 from phrase_rescore.moses.table import parse_row
 
@@ -456,7 +457,8 @@ def test_small_weights_of_two_models() -> None:
 def options_for(line: str, columns: list[ScoreColumn]) -> list[str]:
     n = int(line.partition("num-features=")[2].split()[0])
     ini = f"[feature]\n{line}\n[weight]\nTM=" + " 1" * n
-    return hints(find_table(ini.encode()), columns)
+    table = find_table(ini.encode())
+    return hints(table, columns, [InGroup(table, [0])])
 
 
 def test_a_second_model_s_columns_and_factors() -> None:
