@@ -26,7 +26,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rerank import read_weights
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
@@ -34,6 +33,7 @@ from phrase_rescore.errors import RescoreError
 from phrase_rescore.evaluation.significance import randomization_p_values
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.hypotheses import read_entries
+from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.table import split_fields, words
 from phrase_rescore.rescoring.tune import climbed, expected_bleu
 
@@ -163,8 +163,7 @@ def joined(halves: list[Lists]) -> Lists:
 
 
 def columns(ini: str, languages: Sequence[str], folders: list[Path], systems: list[str]) -> dict[str, object]:
-    with open_input(ini) as text:
-        given = read_weights(text.read().decode())
+    given = {label.decode(): weights for label, weights in read_weights(ini).items()}
     halves = [read_lists(folder, languages) for folder in folders]
     lists, found, base, of_base = joined(halves), dict[str, object](), np.zeros(0), list[dict[str, float]]()
     for system in systems:

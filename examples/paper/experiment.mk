@@ -113,7 +113,7 @@ $(eval $(call setting,lm,$(LM_ORDER)))
 $(foreach network,$(NETWORKS),$(eval $(call setting,network.$(network),$(TRAIN_OPTIONS) $(network.$(network)))))
 $(eval $(call setting,cslm,$(CSLM_OPTIONS)))
 $(eval $(call setting,tune,$(TUNER) $(ITERATIONS) $(LIMIT)))
-$(foreach system,$(sort $(SYSTEMS) rnn),$(eval $(call setting,system.$(system),$(system.$(system)) $(cslm.$(system)))))
+$(foreach system,$(sort $(SYSTEMS) rnn),$(eval $(call setting,system.$(system),$(system.$(system)) $(cslm.$(system)) $(lists.$(system)))))
 
 # ---- Corpus, alignment, phrase tables, language model, networks: of this configuration, or of MODEL_OF
 
@@ -251,11 +251,11 @@ system_of = $(basename $(1))
 run_of = $(subst .,,$(suffix $(1)))
 start_of = $(if $(filter baseline.0,$(1)),$(W)/systems/baseline/moses.ini,$(W)/tuning/$(1)/start.ini)
 
-reranked_run = $(filter n-best,$(cslm.$(call system_of,$(1))))
+reranked_run = $(lists.$(call system_of,$(1)))
 decoded_runs := $(foreach run,$(every_run),$(if $(call reranked_run,$(run)),,$(run)))
 reranked_runs := $(filter-out $(decoded_runs),$(every_run))
 ifneq ($(filter-out $(call runs_of,baseline),$(if $(reranked_runs),$(call runs_of,other))),)
-$(error a system with cslm = n-best re-ranks the lists of the baseline's run of the same number: BASELINE_RUNS is below RUNS)
+$(error a system with lists = baseline re-ranks those of the baseline's run of the same number: BASELINE_RUNS is below RUNS)
 endif
 
 $(decoded_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/baseline.0/moses.ini \
@@ -281,9 +281,9 @@ $(patsubst %,$(W)/tuning/%/moses.ini,baseline.0 $(decoded_runs)): $(W)/tuning/%/
 	mv $(@D)/mert/moses.ini $@
 	rm -f $(@D)/mert/*.gz $(@D)/mert/*.dat $(@D)/mert/*.out
 
-# ---- Tuning of what re-ranks the n-best lists of the baseline's run of the same number
+# ---- Tuning of what re-ranks the n-best lists of another system's run of the same number
 
-baseline_run = $(patsubst $(call system_of,$(1)).%,baseline.%,$(1))
+baseline_run = $(lists.$(call system_of,$(1)))$(suffix $(1))
 
 $(W)/nbest/%.gz: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,$$(suffix $$*)).$(SRC) $(M)/cslm/config.json
 	@$(call begin,nbest-$*)
@@ -293,19 +293,12 @@ $(W)/nbest/%.gz: $(W)/tuning/$$(basename $$*)/moses.ini $(W)/corpus/$$(subst .,,
 
 $(reranked_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/$$(call baseline_run,$$*)/moses.ini $(W)/settings/system.$$(call system_of,$$*)
 	@$(call begin,start-$*)
-	{ sed -n '/^\[weight\]/,$$p' $<; echo 'CSLM0= 0.1'; } >$@.part
+	sed -n '/^\[weight\]/,$$p' $< >$@.part
 	mv $@.part $@
 
 $(reranked_runs:%=$(W)/tuning/%/moses.ini): $(W)/tuning/%/moses.ini: $(W)/tuning/%/start.ini $(W)/nbest/$$(call baseline_run,$$*).dev.gz $(W)/corpus/dev.$(SRC)
 	@$(call begin,tune-$*)
-	cd $(@D)
-	$(MOSES_BIN)/extractor --sctype BLEU --scconfig case:true -r $(W)/corpus/dev.$(TGT) -n $(word 2,$^) -F features.dat -S scores.dat
-	python3 $(HERE)/rerank.py start $(word 2,$^) <$< >init.opt
-	$(MOSES_BIN)/mert -d $$(head -n 1 init.opt | wc -w) --sctype BLEU --scconfig case:true --ffile features.dat --scfile scores.dat \
-	    --ifile init.opt -n 20 -r $(call run_of,$*) --threads $(THREADS)
-	python3 $(HERE)/rerank.py tuned $(word 2,$^) <weights.txt >$@.part
-	mv $@.part $@
-	rm features.dat scores.dat
+	phrase-rescore tune --overwrite $(word 2,$^) --reference $(W)/corpus/dev.$(TGT) --seed $(call run_of,$*) --weights $< -o $@
 
 # ---- Evaluation: output with its phrases, and without
 
@@ -451,7 +444,7 @@ $(RESULTS).tar.xz: $(counts) $(bounds)
 	@$(call begin,record)
 	python3 $(HERE)/record.py $(W) $(M) $(SRC) $(TGT) '$(SYSTEMS)' \
 	    $(foreach name,TRAIN DEV TEST TOKENIZE TRAIN_SEGMENTS DEV_SEGMENTS TEST_SEGMENTS LM_ORDER TRAIN_OPTIONS CSLM_OPTIONS MODEL_OF TUNER ITERATIONS LIMIT,\
-	    '$(name)=$(subst $(DATA)/,,$($(name)))') $(foreach system,$(SYSTEMS),'system.$(system)=$(strip $(subst $(W)/,,$(system.$(system))) $(addprefix cslm=,$(cslm.$(system))))') >$(W)/counts/experiment.json
+	    '$(name)=$(subst $(DATA)/,,$($(name)))') $(foreach system,$(SYSTEMS),'system.$(system)=$(strip $(subst $(W)/,,$(system.$(system))) $(addprefix cslm=,$(cslm.$(system))) $(addprefix lists=,$(lists.$(system))))') >$(W)/counts/experiment.json
 	tar --create --xz --owner=0 --group=0 --mode=644 --mtime=@0 --file $@.part -C $(W)/counts experiment.json $(notdir $(counts))
 	mv $@.part $@
 
@@ -464,7 +457,7 @@ $(RESULTS).md: $(RESULTS).tar.xz
 page: $(RESULTS).md
 	@cat $<
 tables: $(M)/model/phrase-table.gz $(M)/model/moses.ini
-networks: $(foreach system,$(SYSTEMS),$(call models,$(system))) $(if $(strip $(foreach system,$(SYSTEMS),$(cslm.$(system)))),$(M)/cslm/config.json)
+networks: $(foreach system,$(SYSTEMS),$(call models,$(system))) $(if $(strip $(foreach system,$(SYSTEMS),$(cslm.$(system)) $(lists.$(system)))),$(M)/cslm/config.json)
 systems: $(foreach system,$(SYSTEMS),$(W)/systems/$(system)/phrase-table.gz)
 tunings: $(foreach run,$(every_run),$(W)/tuning/$(run)/moses.ini)
 outputs: $(foreach run,$(every_run),$(W)/evaluation/$(run).dev.out $(W)/evaluation/$(run).test.out)

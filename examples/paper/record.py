@@ -15,9 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rerank import read_weights
-
 from phrase_rescore.files.inputs import count_rows
+from phrase_rescore.moses.ini import read_weights
 
 SETS = ("dev", "test")
 _PREDICTS = re.compile(r"p\([^)]*\)")  # within a model's signature
@@ -39,7 +38,7 @@ def commit(folder: str) -> str:
 
 
 def weights(ini: Path) -> dict[str, list[float]]:
-    return {name: [float(word) for word in words] for name, words in read_weights(ini.read_text()).items()}
+    return {name.decode(): numbers for name, numbers in read_weights(str(ini)).items()}
 
 
 def runs(work: Path, system: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -252,15 +252,6 @@ def test_bleu_of_sums_is_that_of_sacrebleu() -> None:
     assert found == pytest.approx(metric.corpus_score(hypotheses, [references]).score, abs=1e-6)
 
 
-def test_weights_go_to_mert_and_back_in_the_order_of_the_list(tmp_path: Path) -> None:
-    nbest = written(tmp_path / "list.gz", "0 ||| a b  ||| Distortion0= 0 LM0= -3 TranslationModel0= -1 -2 CSLM0= -4.5 ||| -1")
-    ini = "[feature]\nLM0= 9\n[weight]\nCSLM0= 0.1\nTranslationModel0= 0.2 0.3\nLM0= 0.5\nDistortion0= 0.4\nWord0= 1\n"
-    assert script("rerank", "start", nbest, stdin=ini).stdout == "0.4 0.5 0.2 0.3 0.1\n0 0 0 0 0\n1 1 1 1 1\n"
-    tuned = script("rerank", "tuned", nbest, stdin="1 2 3 4 5 \n").stdout
-    assert tuned == "[weight]\nDistortion0= 1\nLM0= 2\nTranslationModel0= 3 4\nCSLM0= 5\n"
-    assert script("rerank", "start", nbest, stdin=tuned).stdout.splitlines()[0] == "1 2 3 4 5"
-
-
 SOME = ("bible-es-en.5", "kit-en-fr.table1")  # the others take minutes
 
 
