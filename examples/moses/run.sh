@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # From train-model.perl's output to a tuned system with a significance test; what every step is for: docs/moses.md.
 #
-#   MOSES=/opt/moses MODEL=/exp/model INI=/exp/mert/moses.ini TUNE=/exp/dev TEST=/exp/test SRC=en TGT=fr WORK=/exp/rnn run.sh
+#   MOSES=/opt/moses MODEL=/exp/model INI=/exp/mert/moses.ini TEXT=/exp/train.fr TUNE=/exp/dev TEST=/exp/test SRC=en TGT=fr \
+#       WORK=/exp/rnn run.sh
 #
 # It stops at the first step that fails and says which. The same command again goes on from there.
 set -euo pipefail
@@ -11,14 +12,16 @@ usage() {
 usage: VARIABLE=value ... run.sh
   MOSES    a Moses installation: $MOSES/bin, $MOSES/scripts
   MODEL    a model folder of train-model.perl: $MODEL/phrase-table.gz, $MODEL/moses.ini
-  TUNE     stem of the tuning set, tokenized as the training text: $TUNE.$SRC, $TUNE.$TGT
+  TEXT     text in the target language, tokenized as the training text: its target side, or more
+  TUNE     stem of the tuning set, tokenized likewise: $TUNE.$SRC, $TUNE.$TGT
   TEST     stem of the test set
   SRC TGT  endings of their files, such as en and fr
   WORK     folder for all that is made
 These may be left out:
   INI=$MODEL/moses.ini            the baseline, best a tuned one: its weights are those that tuning starts from
   TABLE=$MODEL/phrase-table.gz    its phrase table, as text
-  TRAIN_OPTIONS='--max-time 8h'   of phrase-rescore train
+  TRAIN_OPTIONS=                  of phrase-rescore train
+  LM_OPTIONS=                     of phrase-rescore train-lm
   INVERSE=no                      yes: a second model, of p(source | target)
   TUNER=mert                      mira: batch MIRA
   RUNS=1                          tuning runs; 3 for a paper
@@ -36,7 +39,7 @@ stop() {
 
 # ---- settings
 
-for name in MOSES MODEL TUNE TEST SRC TGT WORK; do
+for name in MOSES MODEL TEXT TUNE TEST SRC TGT WORK; do
     if [[ -z ${!name:-} ]]; then
         printf 'run.sh: %s is not set\n' "$name" >&2
         usage
@@ -44,14 +47,15 @@ for name in MOSES MODEL TUNE TEST SRC TGT WORK; do
 done
 INI=${INI:-$MODEL/moses.ini}
 TABLE=${TABLE:-$MODEL/phrase-table.gz}
-TRAIN_OPTIONS=${TRAIN_OPTIONS:---max-time 8h}
+TRAIN_OPTIONS=${TRAIN_OPTIONS:-}
+LM_OPTIONS=${LM_OPTIONS:-}
 INVERSE=${INVERSE:-no}
 TUNER=${TUNER:-mert}
 RUNS=${RUNS:-1}
 RETUNE_BASELINE=${RETUNE_BASELINE:-no}
 CHECK_SENTENCES=${CHECK_SENTENCES:-300}
 THREADS=${THREADS:-1}
-SETTINGS="MOSES MODEL INI TABLE TUNE TEST SRC TGT TRAIN_OPTIONS INVERSE TUNER RUNS RETUNE_BASELINE CHECK_SENTENCES"
+SETTINGS="MOSES MODEL INI TABLE TEXT TUNE TEST SRC TGT TRAIN_OPTIONS LM_OPTIONS INVERSE TUNER RUNS RETUNE_BASELINE CHECK_SENTENCES"
 
 moses=$MOSES/bin/moses
 filter=$MOSES/scripts/training/filter-model-given-input.pl
@@ -59,7 +63,7 @@ mert=$MOSES/scripts/training/mert-moses.pl
 annotated=$WORK/phrase-table.rnn.gz
 ini=$WORK/rnn.ini
 
-for name in MOSES MODEL INI TABLE TUNE TEST WORK; do
+for name in MOSES MODEL INI TABLE TEXT TUNE TEST WORK; do
     case ${!name} in
         *[[:space:]]*) stop "$name=${!name}: Moses' scripts take no path with a blank in it" ;;
         /*) ;;
@@ -70,7 +74,7 @@ for program in "$moses" "$filter" "$mert" "$MOSES"/bin/{extractor,mert,pro,kbmir
     [[ -x $program ]] || stop "$program: no such program; MOSES names an installation with bin and scripts"
 done
 command -v phrase-rescore > /dev/null || stop "phrase-rescore is not on the PATH"
-for file in "$INI" "$TABLE" "$TUNE.$SRC" "$TUNE.$TGT" "$TEST.$SRC" "$TEST.$TGT"; do
+for file in "$INI" "$TABLE" "$TEXT" "$TUNE.$SRC" "$TUNE.$TGT" "$TEST.$SRC" "$TEST.$TGT"; do
     [[ -s $file ]] || stop "$file: no such file, or empty"
 done
 if relative=$(grep -nE '^[^#]*[[:blank:]]path=[^/]' "$INI"); then
@@ -113,12 +117,11 @@ step() { # NAME COMMAND...
     current=
 }
 
-train() { # MODEL_DIR OPTION...
+train() { # MODEL_DIR COMMAND INPUT OPTION...
     local resume=
     [[ ! -e $1/config.json ]] || return 0 # it appears when it is complete
     [[ ! -e $1.training ]] || resume=--resume
-    # shellcheck disable=SC2086 # TRAIN_OPTIONS are words; without --resume there is none
-    phrase-rescore train "$TABLE" -m "$1" --pairs "$WORK/pairs" -q "${@:2}" $resume $TRAIN_OPTIONS
+    phrase-rescore "$2" "$3" -m "$1" -q "${@:4}" $resume
 }
 
 annotate() {
@@ -132,8 +135,8 @@ filtered() { # FOLDER INI INPUT: a model of the input's phrases alone. The scrip
     "$filter" "$1" "$2" "$3"
 }
 
-decode() { # INI INPUT OUTPUT
-    "$moses" -config "$1" -input-file "$2" -threads "$THREADS" > "$3.part"
+decode() { # INI INPUT OUTPUT OPTION...
+    "$moses" -config "$1" -input-file "$2" -threads "$THREADS" "${@:4}" > "$3.part"
     [[ $(wc -l < "$3.part") -eq $(wc -l < "$2") ]] || stop "$3.part has another number of lines than $2"
     mv "$3.part" "$3"
 }
@@ -172,16 +175,28 @@ tune() { # SYSTEM INI RUN, in a folder of its own that holds the finished iterat
     [[ -s $folder/moses.ini ]] || stop "$folder/moses.ini: not there after tuning"
 }
 
-translate() { # NAME INI: both sets, with the phrases of each
+translate() { # NAME INI: both sets, with the phrases of each, and their 200-best lists
     local set folder
     for set in tune test; do
         local stem=$TUNE
         if [[ $set == test ]]; then stem=$TEST; fi
         folder=$WORK/filtered.$1.$set
         filtered "$folder" "$2" "$stem.$SRC"
-        decode "$folder/moses.ini" "$stem.$SRC" "$WORK/$set.$1.out"
+        decode "$folder/moses.ini" "$stem.$SRC" "$WORK/$set.$1.out" -n-best-list "$WORK/$set.$1.nbest" 200 distinct
         rm -rf "$folder"
     done
+}
+
+rerank() { # SYSTEM RUN: the language model in the lists of both sets, weights by those of the tuning set
+    local set name=$1.$2 weights=$WORK/$1+lm.$2.ini
+    for set in tune test; do
+        phrase-rescore rescore "$WORK/$set.$name.nbest" -m "$WORK/lm" -q --overwrite -o "$WORK/$set.$name.nbest.gz"
+    done
+    phrase-rescore tune "$WORK/tune.$name.nbest.gz" --reference "$TUNE.$TGT" --seed "$2" --overwrite -o "$weights"
+    for set in tune test; do
+        phrase-rescore rescore "$WORK/$set.$name.nbest.gz" --weights "$weights" --best -q --overwrite -o "$WORK/$set.$1+lm.$2.out"
+    done
+    rm "$WORK"/{tune,test}."$name".nbest
 }
 
 outputs() { # SET SYSTEM TUNED: the outputs of its runs, a comma between
@@ -195,14 +210,20 @@ outputs() { # SET SYSTEM TUNED: the outputs of its runs, a comma between
 
 compare() {
     phrase-rescore evaluate -q \
-        --set tune "$TUNE.$TGT" "$(outputs tune baseline "$RETUNE_BASELINE")" "$(outputs tune rnn yes)" \
-        --set test "$TEST.$TGT" "$(outputs test baseline "$RETUNE_BASELINE")" "$(outputs test rnn yes)" \
+        --set tune "$TUNE.$TGT" "$(outputs tune baseline "$RETUNE_BASELINE")" "$(outputs tune rnn yes)" "$(outputs tune rnn+lm yes)" \
+        --set test "$TEST.$TGT" "$(outputs test baseline "$RETUNE_BASELINE")" "$(outputs test rnn yes)" "$(outputs test rnn+lm yes)" \
         > "$WORK/evaluation.txt"
 }
 
 step info phrase-rescore info "$TABLE"
-step train-forward train "$WORK/forward"
-if [[ $INVERSE == yes ]]; then step train-inverse train "$WORK/inverse" --inverse; fi
+# shellcheck disable=SC2086 # these options are words
+{
+    step train-forward train "$WORK/forward" train "$TABLE" --pairs "$WORK/pairs" $TRAIN_OPTIONS
+    if [[ $INVERSE == yes ]]; then
+        step train-inverse train "$WORK/inverse" train "$TABLE" --pairs "$WORK/pairs" --inverse $TRAIN_OPTIONS
+    fi
+    step train-lm train "$WORK/lm" train-lm "$TEXT" $LM_OPTIONS
+}
 step annotate annotate
 step zero-weights zero_weights
 step small-weights small_weights
@@ -210,6 +231,7 @@ step filter-rnn filtered "$WORK/filtered.rnn" "$ini" "$TUNE.$SRC"
 for ((run = 1; run <= RUNS; run++)); do
     step "tune-rnn-$run" tune rnn "$ini" "$run"
     step "translate-rnn-$run" translate "rnn.$run" "$WORK/tune.rnn.$run/moses.ini"
+    step "rerank-rnn-$run" rerank rnn "$run"
 done
 if [[ $RETUNE_BASELINE == yes ]]; then
     step filter-baseline filtered "$WORK/filtered.baseline" "$INI" "$TUNE.$SRC"

@@ -14,16 +14,20 @@ pytestmark = pytest.mark.slow
 
 EXAMPLES = ROOT / "examples"
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
+TINY_LM = "--max-steps 5 --embedding 8 --hidden 8 --output 8 --threads 1"
 ROWS = [f"s{i} ||| {side}{i} ||| 0.5 0.25 0.{i + 1} 1 ||| 0-0 ||| 2 2 1 ||| |||\n" for i in range(60) for side in "tu"]
 
 # Every stand-in writes its name and what it was given to the log. What they do beyond that is as little as run.sh needs.
 MOSES = """\
 #!/bin/sh
-while [ $# -gt 0 ]; do case $1 in -config) ini=$2 ;; -input-file) input=$2 ;; esac; shift; done
+while [ $# -gt 0 ]; do case $1 in -config) ini=$2 ;; -input-file) input=$2 ;; -n-best-list) list=$2 ;; esac; shift; done
 echo "moses $(basename "$(dirname "$ini")")" >> "$LOG"
 sed 's/s/t/g; s/$/ /' "$input" > out.$$
 if [ -e "$STATE/zero-differs" ] && grep -q num-features=6 "$ini"; then sed -i '2s/^/another /' out.$$; fi
 if [ -e "$STATE/loses-a-line" ]; then sed -i 1d out.$$; fi
+if [ -n "$list" ]; then
+    awk '{ for (i = 1; i < 3; i++) print NR - 1, "|||", i < 2 ? $0 : "t1", "||| LM0=", -i, "|||", -i }' out.$$ > "$list"
+fi
 cat out.$$; rm out.$$
 """
 FILTER = """\
@@ -104,6 +108,7 @@ def site(tmp_path: Path) -> Site:
         "LOG": str(tmp_path / "log"), "STATE": str(tmp_path),
         "MOSES": str(tmp_path / "moses"), "MODEL": str(model), "TUNE": str(tmp_path / "dev"), "TEST": str(tmp_path / "test"),
         "SRC": "en", "TGT": "fr", "WORK": str(tmp_path / "work"), "TRAIN_OPTIONS": TINY, "CHECK_SENTENCES": "5",
+        "LM_OPTIONS": TINY_LM, "TEXT": str(tmp_path / "dev.fr"),
     }  # fmt: skip
     return Site(tmp_path, env)
 
@@ -167,6 +172,8 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
     assert "baseline" in done.stdout
     assert "rnn" in done.stdout
     assert "100" in done.stdout, "the stand-in translates as the references do"
+    assert (site.work / "test.rnn+lm.1.out").read_text() == (site.folder / "test.fr").read_text()
+    assert "CSLM0= " in (site.work / "rnn+lm.1.ini").read_text()
 
     again = site.run(THREADS=2)
     assert (again.returncode, again.stdout, site.log()) == (0, done.stdout, [])
