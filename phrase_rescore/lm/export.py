@@ -150,11 +150,9 @@ class NetworkArpa:
 
     def _contexts(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return of order n's sorted n-grams where each context begins, the context of each, and its row in the order below."""
-        rows = self._orders[n - 1].keys // len(self._numbers)
-        new = np.ones(len(rows), np.bool_)
-        new[1:] = rows[1:] != rows[:-1]
-        starts = np.flatnonzero(new)
-        return starts, np.cumsum(new) - 1, rows[starts]
+        below = self._orders[n - 1].keys // len(self._numbers)
+        rows, starts, which = np.unique(below, return_index=True, return_inverse=True)
+        return starts, which, rows
 
     def _shares_after(self, n: int, lower: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return S(h) of every (n-1)-gram h, NaN if nothing in the file stands after it."""

@@ -11,11 +11,11 @@ import codecs
 import contextlib
 import hashlib
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -67,14 +67,6 @@ class TextStore:
     numbers: TextNumbers
 
 
-class _Numbered(dict[bytes, int]):
-    """Gives words numbers in the order of their first appearance, from 1 on: 0 ends a sentence."""
-
-    def __missing__(self, word: bytes) -> int:
-        number = self[word] = len(self) + 1
-        return number
-
-
 def prepare_text(
     directory: str, fingerprint: Fingerprint | None, sentences: Iterable[list[list[bytes]]],
     vocabulary: Callable[[Counter[bytes]], Vocabulary], held_out: int, held_out_share: float,
@@ -108,9 +100,10 @@ def prepare_text(
 
 def _number(
     sentences: Iterable[list[list[bytes]]], files: tuple[str, ...], smallest: Smallest, progress: Callable[[int], object]
-) -> tuple[_Numbered, int, int]:  # fmt: skip
+) -> tuple[dict[bytes, int], int, int]:  # fmt: skip
     """Write the text in numbers of words, and every sentence's hash. Return the words, the empty lines, and the threshold."""
-    known, empty = _Numbered(), 0
+    known: dict[bytes, int] = defaultdict(count(1).__next__)  # in the order of their first appearance; 0 ends a sentence
+    empty = 0
     with ExitStack() as stack:
         append_ids = stack.enter_context(growing_array(files[0], np.int32))
         append_hashes = stack.enter_context(growing_array(files[1], np.uint64))

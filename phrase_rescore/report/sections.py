@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -60,17 +61,14 @@ def _percentiles(values: Floats, *shares: float) -> list[float]:
     return [float(x) for x in np.percentile(values, shares)] if len(values) else [math.nan] * len(shares)
 
 
-def diverse(items: Iterable[Item], words: Callable[[Item], bytes], most: int) -> list[Item]:
-    """The first ``most`` items that share no more than half of their words with an earlier one."""
-    chosen, seen = list[Item](), list[set[bytes]]()
+def diverse(items: Iterable[Item], words: Callable[[Item], bytes]) -> Iterator[Item]:
+    """Yield the items that share no more than half of their words with an earlier one."""
+    seen = list[set[bytes]]()
     for item in items:
         own = set(words(item).split(b" "))
         if all(len(own & other) <= _COMMON * min(len(own), len(other)) for other in seen):
-            chosen.append(item)
             seen.append(own)
-            if len(chosen) == most:
-                break
-    return chosen
+            yield item
 
 
 class Targets:
@@ -206,7 +204,7 @@ def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:
     ]
     frequent = [of for count, of in sorted(long, key=lambda item: -item[0]) if count > RARE]
     rare = [of for count, of in long if count <= RARE]
-    chosen = [diverse(listed, lambda of: bytes(of.src[0]), SHOWN_SOURCES) for listed in (frequent, rare)]
+    chosen = [list(islice(diverse(listed, lambda of: bytes(of.src[0])), SHOWN_SOURCES)) for listed in (frequent, rare)]
     phrases = [bytes(of.src[0]) for listed in chosen for of in listed]
     samples = Translator(checkpoint).samples(phrases, DRAWN, _SEED) if phrases else []
     drawn = dict(zip(phrases, samples, strict=True))
@@ -252,7 +250,8 @@ def disagreements(of: Targets) -> dict[str, Any]:
         return [src, tgt, joint, *shares(i), nats(float(rows.log_p[i])), instead, *shares(other)]
 
     def listed(sign: int) -> list[list[str]]:
-        return [cells(*item) for item in diverse(of.disagreements(sign), lambda item: bytes(rows.src[item[0]]), SHOWN_ROWS)]
+        items = diverse(of.disagreements(sign), lambda item: bytes(rows.src[item[0]]))
+        return [cells(*item) for item in islice(items, SHOWN_ROWS)]
 
     return {"enough": ENOUGH, "model_more": listed(1), "table_more": listed(-1)}
 
