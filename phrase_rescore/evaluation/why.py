@@ -192,7 +192,6 @@ class _BleuScores:
         return self._metric._compute_score_from_stats(counts.tolist())
 
     def sentence(self, i: int) -> list[float]:
-        """Return sentence BLEU of both outputs of a segment."""
         return [self._of_sentence._compute_score_from_stats(counts[i].tolist()).score for counts in self._counts]
 
     def effect(self, i: int) -> float:
@@ -261,8 +260,6 @@ def _changes(segments: Sequence[ComparedSegment], table: UsedTable) -> dict[str,
 
 
 def _changes_of(region: Region, choices: Sequence[Sequence[Choice]], table: UsedTable) -> Iterator[str]:
-    """Name the changes of a region; ``choices``: both systems' for it."""
-
     def changed(what: str, one: float, other: float) -> str:
         return CHANGES[what][0 if other < one else 1 if other == one else 2]
 

@@ -81,7 +81,6 @@ def _headline(found: Comparison) -> Iterator[str]:
 
 
 def _systems(found: Comparison) -> list[str]:
-    """BLEU and what it is made of."""
     heads = [["system", "BLEU", *(f"{n}-grams" for n in range(1, 5)), "length", "brevity", "phrases", "words of each"]]
     source_words = sum(len(segment.source) for segment in found.segments)
     rows = [

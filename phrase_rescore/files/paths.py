@@ -152,7 +152,6 @@ def missing_model(directory: str, made_by: str = "train TABLE") -> str:
 
 
 def _check(use: Use) -> None:
-    """Check one path by itself."""
     try:
         if is_stream(use.path):
             if use.role.is_directory:

@@ -21,18 +21,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import InputError, RescoreError, shown
 from phrase_rescore.files.outputs import Writable
+from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.moses.table import NUMBER
 from phrase_rescore.moses.text import END, START
-
-if TYPE_CHECKING:
-    from phrase_rescore.lm.checkpoint import LanguageModel
 
 UNKNOWN, NULL = b"<unk>", b"<null>"
 NEVER = -99.0  # log10 of the probability of what is never predicted

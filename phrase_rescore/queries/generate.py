@@ -184,8 +184,6 @@ def _json_line(
 
 @dataclass
 class _Totals:
-    """What is counted on the way."""
-
     sources: int = 0
     hypotheses: int = 0
     known: int = 0  # hypotheses that the table has
@@ -193,7 +191,6 @@ class _Totals:
     seconds: float = 0.0  # of the search alone
 
     def lines(self, table: str | None, only_new: bool) -> Iterator[str]:
-        """Yield the closing lines."""
         rate = self.sources / self.seconds if self.seconds else 0.0
         hypotheses = f"{self.hypotheses:,} {'hypothesis' if self.hypotheses == 1 else 'hypotheses'}"
         yield f"{counted(self.sources, 'phrase')}, {hypotheses}, {rate:,.0f} phrases/s"

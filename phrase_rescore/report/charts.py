@@ -69,12 +69,6 @@ _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the pa
 _LISTED = 20  # of what a search finds; on the map itself a label stands where it has room
 
 
-def _tooltip(*entries: tuple[str, str, str]) -> list[Any]:
-    """What a point tells: for each entry field, title (if empty, the field's name) and format."""
-    alt = altair()
-    return [alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined) for field, title, form in entries]
-
-
 def scatter(points: Records, medians: Records, classes: Sequence[str], longest: int, given: str, predicted: str) -> Spec:
     """Draw model against table, a point a row, with marginal histograms and filters.
 
@@ -99,10 +93,12 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
         scale=alt.Scale(domain=list(classes), scheme=alt.SchemeParams("viridis", extent=[0.0, 0.92])),  # its end is too pale
         legend=alt.Legend(orient="left", offset=10, symbolOpacity=1),
     )  # fmt: skip
-    tooltip = _tooltip(
-        ("given:N", given, ""), ("predicted:N", predicted, ""), ("joint:Q", "joint count", ",.6~g"),
-        ("log_phi:Q", "log φ", ".3f"), ("phi:Q", "φ", ".3~g"), ("log_p:Q", "log p", ".3f"), ("p:Q", "p", ".3~g"),
-    )  # fmt: skip
+    tooltip = [
+        alt.Tooltip("given:N", title=given), alt.Tooltip("predicted:N", title=predicted),
+        alt.Tooltip("joint:Q", title="joint count", format=",.6~g"),
+        alt.Tooltip("log_phi:Q", title="log φ", format=".3f"), alt.Tooltip("phi:Q", title="φ", format=".3~g"),
+        alt.Tooltip("log_p:Q", title="log p", format=".3f"), alt.Tooltip("p:Q", title="p", format=".3~g"),
+    ]  # fmt: skip
     dots = base.mark_circle(size=22, opacity=0.6).encode(
         alt.X("log_phi:Q", title=f"log φ({predicted} | {given}) of the table, nats", scale=scale_x, axis=axis),
         alt.Y("log_p:Q", title=f"log p({predicted} | {given}) of the model, nats", scale=scale_y, axis=axis),
@@ -147,7 +143,7 @@ def words_map(records: Records, by_length: bool = False) -> Spec:
         "x": alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, FULL], nice=False)),
         "y": alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, MAP_HEIGHT], nice=False)),
     }
-    tooltip = _tooltip(("label:N", "phrase" if by_length else "word", ""), ("count:Q", "", ","))
+    tooltip = [alt.Tooltip("label:N", title="phrase" if by_length else "word"), alt.Tooltip("count:Q", format=",")]
     faint, fainter = (alt.condition("length(search) > 0", alt.value(a), alt.value(b)) for a, b in ((0.3, 0.95), (0.12, 0.45)))
     dots = base.mark_circle(size=20, color=BLUE).encode(**place, opacity=fainter, tooltip=tooltip)
     if by_length:

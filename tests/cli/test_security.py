@@ -56,8 +56,8 @@ def test_nothing_is_evaluated_and_nothing_started() -> None:
 
 def test_arrays_are_loaded_without_objects() -> None:
     """``open_memmap`` refuses arrays of objects, which ``np.load`` and its like could unpickle."""
-    readers = {"np.load", "np.memmap", "np.lib.format.read_array", "open_memmap"}
-    assert {(room, name) for room, name, _ in calls() if name in readers} == {("files.inputs", "open_memmap")}
+    readers = {"np.load", "np.memmap", "np.lib.format.read_array", "np.lib.format.open_memmap"}
+    assert {(room, name) for room, name, _ in calls() if name in readers} == {("data.prepared", "np.lib.format.open_memmap")}
 
 
 def test_processes_are_started_by_one_module_and_never_through_a_shell() -> None:
