@@ -37,7 +37,7 @@ def _weights(text: str) -> str:
 @options.flag("--keep-relative", help="Write relative paths as given.  [default: absolute]")
 @click.option(
     "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
-    help="The weights of the new columns. small is 0.01 for scores, -0.01 for counts of words, 0.1 for --lm.",
+    help="The weights of the new columns. small is 0.04 for scores, 0 for counts of words, 0.1 for --lm.",
 )  # fmt: skip
 @quiet_option
 def moses_ini(

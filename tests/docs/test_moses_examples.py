@@ -154,7 +154,7 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
         f"--working-dir {site.work}/tune.rnn.1 --mertdir {site.folder}/moses/bin --rootdir {site.folder}/moses/scripts "
         f"--decoder-flags -threads 1 {RANGE}"
     )
-    assert "TranslationModel0= 0.1 0.1 0.5 0.1 0.01 -0.01\n" in (site.work / "rnn.ini").read_text()
+    assert "TranslationModel0= 0.1 0.1 0.5 0.1 0.04 0\n" in (site.work / "rnn.ini").read_text()
 
     (site.folder / "mert-fails").unlink()
     (site.folder / "loses-a-line").touch()
@@ -298,7 +298,7 @@ def test_ems_inis_have_the_columns_of_the_tables(run: Run, tmp_path: Path, model
     done = call(tmp_path, "train-model.sh", trainer, *arguments)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "arguments").read_text().split() == list(map(str, arguments))
-    expected = ini.replace(tables[1], line.format(1, 6, tmp_path / "b")).replace(weights[1], weights[1][:-1] + " 0.01 -0.01\n")
+    expected = ini.replace(tables[1], line.format(1, 6, tmp_path / "b")).replace(weights[1], weights[1][:-1] + " 0.04 0\n")
     assert (tmp_path / "moses.ini").read_text() == expected
     assert call(tmp_path, "train-model.sh", trainer, "-first-step", "4").returncode == 0, "a step that writes no ini"
     trainer.write_text("#!/bin/sh\nexit 5\n")

@@ -29,7 +29,7 @@ CHANGES = {  # kind: an ini, and what becomes of its parts
         ini(f"{T} tuneable=false\n{U}\n{group('members=TM1,TM0 num-features=8')}",
             "TM0= 0 0 1 0\nTM1= 0 0 1 0\nG= 1 2 3 4 5 6 7 8", "0 T 2"),
         {"members=TM1,TM0 num-features=8": "members=TM1,TM0 num-features=10", "TM0= 0 0 1 0": "TM0= 0 0 1 0 0 0",
-         "G= 1 2 3 4 5 6 7 8": "G= 1 2 3 4 5 6 7 8 0.01 -0.01"},
+         "G= 1 2 3 4 5 6 7 8": "G= 1 2 3 4 5 6 7 8 0.04 0"},
     ),
     "group with counts, defaults and components": (
         ini(f"{T}\n{U}\n" + group(
@@ -37,48 +37,48 @@ CHANGES = {  # kind: an ini, and what becomes of its parts
             "default-scores=-1,-2,-3,-4,0,0,0,0,0,0,0,0,0,0,0 tuneable-components=1,1,1,1,0,0,0,0,1,1,1,1,1,1,1"),
             f"{ONES}\nG= 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "0 T 2"),
         {"num-features=15": "num-features=17", "-1,-2,-3,-4,": "-1,-2,-3,-4,-3,0,", "=1,1,1,1,0": "=1,1,1,1,1,1,0",
-         "TM0= 1 1 1 1": "TM0= 1 1 1 1 0 0", "G= 1 2 3 4": "G= 1 2 3 4 0.01 -0.01"},
+         "TM0= 1 1 1 1": "TM0= 1 1 1 1 0 0", "G= 1 2 3 4": "G= 1 2 3 4 0.04 0"},
     ),
     "a member twice, and in [mapping] itself": (
         ini(f"{T}\n{group('members=TM0,TM0 num-features=8')}", "TM0= 1 2 3 4\nG= 1 2 3 4 5 6 7 8", "0 T 0\n1 T 1"),
-        {"members=TM0,TM0 num-features=8": "members=TM0,TM0 num-features=12", "TM0= 1 2 3 4": "TM0= 1 2 3 4 0.01 -0.01",
-         "G= 1 2 3 4 5 6 7 8": "G= 1 2 3 4 0.01 -0.01 5 6 7 8 0.01 -0.01"},
+        {"members=TM0,TM0 num-features=8": "members=TM0,TM0 num-features=12", "TM0= 1 2 3 4": "TM0= 1 2 3 4 0.04 0",
+         "G= 1 2 3 4 5 6 7 8": "G= 1 2 3 4 0.04 0 5 6 7 8 0.04 0"},
     ),
     "[feature-overwrite]": (
         ini(T.replace("path=old", "path=nowhere"), more="[feature-overwrite]\nTM0 path=old tuneable-components=1,0,1,1"),
         {"features=4 path=nowhere": "features=6 path=nowhere",
          "path=old tuneable-components=1,0,1,1": "path=NEW tuneable-components=1,0,1,1,1,1",
-         "TM0= 1 2 3 4": "TM0= 1 2 3 4 0.01 -0.01"},
+         "TM0= 1 2 3 4": "TM0= 1 2 3 4 0.04 0"},
     ),
     "[feature-overwrite] of a group": (
         ini(f"{T}\n{U}\n{group('members=TM1 num-features=8')}", f"{ONES}\nG= 1 2 3 4 5 6 7 8", "0 T 2",
             "[feature-overwrite]\nG members=TM1,TM0 default-scores=1,2,3,4,5,6,7,8"),
         {"members=TM1 num-features=8": "members=TM1 num-features=10", "TM0= 1 1 1 1": "TM0= 1 1 1 1 0 0",
-         "7 8": "7 8 0.01 -0.01", "7,8": "7,8,7,0"},
+         "7 8": "7 8 0.04 0", "7,8": "7,8,7,0"},
     ),
     "[feature-add]": (
-        ini("PhrasePenalty", more=f"[feature-add]\n{T}"), {"TM0= 1 2 3 4": "TM0= 1 2 3 4 0.01 -0.01"},
+        ini("PhrasePenalty", more=f"[feature-add]\n{T}"), {"TM0= 1 2 3 4": "TM0= 1 2 3 4 0.04 0"},
     ),
     "[weight-add]": (
-        ini(weights="", more="[weight-add]\nTM0= 1 2 3 4"), {"TM0= 1 2 3 4": "TM0= 1 2 3 4 0.01 -0.01"},
+        ini(weights="", more="[weight-add]\nTM0= 1 2 3 4"), {"TM0= 1 2 3 4": "TM0= 1 2 3 4 0.04 0"},
     ),
     "[weight-add], which counts for nothing": (
         ini(weights="TM0= 0 0 0 0\nTM0= 1 2 3 4", more="[weight-add]\nTM0= 5 6 7 8"),
-        {"TM0= 1 2 3 4": "TM0= 1 2 3 4 0.01 -0.01"},
+        {"TM0= 1 2 3 4": "TM0= 1 2 3 4 0.04 0"},
     ),
     "[alternate-weight-setting]": (
         ini(more="[alternate-weight-setting]\nid=A\nTM0= 5 6 7 8\nid=B ignore-ff=TM0\nTM0= 0 0 0 0"),
-        {"4\n\n": "4 0.01 -0.01\n\n", "4\n[": "4 0.01 -0.01\n[", "5 6 7 8": "5 6 7 8 0.01 -0.01",
-         "0 0 0 0": "0 0 0 0 0.01 -0.01"},
+        {"4\n\n": "4 0.04 0\n\n", "4\n[": "4 0.04 0\n[", "5 6 7 8": "5 6 7 8 0.04 0",
+         "0 0 0 0": "0 0 0 0 0.04 0"},
     ),
     "[feature-name-overwrite]": (
         ini(T.replace(" name=TM0", ""), "PhraseDictionaryScope30= 1 2 3 4", "",
             "[feature-name-overwrite]\nPhraseDictionaryMemory PhraseDictionaryScope3"),
-        {"= 1 2 3 4": "= 1 2 3 4 0.01 -0.01"},
+        {"= 1 2 3 4": "= 1 2 3 4 0.04 0"},
     ),
     "a syntactic search": (
         ini(T.replace(" name=TM0", ""), "RuleTable0= 1 2 3 4", "", "[search-algorithm]\n6"),
-        {"= 1 2 3 4": "= 1 2 3 4 0.01 -0.01"},
+        {"= 1 2 3 4": "= 1 2 3 4 0.04 0"},
     ),
 }  # fmt: skip
 

@@ -74,7 +74,7 @@ OLD_LINES = (
 
 
 @pytest.mark.parametrize(
-    ("options", "weights"), [([], "0.01 -0.01"), (["--weights", "zero"], "0 0"), (["--weights", "-.05,2e-3"], "-.05 2e-3")]
+    ("options", "weights"), [([], "0.04 0"), (["--weights", "zero"], "0 0"), (["--weights", "-.05,2e-3"], "-.05 2e-3")]
 )
 def test_two_lines_of_the_real_ini_change(run: Run, real: tuple[Path, Path], options: list[str], weights: str) -> None:
     ini, table = real
@@ -116,7 +116,7 @@ def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> No
     ini.write_text(INI)
     assert run("moses-ini", ini, "--table", table, "-o", ini, "--overwrite", "-q") == (0, b"", "")
     assert ini.read_text() == INI.replace("features=4", "features=6").replace("old.gz", str(table)).replace(
-        "0.2 0.2\n", "0.2 0.2 0.01 -0.01\n"
+        "0.2 0.2\n", "0.2 0.2 0.04 0\n"
     )
 
 
@@ -237,7 +237,7 @@ def test_no_other_byte_changes(data: st.DataObject) -> None:
 
     before = ini(b"2", b"a", b"")
     found = find_table(before, b"TM")  # noise may be another table, too
-    assert with_table(before, found, b"b/c.gz", 4, [b"0.01", b"-0.01"]) == ini(b"4", b"b/c.gz", b" 0.01 -0.01")
+    assert with_table(before, found, b"b/c.gz", 4, [b"0.04", b"0"]) == ini(b"4", b"b/c.gz", b" 0.04 0")
     assert with_table(before, found, b"a", 2, []) == before
 
 
@@ -302,7 +302,7 @@ REFUSALS = {
         "Moses stops there: make them as many as the columns of the table it had so far",
     ),
     "too many weights": (
-        INI.replace("0.2 0.2\n", "0.2 0.2 0.01 -0.01\n"), [],
+        INI.replace("0.2 0.2\n", "0.2 0.2 0.04 0\n"), [],
         ":9: 6 weights of TranslationModel0, of which num-features=4 (line 5); "
         "Moses stops there: make them as many as the columns of the table it had so far",
     ),
@@ -416,7 +416,7 @@ def test_columns_by_their_sidecar(table: Path) -> None:
     sidecar.write_text(json.dumps({"format_version": 1, "columns": listed}))
     columns = columns_of(table)
     assert [column.feature for column in columns] == ["", "", "", "", "log_prob", "unknown_words", ""]
-    assert new_weights("small", columns[4:]) == [b"0.01", b"-0.01", b"-0.01"]
+    assert new_weights("small", columns[4:]) == [b"0.04", b"0", b"0"]
 
 
 @pytest.mark.parametrize(("text", "found"), [
@@ -447,9 +447,9 @@ def test_only_the_first_rows_are_read(tmp_path: Path) -> None:
 
 def test_small_weights_of_two_models() -> None:
     added = [SCORE, COUNT, SCORE, COUNT]
-    assert new_weights("small", added) == [b"0.01", b"-0.01", b"0.01", b"-0.01"]
+    assert new_weights("small", added) == [b"0.04", b"0", b"0.04", b"0"]
     assert new_weights("zero", added) == [b"0"] * 4
-    assert new_weights("small", [SCORE, SCORE]) == [b"0.01", b"0.01"]
+    assert new_weights("small", [SCORE, SCORE]) == [b"0.04", b"0.04"]
     with pytest.raises(OptionError, match=r"^--weights 1,2: the number of weights is 2, that of added columns 0$"):
         new_weights("1,2", [])
 
