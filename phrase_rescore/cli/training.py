@@ -21,13 +21,18 @@ class TrainingOptions:
 
     def __init__(self, presets: Mapping[str, Settings], data: str) -> None:
         self._presets, self._ranges, self._data = presets, presets["default"].ranges(), data
-        self.max_time = click.option("--max-time", type=DURATION, help="Stop after this time of training: 90s, 20m, 2h, 1d.")
+        usual = presets["default"].recipe.usual_time / 60
+        time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m; paper: none]"
+        self.max_time = click.option("--max-time", type=DURATION, help=time)
+        passes = "; ".join(f"{name}: {settings.recipe.usual_epochs:g}" for name, settings in presets.items())
+        self.epochs = self.number("epochs", f"Stop after so many passes.  [without another limit: {passes}]")
         self.max_steps = self.number("max_steps", "Stop after N minibatches.")
         self.eval_every = self.number("eval_every", "Measure held-out loss after so many minibatches.", "STEPS", default=500)
         overwrite = "Replace the model that is there once the new one is complete."
         self.overwrite = options.flag("--overwrite", help=overwrite)
-        resume = "Continue an interrupted training exactly from its last measurement."
+        resume = "Continue an interrupted training exactly where it was saved. Its limits may change."
         self.resume = options.flag("--resume", help=resume)
+        self.finish = options.flag("--finish", help="Make the model of an interrupted training as it is.")
         threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
         self.machine = option_group(
             "Machine",
@@ -151,7 +156,7 @@ _pairs = TrainingOptions(PRESETS, "pairs")
 )  # fmt: skip
 @option_group(
     "When to stop",
-    _pairs.setting("epochs", "Passes over the pairs, if no other limit is given."),
+    _pairs.epochs,
     _pairs.max_steps,
     _pairs.number("patience", "Stop after N measurements without a better one."),
     _pairs.eval_every,
@@ -160,6 +165,7 @@ _pairs = TrainingOptions(PRESETS, "pairs")
 @option_group(
     "Resuming and fine-tuning",
     _pairs.resume,
+    _pairs.finish,
     path_option(
         "--init-from", role=Role.READ_DIRECTORY, may_be="-m", metavar="MODEL",
         help="Start from the weights of this model, matching words by spelling.",
@@ -271,11 +277,12 @@ _text = TrainingOptions(LM_PRESETS, "text")
 )
 @option_group(
     "When to stop",
-    _text.setting("epochs", "Passes over the text, if no other limit is given."),
+    _text.epochs,
     _text.max_steps,
     _text.setting("patience", "Stop after N measurements without a better one."),
     _text.eval_every,
     _text.resume,
+    _text.finish,
 )
 @_text.machine
 @quiet_option

@@ -45,7 +45,7 @@ class LanguageModelConfig(Settings):
     text: Text = field(default_factory=Text)
     network: LanguageModelNetwork = field(default_factory=LanguageModelNetwork)
     regularization: Regularization = field(default_factory=Regularization)
-    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=2e-3, batch_size=1024, epochs=15.0))
+    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=2e-3, batch_size=1024, usual_epochs=15.0))
 
 
 PRESETS = {
@@ -55,7 +55,8 @@ PRESETS = {
         "paper", text=Text(held_out_share=0.001), regularization=Regularization(dropout=0.0, shorten=0.0),
         network=LanguageModelNetwork(embedding=512, hidden=1536, output=1024, paper_initialisation=True),
         recipe=Recipe(
-            optimizer="adadelta", learning_rate=1.0, decay=False, warm_up=0.0, batch_size=128, epochs=100.0, patience=10,
+            optimizer="adadelta", learning_rate=1.0, decay=False, warm_up=0.0, batch_size=128, patience=10,
+            usual_epochs=100.0, usual_time=0.0,
         ),
     ),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -124,7 +125,7 @@ def train_text(
         store = session.prepare(source)
         if store is None:
             return load(model_dir)
-        recipe = config.recipe.limited(len(store.train), len(store.held_out))
+        recipe = session.limited(config.recipe, len(store.train), len(store.held_out))
         model = FeedforwardLM(sizes(config, len(store.vocab)))
         unigram = unigram_log_probs(store.train, len(store.vocab))
         initialise(model, recipe.seed, paper=config.network.paper_initialisation, unigram=unigram)
@@ -140,7 +141,7 @@ def train_text(
 
         with session.learning(task, recipe, as_tsv) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
-            outcome = trainer.fit(session.resumes)
+            outcome = trainer.fit(session.resumes, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32
             log_z = centre(task)
         numbers = store.numbers
@@ -148,7 +149,7 @@ def train_text(
             "inputs": [os.path.basename(path) for path in inputs],
             "sentences": {"training": numbers.sentences, "held_out": numbers.held_out_sentences},
             "words": {"training": numbers.words, "held_out": numbers.held_out_words},
-            **config.override(max_steps=recipe.max_steps).summary(_SUMMARIZED),
+            **replace(config, recipe=recipe).summary(_SUMMARIZED),
             **outcome.summary(recipe.passes(outcome.steps, len(task.ids))),
             "log_z": log_z,
         }

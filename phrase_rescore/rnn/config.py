@@ -98,6 +98,7 @@ PRESETS = {
         "paper", network=Network(hidden=1000, maxout=500), start=Start(paper_initialisation=True),
         recipe=PairRecipe(
             optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64, softmax="full",
+            usual_time=0.0,
         ),
     ),
 }  # fmt: skip

@@ -6,7 +6,7 @@ and below it what the network reads and predicts; ``table_side`` exchanges them 
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import nn
@@ -69,17 +69,17 @@ def train_pairs(
         store = session.prepare(source, lambda: _check_start(config))
         if store is None:
             return load(model_dir)
-        recipe = config.recipe.limited(store.numbers.training, store.numbers.held_out)
+        recipe = session.limited(config.recipe, store.numbers.training, store.numbers.held_out)
         task = make_task(store, config, session.observer.say)
         model = task.module
         words = store.src_vocab, store.tgt_vocab
         with session.learning(task, recipe, lambda batch: _as_learnt(batch, data.inverse).as_tsv(*words)) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
-            outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None)
+            outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32
             control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
             final_pass = learn_held_out(task, trainer) if recipe.final_pass and len(task.held_out) else None
-        used = config.override(max_steps=recipe.max_steps, softmax="sampled" if task.sampled else "full")
+        used = replace(config, recipe=replace(recipe, softmax="sampled" if task.sampled else "full"))
         summary = {
             "inputs": [os.path.basename(path) for path in inputs],
             "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import timedelta
 from typing import Any, Self
 
 from phrase_rescore.errors import OptionError, silent
@@ -11,6 +12,19 @@ from phrase_rescore.runtime import share_of_cores
 
 LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
 _STEPS = Whole(1, 10**12)
+LIMITS = ("epochs", "max_steps", "max_time")
+
+
+def in_words(limits: dict[str, Any]) -> str:
+    """Name the limits of a training.
+
+    >>> in_words({"epochs": 5.0, "max_time": 3600.0})
+    '5 passes or 1:00:00, whichever comes first'
+    """
+    forms = {"epochs": "{:g} passes", "max_steps": "{:,} steps", "max_time": "{}"}
+    values = limits | ({"max_time": timedelta(seconds=round(limits["max_time"]))} if "max_time" in limits else {})
+    several = ", whichever comes first" if len(limits) > 1 else ""
+    return " or ".join(forms[name].format(value) for name, value in values.items()) + several
 
 
 @dataclass(frozen=True)
@@ -25,9 +39,11 @@ class Recipe(Checked):
     warm_up: float = ranged(0.02, Range(0, 1))
     batch_size: int = ranged(256, Whole(1, 10_000_000))
     seed: int = ranged(1, SEEDS)  # of the initial weights and the order of the data
-    epochs: float = ranged(5.0, Range(0, 1e6, above=True))  # passes over the data, unless steps or time are given
+    epochs: float | None = ranged(None, Range(0, 1e6, above=True))  # passes over the data
     max_steps: int | None = ranged(None, _STEPS)
     max_time: float | None = ranged(None, SECONDS)
+    usual_epochs: float = ranged(5.0, Range(0, 1e6, above=True))  # if none of the three limits is given
+    usual_time: float = ranged(3600.0, Range(0, 1e9))  # 0: no limit
     eval_every: int = ranged(500, _STEPS)
     patience: int | None = ranged(None, TIMES)  # evaluations without a better one before training ends
 
@@ -50,12 +66,21 @@ class Recipe(Checked):
             remedy = "hold out more (--held-out; of a text --held-out-share, too)"
             raise OptionError(f"{needs} needs held-out data, and there are none; {remedy}")
 
-    def limited(self, items: int, held_out: int) -> Self:
-        """Return the recipe with ``max_steps`` for ``epochs`` passes, unless it has a limit. Raises as ``check_held_out``."""
-        self.check_held_out(held_out)
-        if self.max_steps is not None or self.max_time is not None:
-            return self
-        return replace(self, max_steps=max(1, math.ceil(self.epochs * items / min(self.batch_size, max(1, items)))))
+    def limits(self) -> dict[str, Any]:
+        """Return the limits that are given, of which the first to be reached ends the training; none are given: {}."""
+        return {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
+
+    def usual_limits(self) -> dict[str, Any]:
+        """Return the limits of a training without limits."""
+        return {"epochs": self.usual_epochs} | ({"max_time": self.usual_time} if self.usual_time else {})
+
+    def limited(self, limits: dict[str, Any], items: int) -> Self:
+        """Return the recipe with these limits and none other, and with ``max_steps`` for ``epochs`` passes."""
+        if "epochs" in limits:
+            steps = max(1, math.ceil(limits["epochs"] * items / min(self.batch_size, max(1, items))))
+            limits = limits | {"max_steps": min(steps, limits.get("max_steps", steps))}
+        ends: dict[str, Any] = {name: limits.get(name) for name in LIMITS}
+        return replace(self, **ends)
 
 
 @dataclass(frozen=True)
@@ -73,6 +98,7 @@ class Output:
 
     overwrite: bool = False
     resume: bool = False  # an interrupted training
+    finish: bool = False  # it as it is
 
 
 @dataclass(frozen=True)
@@ -98,9 +124,13 @@ class Settings:
         return {**{name: settings[name] for name in names}, "max_seconds": self.recipe.max_time}
 
     def identity(self, *parts: Any) -> dict[str, Any]:
-        """Return the settings that may change the weights. A new one keeps older states from being resumed, if not left out."""
+        """Return the settings that may change the weights, without those that say when to end.
+
+        A new one keeps older states from being resumed, if not left out.
+        """
         run = {name: value for part in (*parts, self.recipe, self.machine) for name, value in asdict(part).items()}
-        del run["patience"]
+        for name in (*LIMITS, "usual_epochs", "usual_time", "patience"):
+            del run[name]
         return run
 
     def ranges(self) -> dict[str, Range]:

@@ -13,7 +13,10 @@ from phrase_rescore.errors import OptionError, RescoreError, printable
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.log import point_of
 from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup, learning_parameters
+from phrase_rescore.training.signals import FirstSignal
 from phrase_rescore.training.state import TrainingState
+
+SAVE_SECONDS = 300.0  # of training from one state to the next, if nothing is measured for so long
 
 
 class Task(Protocol):
@@ -69,12 +72,16 @@ class Figures:
     best: dict[str, float] | None = None
     records: list[dict[str, Any]] = field(default_factory=list)  # of the log
     waited: int = 0  # evaluations since the best one
+    losses: list[float] = field(default_factory=list)  # of each process since the last evaluation, summed
+    items: int = 0  # since the last evaluation
 
     def __post_init__(self) -> None:
         best = point_of({"step": self.best_step, "seconds": self.seconds, "held_out": self.best})
         for record in self.records:
             point_of(record)
-        if min(self.best_step, self.waited) < 0 or (self.best is not None and best.loss is None):
+        if min(self.best_step, self.waited, self.items) < 0 or (self.best is not None and best.loss is None):
+            raise ValueError("its figures are not those of a training")
+        if not all(map(math.isfinite, self.losses)):
             raise ValueError("its figures are not those of a training")
 
 
@@ -94,6 +101,8 @@ def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
 class Trainer:
     """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times ``evaluate``, which calls ``save``.
 
+    ``saved`` is the step of the state on disk.
+
     If ``max_steps`` ends the run on a CPU, the weights depend to the bit only on task, recipe, torch, threads and processes.
     Raises OptionError for a recipe without a limit or with an unknown optimizer.
     """
@@ -110,39 +119,56 @@ class Trainer:
         self.optimizer = optimizer or make_optimizer(recipe, self.module)
         self.gradients = Gradients(self.module, task.loss, threads, processes)
         self.steps, self.figures = 0, Figures()
+        self.saved: int | None = None
+        self._saved_at = 0.0  # seconds of training
         self.best_weights: dict[str, Tensor] = {}
         self._started = time.monotonic()
         self._batch: Any = None  # the last one
         self._loss, self._items = 0.0, 0  # since the last evaluation
 
-    def fit(self, resume: bool = False, evaluate_first: bool = False) -> Outcome:
+    def fit(self, resume: bool = False, evaluate_first: bool = False, finish: bool = False) -> Outcome:
         """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, once, and leave the best weights in the module.
 
         ``resume``: from the state, to the very same weights if ``max_steps`` ends it. ``evaluate_first``: they may be hard to
-        better. Raises ModelError for a damaged state; NotFiniteError: the state is then that of the last evaluation.
+        better. ``finish``: make no step. The first SIGINT or SIGTERM acts when its minibatch is learnt and saved. Raises
+        ModelError for a damaged state; NotFiniteError: the state is then the last good one.
         """
-        recipe = self.recipe
+        figures = self.figures
         try:
             if resume:
-                self.resume()
-            if evaluate_first and self.steps == 0:
-                self.evaluate()
-            for batch in self.task.batches(self.steps):
-                done = self.share_done()
-                if done >= 1.0 or (recipe.patience is not None and self.figures.waited >= recipe.patience):
-                    break
-                self.step(batch, done)
-                if self.steps % recipe.eval_every == 0:
+                figures = self.resume()
+            with FirstSignal(self.state is not None) as stop:
+                if evaluate_first and not figures.records:
+                    self.evaluate()
+                if not finish:
+                    self._learn(stop)
+                if not figures.records or figures.records[-1]["step"] != self.steps:  # a finished run that is resumed has it
                     self.evaluate()
         finally:
             self.gradients.close()
-        figures = self.figures
-        if not figures.records or figures.records[-1]["step"] != self.steps:  # a finished run that is resumed has it
-            self.evaluate()
         if self.best_weights:
             self.module.load_state_dict(self.best_weights)
         best_step = self.steps if figures.best is None else figures.best_step
         return Outcome(self.steps, best_step, figures.best)
+
+    def _learn(self, stop: FirstSignal) -> None:
+        """Make the steps, and save the state when that is due or a signal came, to whichever process."""
+        recipe, figures = self.recipe, self.figures
+        for batch in self.task.batches(self.steps):
+            (seconds, _), *_ = found = self.processes.gather(self.seconds(), stop.number)
+            number = int(max(number for _, number in found))
+            if number or seconds >= self._saved_at + SAVE_SECONDS:
+                figures.seconds = seconds
+                self._check_weights()
+                self.save()
+            if number:
+                stop.deliver(number)
+            done = self.share_done(seconds)
+            if done >= 1.0 or (recipe.patience is not None and figures.waited >= recipe.patience):
+                break
+            self.step(batch, done)
+            if self.steps % recipe.eval_every == 0:
+                self.evaluate()
 
     def step(self, batch: Any, done: float) -> None:
         """Learn a minibatch, at the rate after the share ``done`` (0 to 1) of the run."""
@@ -165,7 +191,7 @@ class Trainer:
 
     def evaluate(self) -> None:
         """Measure, remember the best weights, log a record, save the state. Raises NotFiniteError before any of it is kept."""
-        found, seconds = self.task.evaluate(), self.seconds()
+        found, seconds = self.task.evaluate(), self.processes.broadcast(self.seconds())
         record: dict[str, Any] = {"step": self.steps, "seconds": round(seconds, 1)}
         loss = self.processes.sum(self._loss)
         if self._items:
@@ -174,8 +200,7 @@ class Trainer:
             found["loss"] = self.processes.broadcast(found["loss"])
             if not math.isfinite(found["loss"]):
                 raise NotFiniteError(f"the held-out loss is {found['loss']}", self.steps, self._batch)
-        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
-            raise NotFiniteError("a weight is infinite or NaN", self.steps, self._batch)
+        self._check_weights()
         figures = self.figures
         if found:
             record["held_out"] = found
@@ -188,19 +213,31 @@ class Trainer:
         self._loss, self._items = 0.0, 0
         if self.processes.is_first:
             self.observer.on_record(record)
-            self.save()
+        self.saved = None  # the state is older than this record
+        self.save()
+
+    def _check_weights(self) -> None:
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise NotFiniteError("a weight is infinite or NaN", self.steps, self._batch)
 
     def save(self) -> None:
-        """Write the state, if there is to be one."""
-        if self.state is None:
+        """Write the state, if there is to be one and it is not there."""
+        if self.state is None or self.saved == self.steps:
             return
+        self.figures.losses, self.figures.items = [loss for (loss,) in self.processes.gather(self._loss)], self._items
+        self._saved_at = self.figures.seconds
+        if self.processes.is_first:
+            self._write(self.state)
+        self.saved = self.steps
+
+    def _write(self, state: TrainingState) -> None:
         tensors = {f"module.{name}": value for name, value in self.module.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
         for i, averages in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in averages.items()}
-        self.state.save(self.steps, tensors, asdict(self.figures))
+        state.save(self.steps, tensors, asdict(self.figures))
 
-    def resume(self) -> None:
+    def resume(self) -> Figures:
         """Continue from the state on disk; the observer hears the records of earlier sittings."""
         assert self.state
         self.steps, tensors, figures = self.state.load()
@@ -208,6 +245,7 @@ class Trainer:
             if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
                 raise ValueError("a number is infinite or NaN")
             self.figures = Figures(**figures)
+            self._loss, self._items = self.figures.losses[self.processes.rank], self.figures.items
             self.module.load_state_dict(_under("module.", tensors))
             weights = self.module.state_dict()
             best = _under("best.", tensors)
@@ -219,22 +257,24 @@ class Trainer:
                 if not _same_shapes(averages.get(i, {}), wanted):
                     raise ValueError("the optimizer's averages do not fit")
             self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
-        except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise self.state.damaged(printable(str(error), limit=300)) from None
         self.best_weights = {name: value.to(weights[name].device) for name, value in best.items()}
-        self._started = time.monotonic() - self.figures.seconds
+        self._started, self._saved_at = time.monotonic() - self.figures.seconds, self.figures.seconds
+        self.saved = self.steps
         if self.processes.is_first:
             for record in self.figures.records:
                 self.observer.on_record(record)
+        return self.figures
 
     def seconds(self) -> float:
         """Return the seconds of training so far, those of earlier sittings included."""
         return time.monotonic() - self._started
 
-    def share_done(self) -> float:
-        """Return the share of the run that is done, 0 to 1, the same in every process."""
+    def share_done(self, seconds: float) -> float:
+        """Return the share of the run that is done after so many seconds, 0 to 1."""
         by_steps = self.steps / self.recipe.max_steps if self.recipe.max_steps else 0.0
-        by_time = self.processes.broadcast(self.seconds() / self.recipe.max_time) if self.recipe.max_time else 0.0
+        by_time = seconds / self.recipe.max_time if self.recipe.max_time else 0.0
         return min(1.0, max(by_steps, by_time))
 
 

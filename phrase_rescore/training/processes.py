@@ -45,19 +45,21 @@ class ProcessGroup:
 
     def broadcast(self, value: float) -> float:
         """Return the first process's value in all of them."""
-        return self._exchanged(value, lambda shared: dist.broadcast(shared, 0))
+        return self.gather(value)[0][0]
 
     def sum(self, value: float) -> float:
         """Return the sum over the processes in all of them."""
-        return self._exchanged(value, dist.all_reduce)
+        return sum(own for (own,) in self.gather(value))
 
-    def _exchanged(self, value: float, exchange: Callable[[Tensor], object]) -> float:
+    def gather(self, *values: float) -> list[list[float]]:
+        """Return the values of each process in all of them."""
         if self.size == 1:
-            return value
+            return [list(values)]
         device = f"cuda:{torch.cuda.current_device()}" if dist.get_backend() == "nccl" else "cpu"
-        shared = torch.tensor(value, dtype=torch.float64, device=device)
-        exchange(shared)
-        return float(shared.item())
+        own = torch.tensor(values, dtype=torch.float64, device=device)
+        shared = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(shared, own)
+        return [numbers.tolist() for numbers in shared]
 
     def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = silent) -> bool:
         """Let the first process do something while the others wait, and return its outcome in all of them.

@@ -21,12 +21,13 @@ from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.files.outputs import atomic_output, check_replaceable, recover_directory
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
-from phrase_rescore.training.config import Observer, Recipe, Settings
+from phrase_rescore.training.config import Observer, Recipe, Settings, in_words
 from phrase_rescore.training.loop import NotFiniteError, Task, Trainer
 from phrase_rescore.training.processes import find_processes, local_device, process_group
 from phrase_rescore.training.state import TrainingState
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
+AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 
 def on_this_machine(settings: AnySettings) -> AnySettings:
@@ -127,7 +128,7 @@ class Session(contextlib.ExitStack):
         if slow:
             self.observer.say(f"warning: {slow}")
         self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
-        self.resumes = False
+        self.resumes, self.finish = False, settings.output.finish
         self._model_dir, self._machine, self._output = model_dir, machine, settings.output
 
     def prepare(self, source: Source[Store], check: Callable[[], None] = lambda: None) -> Store | None:
@@ -160,27 +161,45 @@ class Session(contextlib.ExitStack):
 
     def _can_begin(self) -> bool:
         """Put right what killed runs left; tell whether there is anything to do. Raises OptionError if it must not touch it."""
-        state, resume = self.state, self._output.resume
+        state, resume = self.state, self._output.resume or self.finish
         recover_directory(self._model_dir)
         if state.is_published(self._model_dir):
             state.remove()
             if resume:
                 self.observer.say(f"{self._model_dir} is complete; what was left of its training is removed")
                 return False
+        if self.finish and not state.exists():
+            raise OptionError(f"--finish: there is no training in {state.directory}; leave it out to train")
         check_target(self._model_dir, self._output.overwrite)
         if not state.exists():
             if resume:
                 self.observer.say(f"no training to go on with in {state.directory}; it begins anew")
         elif not resume:
             found = f"{state.directory} holds an interrupted training"
-            raise OptionError(f"{found}; go on with --resume, or delete it to begin anew")
+            raise OptionError(f"{found}; continue with --resume, keep it with --finish, or delete it to start over")
         else:
             state.check()
         return True
 
+    def limited(self, recipe: AnyRecipe, items: int, held_out: int) -> AnyRecipe:
+        """Return the recipe with its limits: those that are given, else the interrupted training's, else the usual ones.
+
+        Raises OptionError as ``Recipe.check_held_out`` does.
+        """
+        recipe.check_held_out(held_out)
+        limits, state = recipe.limits(), self.state
+        if self.resumes:
+            before = state.last_limits()
+            if limits and limits != before and not self.finish:
+                self.observer.say(f"--resume: training ends after {in_words(limits)}, no longer after {in_words(before)}")
+            else:
+                limits = before
+        state.limits = limits or recipe.usual_limits()
+        return recipe.limited(state.limits, items)
+
     @contextlib.contextmanager
-    def learning(self, task: Task, recipe: Recipe, in_words: Callable[[Any], bytes]) -> Iterator[Trainer]:
-        """Give what trains within the ``with`` block, keep a minibatch that failed, ``in_words``, and say how to continue."""
+    def learning(self, task: Task, recipe: Recipe, as_rows: Callable[[Any], bytes]) -> Iterator[Trainer]:
+        """Give what trains within the ``with`` block, keep a minibatch that failed, ``as_rows``, and say how to continue."""
         state, observer, processes = self.state, self.observer, self.processes
         trainer = Trainer(task, recipe, threads=self.threads, processes=processes, state=state, observer=observer)
         together = f", {processes.size} processes" if processes.size > 1 else ""
@@ -189,13 +208,15 @@ class Session(contextlib.ExitStack):
         try:
             yield trainer
         except KeyboardInterrupt as error:
-            if state.exists():
-                error.add_note(f"{state.directory} has it as last measured; the same command with --resume goes on")
+            if trainer.saved is not None and processes.is_first:
+                saved = f"step {trainer.saved:,} is saved in {state.directory}"
+                error.add_note(f"{saved}; the same command with --resume continues")
+                error.add_note("to keep it as it is, the same command with --finish makes the model")
             raise
         except NotFiniteError as error:
             parts = [f"{error.found} at step {error.step:,}"]
             if error.batch is not None and self.processes.is_first:
-                parts.append(self._keep(error.step, in_words, error.batch))
+                parts.append(self._keep(error.step, as_rows, error.batch))
             remedy = "try a smaller --learning-rate"
             if state.exists():
                 parts.append(f"{state.directory} has the last good state")
@@ -214,14 +235,14 @@ class Session(contextlib.ExitStack):
         self._log.append(line)
         self._outer.on_record(record)
 
-    def _keep(self, step: int, in_words: Callable[[Any], bytes], batch: Any) -> str:
+    def _keep(self, step: int, as_rows: Callable[[Any], bytes], batch: Any) -> str:
         """Write a minibatch beside the state; say where it is, or why not."""
         path = os.path.join(self.state.directory, f"minibatch-{step:09d}.tsv")
         try:
             with writing(path):
                 os.makedirs(self.state.directory, exist_ok=True)
                 with atomic_output(path) as stream:
-                    stream.write(in_words(batch))
+                    stream.write(as_rows(batch))
         except RescoreError as failure:
             return str(failure)
         return f"its minibatch is in {path}"

@@ -1,7 +1,7 @@
 """A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle.
 
 DIRECTORY/
-    state.json                  step, figures, what the run was asked for, its pairs, the tensors' file, and their CRC-32
+    state.json                  step, figures, what the run was asked for, its limits and pairs, the tensors' file; a CRC-32
     tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
     published                   device and inode of the finished model's directory, just before it takes its name
 """
@@ -21,10 +21,11 @@ from torch import Tensor
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
 from phrase_rescore.files.outputs import remove_directory, sync, write_durably
 from phrase_rescore.nn.storage import utf8_name
+from phrase_rescore.training.config import LIMITS
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 STATE, PUBLISHED = "state.json", "published"
-_ENTRIES = {"format_version", "run", "pairs", "step", "tensors", "figures"}
+_ENTRIES = {"format_version", "run", "limits", "pairs", "step", "tensors", "figures"}
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[str]:
@@ -55,11 +56,15 @@ def _identity_of(directory: str) -> bytes:
 
 
 class TrainingState:
-    """The state directory of one training. ``run`` is what it was asked for; only the same run may continue from it."""
+    """The state directory of one training. ``run`` is what it was asked for; only the same run may continue from it.
+
+    ``limits`` say when it is to end; they may change.
+    """
 
     def __init__(self, directory: str, run: dict[str, Any]) -> None:
         self.directory, self._run = directory, json.loads(json.dumps(run))
         self._numbers: dict[str, Any] | None = None  # of the data
+        self.limits: dict[str, Any] = {}
 
     def exists(self) -> bool:
         """Tell whether there is a state to continue from."""
@@ -72,11 +77,7 @@ class TrainingState:
         if not self.exists():
             return
         state = self._read()
-        run = state["run"]
-        if (group := run.pop("group", 1)) != 1:  # a setting of earlier versions; 1 was its default
-            made = f"the interrupted training was made with --group {group}, which is gone"
-            raise OptionError(f"--resume: {made}; delete {self.directory} to start over")
-        found = differences(run, self._run)
+        found = differences(state["run"], self._run)
         if self._numbers is not None:
             found += differences(state["pairs"], self._numbers)
         if found:
@@ -88,8 +89,8 @@ class TrainingState:
         name = _tensors_of(step)
         file = os.path.join(self.directory, name)
         state = {
-            "format_version": FORMAT_VERSION, "run": self._run, "pairs": self._numbers, "step": step, "tensors": name,
-            "figures": figures,
+            "format_version": FORMAT_VERSION, "run": self._run, "limits": self.limits, "pairs": self._numbers, "step": step,
+            "tensors": name, "figures": figures,
         }  # fmt: skip
         state["crc"] = _crc(state)
         try:
@@ -121,10 +122,15 @@ class TrainingState:
             remedy = f"take the version that made it, or delete {self.directory} to begin anew"
             raise ModelError(f"{path}: not a training state of this version; {remedy}")
         whole = state.pop("crc", None) == _crc(state) and state.keys() >= _ENTRIES
-        typed = whole and isinstance(state["run"], dict) and isinstance(state["step"], int)
-        if not typed or state["step"] < 0 or state["tensors"] != _tensors_of(state["step"]):
+        typed = whole and all(isinstance(state[name], dict) for name in ("run", "limits")) and isinstance(state["step"], int)
+        known = typed and state["limits"].keys() <= set(LIMITS)
+        if not known or state["step"] < 0 or state["tensors"] != _tensors_of(state["step"]):
             raise self.damaged("not as it was written", STATE)
         return state
+
+    def last_limits(self) -> dict[str, Any]:
+        """Return the limits of the interrupted run."""
+        return dict(self._read()["limits"])
 
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
         """Return the step, tensors and figures of the last state. Raises ModelError when it is damaged or missing."""

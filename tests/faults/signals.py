@@ -1,4 +1,4 @@
-"""Sends a signal at every line of the package that `annotate` and `train` come by, goes on, and compares every byte.
+"""Sends a signal at every line of the package that `annotate`, `train` and `train-lm` come by, goes on, and compares every byte.
 
 usage: signals.py [--sample N] [--jobs 2] [--only NAME] [--signal NAME]
 
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from disturbed import HANGS, IDENTICAL, PACKAGE, Ended, Job, jobs, write_inputs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-COMMANDS = ("annotate", "train", "train --overwrite")
+COMMANDS = ("annotate", "train", "train --overwrite", "train-lm")
 ROWS = 40
 # How a process may end: by the signal's exit status; by the signal itself, before the command line begins or when it is over;
 # or well, when nothing is left to be done

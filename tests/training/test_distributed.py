@@ -85,30 +85,30 @@ def slow(*args, **more):
     time.sleep(8)
     return made(*args, **more)
 
-if what == "second dies":
+if what in ("second dies", "second stops"):
     from phrase_rescore.training.processes import Gradients
     step, steps = Gradients.__call__, []
 
     def last(*args):
         steps.append(args)
         if os.environ["RANK"] == "1" and len(steps) == 2:
-            os.kill(os.getpid(), 9)
+            os.kill(os.getpid(), 9 if what == "second dies" else 15)
         return step(*args)
 
     Gradients.__call__ = last
-else:
+elif what:
     prepare.sorted_pairs = slow
 main()
 """
 
 
-def two_processes(tmp_path: Path, what: str) -> list[tuple[int, str]]:
+def two_processes(tmp_path: Path, what: str, *more: str) -> list[tuple[int, str]]:
     """Train in two processes without torchrun, which would end one when the other dies: (status, standard error) of each."""
     write_language(tmp_path / "pairs.tsv", pairs=300)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    line = command(tmp_path, "model", "--threads", "1")[3:]
+    line = command(tmp_path, "model", "--threads", "1", *more)[3:]
     line[line.index("--max-steps") + 1] = "4"
     processes = []
     # That of an agent, which outlives the first process; without one the first process has it
@@ -152,3 +152,16 @@ def test_the_first_process_ends_in_a_line_when_another_does(tmp_path: Path) -> N
     error = told.splitlines()[-1]
     assert error.startswith("phrase-rescore: error: lost another process of this training ("), told
     assert error.endswith("; start all again with --resume")
+
+
+def test_a_signal_to_one_process_stops_all_after_the_same_step(tmp_path: Path) -> None:
+    (first, told), (second, other) = two_processes(tmp_path, "second stops")
+    assert (first, second) == (143, 143), told + other
+    assert told.splitlines()[-3:-1] == [
+        "phrase-rescore: terminated",
+        f"phrase-rescore: step 2 is saved in {tmp_path}/model.training; the same command with --resume continues",
+    ]
+    assert other.splitlines()[-1] == "phrase-rescore: terminated"
+    (first, _), (second, told) = two_processes(tmp_path, "", "--resume")
+    assert (first, second) == (0, 0), told
+    assert load(str(tmp_path / "model")).training["steps"] == 4

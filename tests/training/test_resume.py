@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ from phrase_rescore.nn import softmax
 from phrase_rescore.rnn.train import is_sampled
 from phrase_rescore.training import state as state_files
 from phrase_rescore.training.config import Observer, Recipe
-from phrase_rescore.training.loop import Trainer
+from phrase_rescore.training.loop import Figures, Trainer
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow
@@ -98,7 +99,7 @@ def test_another_run_is_not_resumed(training: Training) -> None:
     for changed, told in (
         (training.but(seed=2), "seed 1 → 2"),
         (training.but(learning_rate=0.5, patience=3), "learning_rate 0.008 → 0.5"),
-        (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, max_steps 20 → 30, seed 1 → 2"),
+        (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, seed 1 → 2"),
         (training.but(held_out=10, min_count=2), "held_out 20 → 10, min_count 1 → 2"),
         (training.but(precision="bf16", cell="lstm"), 'cell "gru" → "lstm", precision "float32" → "bf16"'),
         (training.but(freeze=("output",), init_from=training.model_dir), ""),
@@ -109,7 +110,7 @@ def test_another_run_is_not_resumed(training: Training) -> None:
         assert not told or str(caught.value) == f"--resume: the interrupted training was another: {told}; {remedy}"
         assert stored(f"{training.model_dir}.pairs") == pairs
     for overwrite in (False, True):
-        with pytest.raises(OptionError, match="go on with --resume, or delete it to begin anew"):
+        with pytest.raises(OptionError, match="continue with --resume, keep it with --finish, or delete it to start over"):
             training.but(overwrite=overwrite).run()
     with open(training.inputs[0], "a") as stream:
         stream.write("s1 s1 s1\tt9\n")
@@ -204,7 +205,7 @@ def test_nothing_to_resume_begins_anew(training: Training) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    '{"format_version": 2}', '{"format_version": 2, "crc": 0, "tensors": 3}', "[2]", "{}", '{"format_version": 1, "run": {}}',
+    '{"format_version": 3}', '{"format_version": 3, "crc": 0, "tensors": 3}', "[3]", "{}", '{"format_version": 2, "run": {}}',
     "[" * 100_000, "\xff", "9" * 5000, "",
 ])  # fmt: skip
 def test_a_state_that_is_none_is_one_line(run: Run, training: Training, tmp_path: Path, text: str) -> None:
@@ -243,9 +244,11 @@ def test_a_changed_state_is_told(training: Training) -> None:
 
 @pytest.mark.parametrize("change", [
     {"step": "3"}, {"step": -1}, {"tensors": {}}, {"tensors": "../tensors-1.safetensors"}, {"figures": 3},
-    *({"figures": {"best": None, "records": [], "waited": 0, "seconds": 1.0, "best_step": 0} | figures} for figures in (
+    {"limits": 3}, {"limits": {"hours": 3}},
+    *({"figures": asdict(Figures(losses=[0.0])) | figures} for figures in (
         {"best": 3}, {"best": {}}, {"best": {"loss": "low"}}, {"records": [3]}, {"records": [{"step": 1}]},
         {"records": [{"step": 1, "seconds": 1, "held_out": 3}]}, {"waited": "2"}, {"seconds": None}, {"best_step": -1},
+        {"losses": []}, {"losses": ["much"]}, {"losses": [float("nan")]}, {"items": -1},
     )),
 ])  # fmt: skip
 def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[str, object]) -> None:
@@ -259,18 +262,6 @@ def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[st
     path.write_text(json.dumps(state | {"crc": state_files._crc(state)}))
     with pytest.raises(ModelError, match=f"the state is damaged, delete {tmp_path} to begin anew"):
         trainer.resume()
-
-
-def test_a_state_of_the_time_of_group(tmp_path: Path) -> None:
-    """``--group`` is gone; 1 was its default and is what every training does now."""
-    for group in (1, 4):
-        TrainingState(str(tmp_path), {"seed": 1, "group": group}).save(5, {"a": torch.zeros(1)}, {})
-        state = TrainingState(str(tmp_path), {"seed": 1})
-        if group == 1:
-            state.check()
-        else:
-            with pytest.raises(OptionError, match=f"--group 4, which is gone; delete {tmp_path} to start over"):
-                state.check()
 
 
 def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:

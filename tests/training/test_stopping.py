@@ -1,0 +1,231 @@
+"""A training that is stopped keeps its steps: it continues to the same bytes, to another end, or becomes a model as it is."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Run
+from small_trainings import SIZES, Stopped, Training, files, write_language
+
+from phrase_rescore.errors import OptionError
+from phrase_rescore.rnn.checkpoint import load
+from phrase_rescore.training import loop
+from phrase_rescore.training.config import Observer, Recipe
+from phrase_rescore.training.signals import FirstSignal
+
+Start = Callable[[list[str]], subprocess.Popen[str]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_waits_and_the_second_acts_at_once(number: signal.Signals) -> None:
+    usual, met = signal.getsignal(number), list[int]()
+    signal.signal(number, lambda number, frame: met.append(number))
+    try:
+        with FirstSignal() as stop:
+            signal.raise_signal(number)
+            assert (stop.number, met) == (number, [])
+            signal.raise_signal(number)
+            assert met == [number]
+            stop.deliver(number)
+        assert met == [number] * 2
+        with FirstSignal():
+            signal.raise_signal(number)
+        assert met == [number] * 3, "at the end of the block"
+        with pytest.raises(Stopped), FirstSignal():
+            signal.raise_signal(number)
+            raise Stopped
+        assert met == [number] * 3, "what failed fails"
+        with FirstSignal(waits=False) as stop:
+            signal.raise_signal(number)
+        assert (stop.number, met) == (0, [number] * 4)
+    finally:
+        signal.signal(number, usual)
+
+
+def test_what_is_ignored_stays_ignored_and_other_threads_have_no_signals() -> None:
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with FirstSignal() as stop:
+            signal.raise_signal(signal.SIGINT)
+            assert stop.number == 0
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    failed: list[Exception] = []
+
+    def stay() -> None:
+        try:
+            with FirstSignal():
+                pass
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    thread.join()
+    assert not failed
+
+
+@pytest.mark.parametrize(("settings", "steps", "seconds"), [
+    ({}, 50, 3600.0), ({"max_steps": 9}, 9, None), ({"max_time": 9.0}, None, 9.0), ({"epochs": 2.0}, 20, None),
+    ({"epochs": 2.0, "max_steps": 9}, 9, None), ({"epochs": 2.0, "max_steps": 99, "max_time": 9.0}, 20, 9.0),
+    ({"epochs": 1e-9}, 1, None), ({"usual_time": 0.0}, 50, None),
+])  # fmt: skip
+def test_the_limits_of_a_training(settings: dict[str, float], steps: int | None, seconds: float | None) -> None:
+    """Those that are given, of which the first counts; without one, five passes or an hour."""
+    recipe = Recipe(batch_size=10, **settings)  # type: ignore[arg-type]
+    limited = recipe.limited(recipe.limits() or recipe.usual_limits(), 100)
+    assert (limited.max_steps, limited.max_time) == (steps, seconds)
+
+
+@pytest.fixture
+def start(tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Start a command line in a process of its own, which does not ignore SIGINT as what a shell has in the background does."""
+    monkeypatch.setenv("PATH", warm_path)
+    program = "import signal; signal.signal(2, signal.default_int_handler); from phrase_rescore.cli.main import main; main()"
+    return lambda line: subprocess.Popen(["python", "-c", program, *line], stderr=subprocess.PIPE, text=True)
+
+
+def training_lines(tmp_path: Path) -> dict[str, list[str]]:
+    """A command of each training, without -m."""
+    write_language(tmp_path / "pairs.tsv", pairs=600)
+    (tmp_path / "text").write_text("".join(f"a b c{i % 40} d{i % 7}\n" for i in range(900)))
+    common = ["--max-steps", "400", "--eval-every", "50", "--threads", "1", "--device", "cpu"]
+    lm = ["train-lm", str(tmp_path / "text"), "--order", "3", "--embedding", "8", "--hidden", "8", "--batch-size", "32"]
+    return {"train": ["train", str(tmp_path / "pairs.tsv"), *SIZES, *common], "train-lm": [*lm, *common]}
+
+
+def stopped(process: subprocess.Popen[str], lock: Path, step: int, number: signal.Signals) -> list[str]:
+    """Send a signal after the measurement of a step to the process that holds the lock, and return what was said."""
+    said = []
+    with process:
+        assert process.stderr
+        for line in process.stderr:
+            said.append(line.rstrip("\n"))
+            if f": step {step}," in line:
+                os.kill(json.loads(lock.read_bytes())["pid"], number)
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["train", "train-lm"])
+def test_a_signal_saves_the_step_and_the_rest_is_the_same(run: Run, start: Start, tmp_path: Path, kind: str) -> None:
+    line = training_lines(tmp_path)[kind]
+    whole, model = tmp_path / "whole", tmp_path / "model"
+    assert run(*line, "-m", whole, "-q").status == 0
+    for resume, after, number, word, status in (
+        ((), 50, signal.SIGINT, "interrupted", 130), (("--resume",), 150, signal.SIGTERM, "terminated", 143),
+    ):  # fmt: skip
+        process = start([*line, "-m", str(model), *resume])
+        said = stopped(process, Path(f"{model}.lock"), after, number)
+        assert process.returncode == status, said
+        step = json.loads((tmp_path / "model.training" / "state.json").read_bytes())["step"]
+        assert said[-3:] == [
+            f"phrase-rescore: {word}",
+            f"phrase-rescore: step {step:,} is saved in {model}.training; the same command with --resume continues",
+            "phrase-rescore: to keep it as it is, the same command with --finish makes the model",
+        ]
+        assert not model.exists()
+    assert step >= 150
+    assert run(*line, "-m", model, "-q", "--resume").status == 0
+    assert files(model) == files(whole)
+    logs = [re.sub(r'"seconds": [\d.]+', "", (path / "train.log.jsonl").read_text()) for path in (model, whole)]
+    assert logs[0] == logs[1], "the training loss too"
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    write_language(tmp_path / "pairs.tsv", pairs=300)
+    return Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model")).but(max_steps=20, eval_every=8, held_out=20)
+
+
+def interrupt(training: Training, at: int) -> BaseException:
+    """Send SIGINT after a step."""
+
+    def send(step: int, *_: object) -> None:
+        if step == at:
+            signal.raise_signal(signal.SIGINT)
+
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        training.run(Observer(on_step=send))
+    signal.signal(signal.SIGINT, usual)
+    assert json.loads((training.state_dir / "state.json").read_bytes())["step"] == at
+    return caught.value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [1, 11, 16, 20])
+def test_a_state_between_measurements_gives_the_same_bytes(training: Training, at: int) -> None:
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    interrupt(training, at)
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+
+
+@pytest.mark.slow
+def test_states_are_saved_by_time(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a training does not measure; a kill between two states loses nothing else."""
+    training.but(model_dir=f"{training.model_dir}.whole").run()
+    steps: list[int] = []
+
+    def look(step: int, *_: object) -> None:
+        if (training.state_dir / "state.json").exists():
+            steps.append(json.loads((training.state_dir / "state.json").read_bytes())["step"])
+        if step == 13:
+            raise Stopped
+
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+    with pytest.raises(Stopped):
+        training.run(Observer(on_step=look))
+    assert steps == list(range(13))
+    training.but(resume=True).run()
+    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("given", "said", "steps"), [
+    ({}, "", 20),
+    ({"max_steps": 20}, "", 20),
+    ({"max_steps": 30}, "30 steps, no longer after 20 steps", 30),
+    ({"max_steps": 13}, "13 steps, no longer after 20 steps", 13),
+    ({"max_steps": 5}, "5 steps, no longer after 20 steps", 11),
+    ({"epochs": 2.0}, "2 passes, no longer after 20 steps", None),
+    ({"max_steps": 25, "max_time": 5400.0}, "25 steps or 1:30:00, whichever comes first, no longer after 20 steps", 25),
+])  # fmt: skip
+def test_the_end_may_change_at_resume(training: Training, given: dict[str, float], said: str, steps: int | None) -> None:
+    """And what is not given stays: the limits of the stopped training, not the usual ones."""
+    interrupt(training, 11)
+    heard: list[str] = []
+    unlimited = training.but(max_steps=None, resume=True)
+    found = unlimited.but(**given).run(Observer(heard.append)).training
+    assert [line for line in heard if line.startswith("--resume")] == (
+        [f"--resume: training ends after {said}"] if said else []
+    )
+    assert found["steps"] == (steps or -(-2 * found["distinct_pairs"]["training"] // 32))
+    assert found["max_seconds"] == given.get("max_time")
+    assert not training.state_dir.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [3, 11])
+def test_a_stopped_training_is_finished_as_it_is(run: Run, training: Training, at: int) -> None:
+    """With the best weights that were measured; they are measured now if there are none, or newer ones."""
+    note = interrupt(training, at).__notes__
+    assert note[1] == "to keep it as it is, the same command with --finish makes the model"
+    found = training.but(finish=True, max_steps=None).run()
+    assert (found.training["steps"], found.training["max_steps"]) == (at, 20)
+    log = [json.loads(line) for line in (Path(training.model_dir) / "train.log.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in log] == [*range(8, at, 8), at]
+    assert found.training["held_out"] == min((record["held_out"] for record in log), key=lambda figures: figures["loss"])
+    assert load(training.model_dir)
+    assert not training.state_dir.exists()
+    for more in ({}, {"model_dir": f"{training.model_dir}.other"}):
+        other = training.but(finish=True, **more)
+        with pytest.raises(OptionError, match=f"--finish: there is no training in {other.state_dir}; leave it out to train"):
+            other.run()
