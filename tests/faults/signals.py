@@ -1,4 +1,4 @@
-"""Sends a signal at every line of the package that `annotate`, `train` and `train-lm` come by, goes on, and compares every byte.
+"""Sends a signal at every line of the package that annotate and the trainings come by, goes on, and compares every byte.
 
 usage: signals.py [--sample N] [--jobs 2] [--only NAME] [--signal NAME]
 

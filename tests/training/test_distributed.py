@@ -104,7 +104,8 @@ main()
 
 def two_processes(tmp_path: Path, what: str, *more: str) -> list[tuple[int, str]]:
     """Train in two processes without torchrun, which would end one when the other dies: (status, standard error) of each."""
-    write_language(tmp_path / "pairs.tsv", pairs=300)
+    if not (tmp_path / "pairs.tsv").exists():
+        write_language(tmp_path / "pairs.tsv", pairs=300)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
