@@ -189,7 +189,7 @@ def split_rows(data: bytes) -> list[bytes]:
     return data.removesuffix(b"\n").split(b"\n")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=min(40, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(content=moses_tables())
 def test_moses_reads_log_p_and_the_count(run: Run, model_dir: str, oracle: Oracle, content: bytes) -> None:
     expected = [(oracle.log_p(row), oracle.unknown(row)[1]) for row in split_rows(content)]
@@ -543,7 +543,7 @@ def test_clamped_scores(run: Run, harsh_model: str, tmp_path: Path, digits: int)
     assert "clamped" not in plain.err
 
 
-@pytest.mark.parametrize("digits", [2, 7, 17])
+@pytest.mark.parametrize("digits", [*(pytest.param(n, marks=pytest.mark.slow) for n in (2, 17)), 7])
 def test_clamped_counts(run: Run, model_dir: str, tmp_path: Path, digits: int) -> None:
     content = b"".join(b"the ||| %b ||| 1 ||| 0-0 ||| 1 1 1 ||| |||\n" % b" ".join([b"zzz"] * n) for n in (88, 89, 300))
     result = run("annotate", "-", "-m", model_dir, "--digits", digits, stdin=content)

@@ -171,6 +171,9 @@ WRITERS = {
     "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --own-columns -o {out}",
     "curves": "curves {good}/log -o {out}",
 }
+every_writer = pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=pytest.mark.slow if name == "curves" else ()) for name in WRITERS]
+)
 
 
 @pytest.fixture
@@ -185,7 +188,7 @@ def out_of(command: str) -> str:
     return "out.png" if command == "curves" else "out"
 
 
-@pytest.mark.parametrize("command", WRITERS)
+@every_writer
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writing: Path, command: str, earlier: bool) -> None:
     out = writing.parent / out_of(command)
@@ -201,7 +204,7 @@ def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writi
     assert not earlier or out.read_bytes() == b"earlier"
 
 
-@pytest.mark.parametrize("command", WRITERS)
+@every_writer
 def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_dir: str, writing: Path, command: str) -> None:
     out = writing.parent / out_of(command)
     args = filled(WRITERS[command], out=out, good=writing, model=model_dir)
@@ -218,7 +221,7 @@ def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_di
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-@pytest.mark.parametrize("command", WRITERS)
+@every_writer
 def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) -> None:
     out = writing.parent / out_of(command)
     out.symlink_to("/dev/full")

@@ -57,9 +57,11 @@ def test_commands_options_and_values_are_completed(line: str) -> None:
     assert {item.value for item in completions(line)} == WORDS[line]
 
 
-@pytest.mark.parametrize(
-    "line", ["phrase-rescore ge", "phrase-rescore train t --init", "phrase-rescore evaluate --set dev ref a=b --ba"]
-)
+@pytest.mark.parametrize("line", [
+    pytest.param("phrase-rescore ge", marks=pytest.mark.slow),
+    pytest.param("phrase-rescore train t --init", marks=pytest.mark.slow),
+    "phrase-rescore evaluate --set dev ref a=b --ba",
+])  # fmt: skip
 def test_bash_completes_them(env: dict[str, str], line: str) -> None:
     words = line.split(" ")
     script = f"""{switched_on_by("bash")}

@@ -1,6 +1,7 @@
 """Strangers' files: no code of theirs runs, nothing of theirs reaches the terminal raw, temporary files are ours alone."""
 
 import ast
+import functools
 import json
 import os
 import pickle
@@ -8,7 +9,6 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +34,11 @@ UNSAFE_CALLS = re.compile(
 )
 
 
-def calls() -> Iterator[tuple[str, str, ast.Call]]:
+@functools.cache
+def calls() -> list[tuple[str, str, ast.Call]]:
     """(module, dotted name of what is called, the call)."""
-    for _, room, tree in modules():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield room, ast.unparse(node.func), node
+    nodes = [(room, node) for _, room, tree in modules() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(room, ast.unparse(node.func), node) for room, node in nodes]
 
 
 def test_no_pickle_and_its_like() -> None:

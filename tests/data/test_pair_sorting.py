@@ -43,7 +43,7 @@ def fake_sort(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str, name: 
     monkeypatch.setenv("PATH", str(folder))
 
 
-@settings(max_examples=40)
+@settings(max_examples=min(40, settings().max_examples))
 @given(st.lists(COUNTED), st.integers(1, 4), st.sampled_from([None, 1, 2]))
 def test_rare_and_long_pairs_are_left_out(rows: list[Row], min_count: int, max_length: int | None) -> None:
     totals: Counter[bytes] = Counter()
@@ -96,7 +96,7 @@ def test_scratch_that_does_not_exist(tmp_path: Path) -> None:
     assert str(caught.value) == f"{found}; name another directory with --scratch"
 
 
-@pytest.mark.parametrize("rows", [0, 1, 100_000])
+@pytest.mark.parametrize("rows", [0, 1, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("script", "why"), [
     ('echo "sort: a warning" >&2; echo "sort: write failed: full" >&2; exit 2', "sort: write failed: full"),
     ("exit 3", "sort ended with status 3"),

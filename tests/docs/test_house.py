@@ -5,24 +5,22 @@ from collections import Counter, defaultdict
 
 import pytest
 from conftest import ROOT
+from source_tree import PACKAGE, modules
 
 import phrase_rescore
 from phrase_rescore.cli.main import COMMANDS
 
-PACKAGE = ROOT / "phrase_rescore"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-
 
 def test_no_module_is_long() -> None:
-    assert [path.name for path in MODULES if len(path.read_text(encoding="utf-8").splitlines()) > 350] == []
+    assert [path.name for path in PACKAGE.rglob("*.py") if len(path.read_text(encoding="utf-8").splitlines()) > 350] == []
 
 
 def test_no_class_has_the_name_of_one_in_another_room() -> None:
     rooms = defaultdict[str, set[str]](set)
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for _, module, tree in modules():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                rooms[node.name].add(path.relative_to(PACKAGE).parts[0])
+                rooms[node.name].add(module.split(".")[0])
     assert {name: of for name, of in rooms.items() if len(of) > 1} == {}
 
 

@@ -270,7 +270,10 @@ def test_pages_are_made_again_from_the_counts_in_the_repository(results: Path, w
     assert made == results.with_name(f"{name_of(results)}.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("results", RESULTS, ids=name_of)
+@pytest.mark.parametrize(
+    "results",
+    [pytest.param(path, id=name_of(path), marks=() if name_of(path) in SOME else pytest.mark.slow) for path in RESULTS],
+)
 def test_all_but_the_evaluation_is_quickly_made(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = importlib.import_module("page")
     monkeypatch.setattr(page, "evaluation", lambda *args: "EVALUATION")

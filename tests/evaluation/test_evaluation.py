@@ -81,7 +81,7 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("references", [["ref"], ["ref", "ref2"]])
+@pytest.mark.parametrize("references", [pytest.param(["ref"], marks=pytest.mark.slow), ["ref", "ref2"]])
 @pytest.mark.parametrize(("ours", "theirs"), OPTIONS.values(), ids=OPTIONS)
 def test_scores_and_signatures_are_the_command_s(run, files, references, ours, theirs) -> None:
     paths = [files[name] for name in references]

@@ -78,6 +78,7 @@ def test_the_seed_and_nothing_else_decides(monkeypatch: pytest.MonkeyPatch) -> N
     assert p(1) == first
 
 
+@pytest.mark.slow
 def test_one_run_each_is_sacrebleu_s_paired_test() -> None:
     rng = np.random.default_rng(8)
     words = ["a", "b", "c", "d"]

@@ -119,11 +119,13 @@ def test_a_file_has_no_name_time_or_text(run: Run, here: Path) -> None:
 FORMS = {"text": "{}", "statistics": "{}.gz", "plain": "{}.tsv"}
 
 
-OPTIONS = {"as it is": [], "lowercase": ["--lowercase"], "13a": ["--tokenize", "13a"], "detokenized": ["--detokenize", "fr"]}
-
-
-@pytest.mark.parametrize("references", ["ref", "ref,ref2,ref3"])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("references", [pytest.param("ref", marks=pytest.mark.slow), "ref,ref2,ref3"])
+@pytest.mark.parametrize("options", [
+    pytest.param([], id="as it is"),
+    pytest.param(["--lowercase"], id="lowercase", marks=pytest.mark.slow),
+    pytest.param(["--tokenize", "13a"], id="13a", marks=pytest.mark.slow),
+    pytest.param(["--detokenize", "fr"], id="detokenized"),
+])  # fmt: skip
 def test_figures_are_those_of_the_texts(run: Run, here: Path, references: str, options: list[str]) -> None:
     """To the digit, in every mixture, and without a reference where nothing needs it."""
     runs = ["base", "one", "run1", "run2", "run3"]
@@ -331,7 +333,7 @@ def as_bytes(counted: OutputStatistics) -> bytes:
         return gzip.decompress(Path(file.name).read_bytes())
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.data())
 def test_whatever_is_damaged(good: bytes, data: st.DataObject) -> None:
     """A file is read as it could have been written, or refused with its name."""

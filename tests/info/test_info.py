@@ -255,6 +255,7 @@ def test_a_rule_table(run: Run, table: Path) -> None:
     assert lines[-1] == "problems     none found"
 
 
+@pytest.mark.slow
 def test_a_table_whose_first_block_is_bad(run: Run, table: Path) -> None:
     table.write_bytes(b"a ||| b ||| 1 x ||| 0-0\n" * 17_000 + b"c ||| d ||| 0.5 0.25 ||| 0-0\n")
     found = json.loads(run("info", table, "--json").out)

@@ -56,8 +56,8 @@ def test_it_computes_its_equations(model):
     assert -model(torch.tensor(contexts), torch.tensor(words)).item() == pytest.approx(sum(expected), abs=1e-4)
 
 
-@pytest.mark.parametrize("rows", [1, 255, 256, 257, 600])
-@pytest.mark.parametrize("alpha", [0.0, 0.1, 2.0])
+@pytest.mark.parametrize("rows", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (255, 256, 600)), 257])
+@pytest.mark.parametrize("alpha", [0.0, pytest.param(0.1, marks=pytest.mark.slow), 2.0])
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(alpha, scale, rows):
     generator = torch.Generator().manual_seed(3)

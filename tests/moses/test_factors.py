@@ -49,7 +49,9 @@ def weights(directory: Path) -> bytes:
     return (directory / "model-00001-of-00001.safetensors").read_bytes() + (directory / "source.vocab").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["factored", "factored.tsv", "factored.extract"])
+@pytest.mark.parametrize(
+    "name", ["factored", *(pytest.param(f"factored.{kind}", marks=pytest.mark.slow) for kind in ("tsv", "extract"))]
+)
 def test_training_is_that_of_the_plain_pairs(folder: Path, name: str) -> None:
     training = Training((str(folder / "plain.tsv"),), str(folder / "plain")).but(max_steps=5)
     training.run()

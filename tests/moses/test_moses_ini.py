@@ -435,6 +435,7 @@ def test_sidecars_that_are_refused(table: Path, text: str, found: str) -> None:
     assert str(error.value) == f"{table}.columns.json: {found}; remove it, or annotate the table again"
 
 
+@pytest.mark.slow
 def test_only_the_first_rows_are_read(tmp_path: Path) -> None:
     path = tmp_path / "table"
     row = b"a ||| b ||| 0.5 0.25\n"

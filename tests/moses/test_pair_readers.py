@@ -119,7 +119,7 @@ def rows_of(blocks: Iterable[PairBlock]) -> list[tuple[list[bytes], list[bytes]]
     return [(a.split(b" "), b.split(b" ")) for src, tgt, _ in blocks for a, b in zip(src, tgt, strict=True)]
 
 
-@pytest.mark.parametrize("before", [1, 99, 100, 4095, 4096, 5000])
+@pytest.mark.parametrize("before", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (99, 100, 4095, 5000)), 4096])
 @pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
 def test_blocks_name_file_and_line_of_a_bad_row(tmp_path: Path, good: bytes, bad: bytes, text: str, before: int) -> None:
     path = written(tmp_path, good * before + bad * 2 + good)
@@ -128,7 +128,7 @@ def test_blocks_name_file_and_line_of_a_bad_row(tmp_path: Path, good: bytes, bad
     assert str(caught.value) == f"{path}:{before + 1}: {text}"
 
 
-@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("counts", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
 def test_blocks_can_leave_bad_rows_out(tmp_path: Path, good: bytes, bad: bytes, text: str, counts: bool) -> None:
     dropped: list[tuple[int, bytes, str]] = []

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, MakeModel, Run
-from gensim.models import KeyedVectors
 from small_models import by_the_oracle
+from word2vec import word2vec
 
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder
@@ -51,13 +51,14 @@ def test_vectors_are_those_of_the_model(model_dir: str, phrases: list[bytes], in
     np.testing.assert_allclose(vectors[::37], by_the_oracle(load(model_dir), phrases[::37]), atol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_streams_give_the_same_numbers(run: Run, model_dir: str, phrases: list[bytes], index: Path, tmp_path: Path) -> None:
     given = columns(run("embed", "-m", model_dir, stdin=lines_of(phrases)).out)
     assert [row[0] for row in given] == phrases
     np.testing.assert_array_equal(np.array([row[1:] for row in given], float).astype(np.float32), np.load(index))
     done = run("embed", "-m", model_dir, "-o", tmp_path / "c.vec", stdin=lines_of(phrases[:9] * 2))
     assert done.err.splitlines()[0] == "phrase-rescore: 9 vectors of 7 numbers; 9 repeated phrases left out"
-    found = KeyedVectors.load_word2vec_format(str(tmp_path / "c.vec"))
+    found = word2vec(tmp_path / "c.vec")
     np.testing.assert_allclose(found.vectors, np.load(index)[:9], atol=ROUNDING)
 
 
@@ -104,6 +105,7 @@ def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, t
     assert run("embed", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the\n").err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("side", "words"), [("source", SOURCE_WORDS), ("target", TARGET_WORDS)])
 def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple[bytes, ...]) -> None:
     model = load(model_dir).model
@@ -114,7 +116,7 @@ def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple
     np.testing.assert_array_equal(np.array([row[1:] for row in columns(done.out)], float).astype(np.float32), expected)
     for name in ("w.txt", "w.npy"):
         assert run("embed", "-m", model_dir, "--words", side, "-o", tmp_path / name).status == 0
-    found = KeyedVectors.load_word2vec_format(str(tmp_path / "w.txt"))
+    found = word2vec(tmp_path / "w.txt")
     assert found.index_to_key == [name.decode("utf-8", "backslashreplace").replace(" ", "_") for name in names]
     np.testing.assert_array_equal(found.vectors, expected)
     piped = run("embed", "-m", model_dir, "--words", side, "--format", "txt")
@@ -123,6 +125,7 @@ def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple
     assert (tmp_path / "w.index").read_bytes() == lines_of(names)
 
 
+@pytest.mark.slow
 def test_python_of_the_documentation_runs(run, model_dir, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.txt"], ["-o", "c.npy"]):

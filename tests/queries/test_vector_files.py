@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gensim.models import KeyedVectors
 from hypothesis import given
 from hypothesis import strategies as st
+from word2vec import word2vec
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.queries.embed import format_of, index_of, vector_name, vector_output
@@ -40,7 +40,7 @@ def write(path: Path, phrases: Sequence[bytes], vectors: np.ndarray, counted: bo
 def test_gensim_reads_what_was_written(tmp_path: Path, counted: bool) -> None:
     path = tmp_path / "vectors"
     write(path, PHRASES, VECTORS, counted, "txt")
-    found = KeyedVectors.load_word2vec_format(str(path))
+    found = word2vec(path)
     assert found.index_to_key == NAMES
     np.testing.assert_array_equal(found.vectors, VECTORS)
     assert path.read_bytes().startswith(b"21 3\n" if counted else b"000000000021 3\n")
@@ -52,7 +52,7 @@ def test_word2vec_s_format_has_a_phrase_once(tmp_path: Path) -> None:
         for phrases in ([b"a b", b"c", b"a b"], [b"a b", b"c d", b"a_b"]):
             writer.write(phrases, VECTORS[: len(phrases)])
     assert (writer.rows, writer.repeated) == (4, 2)
-    found = KeyedVectors.load_word2vec_format(str(path))
+    found = word2vec(path)
     assert found.index_to_key == ["a_b", "c", "c_d", "a\\_b"]
     np.testing.assert_array_equal(found.vectors, VECTORS[[0, 1, 1, 2]])
 

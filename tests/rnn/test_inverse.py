@@ -70,6 +70,7 @@ def test_one_preparation_serves_both_directions(folder: Path) -> None:
     assert said[0] == f"distinct pairs as prepared before in {store}"
 
 
+@pytest.mark.slow
 def test_a_start_from_another_model(folder: Path) -> None:
     trained(folder, "forward")
     first = trained(folder, "inverse", inverse=True)

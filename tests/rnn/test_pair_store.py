@@ -90,7 +90,7 @@ def test_holds_what_would_be_in_memory(pairs: list[tuple[list[bytes], list[bytes
         assert again.numbers == store.numbers
 
 
-@pytest.mark.parametrize("held_out", [0, 1, 7, 10_000])
+@pytest.mark.parametrize("held_out", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1)), 7, 10_000])
 def test_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: int) -> None:
     """Sources whose targets stand in different blocks among them."""
     monkeypatch.setattr(sorting, "_CHUNK", 50)
@@ -154,7 +154,7 @@ def test_fits_only_its_fingerprint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("harm", ["missing", "cut off", "longer", "empty", "a directory"])
 def test_a_damaged_store_is_none(tmp_path: Path, name: str, harm: str) -> None:
-    store = prepared(tmp_path / "store", many_pairs(300))
+    store = prepared(tmp_path / "store", many_pairs(30))
     path = tmp_path / "store" / name
     data = path.read_bytes()
     path.unlink()

@@ -6,7 +6,7 @@ from small_models import encoded, random_pairs, small_checkpoint, weights
 from phrase_rescore.rnn.scorer import Scorer
 
 
-@pytest.mark.parametrize("batch", [1, 3, 50])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 3, 50])
 def test_batches_change_nothing_beyond_rounding(batch):
     scorer, pairs = Scorer(small_checkpoint()), encoded(random_pairs(200))
     whole = scorer.log_probs(pairs)

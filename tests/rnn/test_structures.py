@@ -64,6 +64,7 @@ def test_a_start_from_another_structure_is_refused(inputs: list[str], tmp_path: 
         first.but(model_dir=str(tmp_path / "second"), init_from=str(tmp_path / "first"), **chosen).run()
 
 
+@pytest.mark.slow
 def test_a_decoder_starts_from_a_model_with_another_encoder(inputs: list[str], tmp_path: Path) -> None:
     first = Training((inputs[0],), str(tmp_path / "first"), small(cell="lstm", layers=2))
     donor = first.run().model

@@ -170,7 +170,9 @@ def test_the_control_exchanges_sources_of_equal_length():
     assert new == [(3,), (2,), (6, 7), (4, 5), (6, 7)]
 
 
-@pytest.mark.parametrize(("belong", "steps", "warned"), [(True, 100, False), (True, 1, True), (False, 100, True)])
+@pytest.mark.parametrize(("belong", "steps", "warned"), [
+    (True, 100, False), (True, 1, True), pytest.param(False, 100, True, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path: Path, belong: bool, steps: int, warned: bool) -> None:
     """Hardly trained, or of a file whose targets slipped from their sources."""
     rng = np.random.default_rng(1)
