@@ -22,6 +22,8 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir $(BUILD)/import_linter
 
+check test: export PYTHONDONTWRITEBYTECODE :=  # tests start many processes; to compile everything again in each takes longer
+
 check: lint
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile -m 'not slow and not whole' --hypothesis-profile quick $(if $(ROOM),tests/$(ROOM))
 

@@ -28,6 +28,8 @@ settings.register_profile("untimed", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # make check
 settings.load_profile("untimed")
 
+collect_ignore = ["fuzz"]  # programs, which change the modules that they import
+
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["PYTHONPATH"] = str(ROOT / "tests" / "support")  # of the programs that tests start
 SHARED_DATA = ROOT.parent / "shared" / "data" / "en-fr"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,11 @@ from phrase_rescore import annotate
 from phrase_rescore.annotation.run import AnnotateObserver
 from phrase_rescore.errors import OptionError, RescoreError
 
-pytest.importorskip("distributed")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # Dask warns of its own future
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not find_spec("distributed"), reason="needs Dask"),
+    pytest.mark.filterwarnings("default"),  # Dask warns of its own future
+]
 
 ROWS, BLOCK, DELAY = 400, 10, 0.03
 

@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
-pytest.importorskip("atheris", reason="atheris is not there: it is built for Linux on x86-64")
+pytestmark = pytest.mark.skipif(not find_spec("atheris"), reason="atheris is not there: it is built for Linux on x86-64")
 
 TARGETS = ROOT / "tests" / "fuzz"
 RUNS = {"fuzz_rows": 600, "fuzz_model": 200, "fuzz_log": 500, "fuzz_state": 100, "fuzz_store": 1000}  # others: 2,000

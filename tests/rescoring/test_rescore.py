@@ -378,7 +378,7 @@ def test_whole_sentences_are_one_pair(run: Run, model_dir: str, tmp_path: Path) 
 
 def test_scores_of_any_program(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescoring, "BLOCK_ENTRIES", 10)
-    data, p = a_list(), np.random.default_rng(1).uniform(1e-9, 1, 210)
+    data, p = a_list(), np.random.default_rng(1).uniform(1e-9, 1, 84)
     logs, probabilities = tmp_path / "logs", tmp_path / "p.gz"
     logs.write_text("".join(f"{x:.9g}\n" for x in np.log(p)))
     probabilities.write_bytes(gzip.compress("".join(f"{x:.9g}\n" for x in p).encode()[:-1]))  # a last line without its end
@@ -393,12 +393,12 @@ def test_scores_of_any_program(run: Run, lm: Path, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("numbers", "more", "said"),
     [
-        (b"0.5\n" * 209, (), "scores: ends at line 209; <stdin> has more entries; write a number for each of its entries, in"),
-        (b"0.5\n" * 211, (), "scores: has more lines than <stdin> has entries (210); write"),
-        (b"0.5\n-0.5\n" * 105, (), "scores:2: -0.5 is not above 0; a probability is; add --log if the file has natural log"),
-        (b"0.5\n0.5x\n" * 105, (), "scores:2: '0.5x' is not a number; write a number a line"),
-        (b"0.5\nnan\n" * 105, ("--log",), "scores:2: 'nan' is not a number"),
-        (b"0.5\n" * 210, ("--label", "LM0"), "<stdin>:1: the list has a feature LM0 already"),
+        (b"0.5\n" * 83, (), "scores: ends at line 83; <stdin> has more entries; write a number for each of its entries, in"),
+        (b"0.5\n" * 85, (), "scores: has more lines than <stdin> has entries (84); write"),
+        (b"0.5\n-0.5\n" * 42, (), "scores:2: -0.5 is not above 0; a probability is; add --log if the file has natural log"),
+        (b"0.5\n0.5x\n" * 42, (), "scores:2: '0.5x' is not a number; write a number a line"),
+        (b"0.5\nnan\n" * 42, ("--log",), "scores:2: 'nan' is not a number"),
+        (b"0.5\n" * 84, ("--label", "LM0"), "<stdin>:1: the list has a feature LM0 already"),
     ],
 )
 def test_scores_that_do_not_fit_the_list(

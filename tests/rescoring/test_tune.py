@@ -133,7 +133,8 @@ def test_the_weights_of_the_totals_and_what_they_do_not_count() -> None:
     assert start_of(other, [b"F0", b"F1", b"F2"])[1] == []
 
 
-def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrase_rescore.rescoring.tune.SHUFFLES", 200)
     lines = random_lists().splitlines(keepends=True)
     Path("ref").write_text("the house is small . a\na b the house is small\n" * 5)
     Path("other").write_text("a house is small\n" * 10)
