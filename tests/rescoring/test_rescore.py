@@ -359,9 +359,9 @@ def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path) -> Non
 
 def test_whole_sentences_are_one_pair(run: Run, model_dir: str, tmp_path: Path) -> None:
     """No segmentation is needed, and a log-probability below that of any column stays what it is."""
-    source = [b"the house is", b"old zebra the " * 40] * 15
+    source = [b"the house is", b"old zebra the " * 15] * 3
     (tmp_path / "source").write_bytes(b"".join(line.strip() + b"\n" for line in source))
-    data = re.sub(rb"(?m) \|\|\| [-=\d ]+$", b"", a_list()).replace(b" ||| a ", b" ||| a " + b"zebra . the " * 40)
+    data = re.sub(rb"(?m) \|\|\| [-=\d ]+$", b"", a_list(6)).replace(b" ||| a ", b" ||| a " + b"zebra . the " * 15)
     result = run("rescore", "-", "-m", model_dir, "--whole", "--source", tmp_path / "source", stdin=data)
     assert result.status == 0, result.err
     scorer, found = Scorer(load(model_dir)), values(result.out, b"RNN0")
