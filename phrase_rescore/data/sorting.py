@@ -165,20 +165,10 @@ def check_room(scratch: str) -> int:
         raise _no_room(scratch, error) from None
 
 
-def _scratch_name(scratch: str, owner: str) -> str:
-    """Return the path of the directory in scratch of whoever has the lock of ``owner`` on this machine."""
+def scratch_name(scratch: str, owner: str) -> str:
+    """Return the directory in ``scratch`` of whoever has the lock of ``owner`` here, where a killed run leaves it."""
     who = f"{os.uname().nodename}\0{os.geteuid()}\0{os.path.realpath(owner)}"
     return os.path.join(scratch, f"phrase-rescore-{hashlib.blake2b(os.fsencode(who), digest_size=8).hexdigest()}")
-
-
-def is_in_scratch(scratch: str, owner: str) -> bool:
-    """Tell whether a killed run, or one whose disk failed, left its directory in ``scratch``."""
-    return os.path.lexists(_scratch_name(scratch, owner))
-
-
-def remove_scratch(scratch: str, owner: str) -> None:
-    """Remove what a killed run left in ``scratch``. The caller has the lock of ``owner`` (``files.locks``)."""
-    remove_directory(_scratch_name(scratch, owner))
 
 
 @contextlib.contextmanager
@@ -199,8 +189,8 @@ def sorted_pairs(
             if owner is None:
                 directory = tempfile.mkdtemp(prefix="phrase-rescore-", dir=scratch)
             else:
-                remove_scratch(scratch, owner)
-                directory = _scratch_name(scratch, owner)
+                directory = scratch_name(scratch, owner)
+                remove_directory(directory)
                 os.mkdir(directory, 0o700)
         except OSError as error:
             raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None

@@ -150,8 +150,6 @@ def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Non
 
 def _empty_lines(files: SetFiles, texts: Mapping[str, Segments]) -> Iterator[tuple[str, str]]:
     """Yield which outputs are empty where a reference is not. Raises InputError if more than half of the lines are."""
-    if not files.references:
-        return
     whole = [any(segments) for segments in zip(*(texts[path] for path in files.references), strict=True)]
     for path in [path for path in texts if path not in files.references]:
         n = sum(full and not segment for full, segment in zip(whole, texts[path], strict=True))

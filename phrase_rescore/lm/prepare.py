@@ -39,8 +39,6 @@ from phrase_rescore.training.session import Source
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
 RESERVED = frozenset((START, END, UNKNOWN, UNKNOWN.upper(), NULL))  # what ARPA files and NPLM call what is not a word
 _IDS, _LINES = 1 << 20, 4096  # of a text, at a time
-_SHAPE_TEXT = ("shortlist", "min_count", "held_out", "held_out_share")  # of Text
-_SENTENCES, _HASHES = "sentences", "hashes"  # scratch, gone when the store is whole
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def prepare_text(
     """
 
     def fill(temporary: str) -> tuple[TextNumbers, tuple[Vocabulary]]:
-        scratch = tuple(os.path.join(temporary, name) for name in (_SENTENCES, _HASHES))
+        scratch = tuple(os.path.join(temporary, name) for name in ("sentences", "hashes"))
         known, empty, limit = _number(sentences, scratch, Smallest(held_out, held_out_share), progress)
         text, hashes = mapped(scratch[0], np.int32), mapped(scratch[1], np.uint64)
         counts = np.zeros(len(known) + 1, np.int64)
@@ -182,7 +180,7 @@ class TextSource(Source[TextStore]):
 
     def __init__(self, inputs: Sequence[str], model_dir: str, text: Text) -> None:
         self.text, self._read = text, Sentences()
-        options = {name: getattr(text, name) for name in _SHAPE_TEXT}
+        options = {name: getattr(text, name) for name in ("shortlist", "min_count", "held_out", "held_out_share")}
         fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
         super().__init__(inputs, text.text_dir or beside(model_dir, "text"), fingerprint)
 

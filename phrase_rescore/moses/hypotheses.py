@@ -25,7 +25,7 @@ from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_field
 from phrase_rescore.moses.text import decoded
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")
-_SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ \t]|$)")
+SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ \t]|$)")
 _SPANS = re.compile(rb"(\d{1,9})(?:-(\d{1,9}))?=(\d{1,9})(?:-(\d{1,9}))?")
 _ID = re.compile(rb"\d{1,9}")
 _OTHER_SOURCE = "is this the output for this source?"
@@ -56,11 +56,6 @@ class UsedPhrase(NamedTuple):
 Derivation = tuple[UsedPhrase, ...]  # in target order
 
 
-def has_spans(text: bytes) -> bool:
-    """Tell whether a text has the spans of ``moses -t``."""
-    return _SPAN.search(text) is not None
-
-
 def parse_surface(text: bytes) -> Derivation:
     """Read what ``-t`` or ``-tt`` writes of a segment. Raises RowError for words without a span.
 
@@ -69,7 +64,7 @@ def parse_surface(text: bytes) -> Derivation:
     """
     begins = _LM.match(text)
     place, phrases = begins.end() if begins else 0, list[UsedPhrase]()
-    for span in _SPAN.finditer(text, place):
+    for span in SPAN.finditer(text, place):
         phrases.append(UsedPhrase(int(span[1]), int(span[2]), b" ".join(words(text[place : span.start()]))))
         place = span.end()
     if rest := words(text[place:]):
@@ -80,7 +75,7 @@ def parse_surface(text: bytes) -> Derivation:
 
 def parse_entry(fields: Sequence[bytes]) -> Derivation:
     """Read the entry of an n-best list that has these fields. Raises RowError if it has no segmentation."""
-    if has_spans(fields[1]):
+    if SPAN.search(fields[1]):
         return parse_surface(fields[1])
     target, phrases = words(fields[1]), list[UsedPhrase]()
     spans = [_SPANS.fullmatch(word) for word in words(fields[4])] if len(fields) > 4 else []
@@ -179,7 +174,7 @@ class Entry(NamedTuple):
 
     def hypothesis(self) -> list[bytes]:
         """Return the words of the hypothesis. Raises RowError as ``parse_surface`` does."""
-        if has_spans(self.fields[1]):
+        if SPAN.search(self.fields[1]):
             return [word for phrase in parse_surface(self.fields[1].strip(BLANKS)) for word in words(phrase.tgt)]
         return words(self.fields[1])
 

@@ -13,7 +13,7 @@ from phrase_rescore.errors import InputError, OptionError, RowError, counted, si
 from phrase_rescore.files.inputs import display_name, standard_input
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.queries.score import answers_at_once, line_batches, ready_model, typed
+from phrase_rescore.queries.score import line_batches, ready_model, typed
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
@@ -65,7 +65,7 @@ def generate(
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
     reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, prepare_line)
-    streamed = not from_table and answers_at_once(standard_input(), flush)
+    streamed = not from_table and (flush or standard_input().isatty())
     batches: Iterable[Sequence[bytes]]
     if from_table:
         batches = _sources_of_table(*from_table, wanted.seed, reader, on_sample, tell)

@@ -40,17 +40,12 @@ def ready_model(
     return checkpoint
 
 
-def answers_at_once(stream: io.BufferedReader, flush: bool) -> bool:
-    """Tell whether every line is answered before the next one is read: with ``--flush``, and at a terminal."""
-    return flush or stream.isatty()
-
-
 def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: int, flush: bool = False) -> Iterator[list[T]]:
-    """Yield what ``parse`` makes of the lines of standard input: of ``most`` lines, or of one where each is answered at once.
+    """Yield what ``parse`` makes of the lines of standard input: of ``most`` lines, or of one with ``flush`` and at a terminal.
 
     Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
     """
-    return parsed_lines(read_rows(stream), parse, "<stdin>", 1 if answers_at_once(stream, flush) else most)
+    return parsed_lines(read_rows(stream), parse, "<stdin>", 1 if flush or stream.isatty() else most)
 
 
 def typed(language: str | None, lowercase: bool) -> Prepare:
@@ -80,7 +75,7 @@ def score(
     checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
     scorer = Scorer(checkpoint, resolve_device(device))
 
-    judged = answers_at_once(lines, flush)  # a pair says too little of the next ones
+    judged = flush or lines.isatty()  # a pair says too little of the next ones
 
     def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
         nonlocal judged

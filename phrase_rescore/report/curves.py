@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 from phrase_rescore.errors import OptionError
@@ -92,8 +93,9 @@ def curves(runs: Sequence[Run], chart: CurveChart = CurveChart()) -> Spec:
     for record in (*lines, *marks, *stars):
         record["run"] = labels[record["run"]]
     kinds = [kind for kind in KINDS if any(line["kind"] == kind for line in lines)]
-    colour = alt.Color("run:N", scale=alt.Scale(domain=shown, range=_cycle(COLOURS, shown)), legend=runs_legend)
-    shape = alt.Shape("run:N", scale=alt.Scale(domain=shown, range=_cycle(_MARKERS, shown)), legend=runs_legend)
+    colours, markers = (list(islice(cycle(values), len(shown))) for values in (COLOURS, _MARKERS))
+    colour = alt.Color("run:N", scale=alt.Scale(domain=shown, range=colours), legend=runs_legend)
+    shape = alt.Shape("run:N", scale=alt.Scale(domain=shown, range=markers), legend=runs_legend)
     dash = alt.StrokeDash(
         "kind:N", scale=alt.Scale(domain=kinds, range=[KINDS[kind] for kind in kinds]),
         legend=alt.Legend(title=None, orient="top", labelLimit=_LEGEND_WIDTH),
@@ -115,10 +117,6 @@ def curves(runs: Sequence[Run], chart: CurveChart = CurveChart()) -> Spec:
         layer("stars").mark_point(size=150, shape=_STAR, **looks),
     )
     return specification(alt.layer(*layers).properties(width=480, height=310), lines=lines, marks=marks, stars=stars)
-
-
-def _cycle(values: Sequence[str], names: Sequence[str]) -> list[str]:
-    return [values[i % len(values)] for i in range(len(names))]
 
 
 def _figures(run: Run, chart: CurveChart) -> tuple[Records, Records]:

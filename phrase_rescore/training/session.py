@@ -15,10 +15,10 @@ import torch
 from phrase_rescore import runtime
 from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import Fingerprint, Layout, Store
-from phrase_rescore.data.sorting import is_in_scratch, remove_scratch
+from phrase_rescore.data.sorting import scratch_name
 from phrase_rescore.errors import OptionError, RescoreError, writing
 from phrase_rescore.files.locks import lock_name, locked
-from phrase_rescore.files.outputs import atomic_output, check_replaceable, recover_directory
+from phrase_rescore.files.outputs import atomic_output, check_replaceable, recover_directory, remove_directory
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
 from phrase_rescore.training.config import Observer, Recipe, Settings, in_words
@@ -59,7 +59,7 @@ class Source(ABC, Generic[Store]):
     def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> Store:
         """Return the data as they were left, or made now under a lock. Raises InputError; OptionError if there are none."""
         store, made = self.find(), False
-        is_left = self.scratch is not None and is_in_scratch(self.scratch, self.directory)
+        is_left = self.scratch is not None and os.path.lexists(scratch_name(self.scratch, self.directory))
         if store is None or is_left or os.path.lexists(lock_name(self.directory)):
             os.makedirs(os.path.dirname(os.path.realpath(self.directory)), exist_ok=True)
             with contextlib.ExitStack() as held:
@@ -72,7 +72,7 @@ class Source(ABC, Generic[Store]):
                 else:
                     recover_directory(self.directory)  # from here on what killed runs left is nobody's
                     if self.scratch is not None:
-                        remove_scratch(self.scratch, self.directory)
+                        remove_directory(scratch_name(self.scratch, self.directory))
                     store = self.find()
                 if store is None:
                     self.layout.check_target(self.directory)

@@ -105,7 +105,7 @@ def test_scratch_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1, scratch=str(tmp_path))
     training.run()
     for complete in (True, False):
-        left = Path(sorting._scratch_name(str(tmp_path), f"{tmp_path}/model.pairs"))
+        left = Path(sorting.scratch_name(str(tmp_path), f"{tmp_path}/model.pairs"))
         left.mkdir()
         (left / "sortXYZ").write_bytes(random.Random(1).randbytes(10))
         (tmp_path / "model.pairs.lock").write_bytes(b"")
