@@ -24,8 +24,8 @@ for line in sys.stdin:
     try:
         main(line.split())
     except SystemExit as end:
-        heavy = sorted({"torch", "numpy", "safetensors", "sacrebleu", "altair"} & sys.modules.keys())
-        print(line.strip() + ":", end.code, *heavy, file=sys.stderr)
+        heavy = "torch safetensors numpy sacremoses sacrebleu altair vl_convert openTSNE".split()
+        print(line.strip() + ":", end.code, *sys.modules.keys() & heavy, file=sys.stderr)
 """
 
 

@@ -3,15 +3,13 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from row_edits import with_scores
 
-from phrase_rescore.annotation.pipeline import strip
-from phrase_rescore.errors import InputError, RowError, shown
+from phrase_rescore.errors import RowError, shown
 from phrase_rescore.moses.table import has_irregular_blanks, parse_row, phrase_words, split_fields, with_single_blanks
 
 ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
@@ -140,19 +138,6 @@ def test_doubled_blanks_and_tabs(scores: bytes, irregular: bool, single: bytes) 
     assert has_irregular_blanks(scores) is irregular
     assert with_single_blanks(scores) == single
     assert not has_irregular_blanks(single)
-
-
-def test_strip_names_file_line_and_remedy(tmp_path: Path) -> None:
-    table = tmp_path / "table"
-    for rows, said in (
-        (b"a ||| b ||| 1 2\n", "1: 2 scores, of which 2 cannot go; at least one must stay"),
-        (b"a ||| b ||| 1 2 3\na ||| b ||| 1 2\n", "2: 2 scores where the first row has 3; Moses needs the same number "),
-    ):
-        table.write_bytes(rows)
-        with pytest.raises(InputError) as caught:
-            strip(str(table), str(tmp_path / "out"), 2, force=True)
-        assert str(caught.value).startswith(f"{table}:{said}")
-    assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
 @pytest.mark.parametrize(("row", "fields"), [
