@@ -195,7 +195,9 @@ class Session(contextlib.ExitStack):
             else:
                 limits = before
         state.limits = limits or recipe.usual_limits()
-        return recipe.limited(state.limits, items)
+        limited = recipe.limited(state.limits, items)
+        self.observer.on_start(limited, items)
+        return limited
 
     @contextlib.contextmanager
     def learning(self, task: Task, recipe: Recipe, as_rows: Callable[[Any], bytes]) -> Iterator[Trainer]:
