@@ -99,12 +99,10 @@ def read_vocabulary(path: str) -> Vocabulary:
 def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabulary:
     """Read the words that a network is to know, as ``read_vocabulary`` does, without those of ``without``; at least one."""
     vocabulary = read_vocabulary(path)
-    if not without.isdisjoint(vocabulary.words):
-        kept = [item for item in zip(vocabulary.words, vocabulary.counts, strict=True) if item[0] not in without]
-        vocabulary = Vocabulary(tuple(word for word, _ in kept), tuple(count for _, count in kept))
-    if not vocabulary.words:
+    kept = [item for item in zip(vocabulary.words, vocabulary.counts, strict=True) if item[0] not in without]
+    if not kept:
         raise InputError(path, "is empty", "name the words of the shortlist, one a line")
-    return vocabulary
+    return Vocabulary(tuple(word for word, _ in kept), tuple(count for _, count in kept))
 
 
 def _folded(word: bytes) -> bytes:

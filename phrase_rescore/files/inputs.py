@@ -49,38 +49,25 @@ class _Raw(io.RawIOBase):
         super().close()
 
 
-class _Streams:
-    """Compressed streams one after the other, to the very end of the file, which the libraries' own readers take too early."""
-
-    def __init__(self, stream: Any, make: Callable[[], Any], padding: bytes = b"") -> None:
-        self._stream, self._make, self._padding = stream, make, padding
-        self._decompressor: Any = None  # None between two streams
-        self._rest = b""
-
-    def read(self, size: int = -1, /) -> bytes:
-        while True:
-            data = self._rest or self._stream.read(CHUNK)
-            self._rest = b""
-            if self._decompressor is None:
-                data = data.lstrip(self._padding) if self._padding else data
-                if not data and not self._stream.peek(1):
-                    return b""
-                self._decompressor = self._make()
-            elif not data:
-                raise EOFError
-            out: bytes = self._decompressor.decompress(data)
-            if self._decompressor.eof:
-                self._rest = self._decompressor.unused_data
-                self._decompressor = None
-            if out:
-                return out
+def _decompressed(stream: Any, make: Callable[[], Any], padding: bytes = b"") -> Iterator[bytes]:
+    """Decompress streams one after the other, to the very end of the file, which the libraries' own readers take too early."""
+    rest = b""
+    while rest or stream.peek(1):
+        if rest := (rest or stream.read(CHUNK)).lstrip(padding):
+            decompressor = make()
+            yield decompressor.decompress(rest)
+            while not decompressor.eof:
+                if not (data := stream.read(CHUNK)):
+                    raise EOFError
+                yield decompressor.decompress(data)
+            rest = decompressor.unused_data
 
 
 class _Checked(io.RawIOBase):
     """The decompressed bytes; whatever damage is found, the error names the file."""
 
-    def __init__(self, stream: Any, name: str, closes: io.IOBase) -> None:
-        self._stream, self.name, self._closes, self._rest = stream, name, closes, memoryview(b"")
+    def __init__(self, chunks: Iterator[bytes], name: str, closes: io.IOBase) -> None:
+        self._chunks, self.name, self._closes, self._rest = filter(None, chunks), name, closes, memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -89,7 +76,7 @@ class _Checked(io.RawIOBase):
         room = memoryview(buffer)
         if not self._rest:
             try:
-                self._rest = memoryview(self._stream.read(len(room)))
+                self._rest = memoryview(next(self._chunks, b""))
             except _DAMAGED as error:
                 cut_off = isinstance(error, EOFError)
                 found = "the compressed file is cut off" if cut_off else f"cannot be decompressed ({error})"
@@ -128,16 +115,18 @@ def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.
     """
     name = display_name(path)
     counted = io.BufferedReader(_Raw(standard_input() if path == "-" else _open(path), name, on_read), CHUNK)
-    magic, stream = counted.peek(10)[:10], cast(Any, counted)
+    magic = counted.peek(10)[:10]
     if magic.startswith(b"\x1f\x8b\x08"):
-        stream = igzip.IGzipFile(fileobj=counted, mode="rb")
+        chunks = iter(partial(igzip.IGzipFile(fileobj=counted, mode="rb").read, CHUNK), b"")
     elif _BZIP2.match(magic):
-        stream = _Streams(counted, bz2.BZ2Decompressor)
+        chunks = _decompressed(counted, bz2.BZ2Decompressor)
     elif magic.startswith(b"\xfd7zXZ\x00"):
-        stream = _Streams(counted, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padding=b"\0")
+        chunks = _decompressed(counted, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padding=b"\0")
     elif _ZSTD.match(magic):
-        stream = _Streams(counted, lambda: zstandard.ZstdDecompressor().decompressobj())
-    return io.BufferedReader(_Checked(stream, name, counted), CHUNK)
+        chunks = _decompressed(counted, lambda: zstandard.ZstdDecompressor().decompressobj())
+    else:
+        chunks = iter(partial(counted.read, CHUNK), b"")
+    return io.BufferedReader(_Checked(chunks, name, counted), CHUNK)
 
 
 def _open(path: str) -> io.FileIO:

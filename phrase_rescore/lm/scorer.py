@@ -149,9 +149,7 @@ def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Seq
     backoff = BackoffModel(reader, sentences)
     ngram = np.array([p for sentence in sentences for p in backoff.log10_probs(sentence)]) * _LOG_10
     network = np.concatenate(list(_network_log_probs(scorer, backoff, sentences)))
-    known = np.array([backoff.has(word) for sentence in sentences for word in (*sentence, b"")])
-    ends = np.cumsum([len(sentence) + 1 for sentence in sentences]) - 1
-    known[ends] = True  # the end of a sentence
+    known = np.array([found for sentence in sentences for found in (*map(backoff.has, sentence), True)])  # its end, too
     weight = _weight(network[known], ngram[known])
     mixed = np.logaddexp(np.log(max(weight, 1e-300)) + network, np.log(max(1.0 - weight, 1e-300)) + ngram)
     of = {"n-gram model": ngram, "network": network, "mixture": mixed}
