@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small_trainings import Stopped, Training, write_language
+from small_trainings import Stopped, small_training
 
 from phrase_rescore.data import sorting
 from phrase_rescore.rnn import prepare
@@ -12,11 +12,9 @@ from phrase_rescore.rnn import prepare
 @pytest.mark.parametrize("prepared", [False, True], ids=["before the pairs have their name", "after it"])
 def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(tmp_path, monkeypatch, prepared) -> None:
     """Stopped around the moment in which the pairs appear: the next run reads no row again, and so drops none."""
-    write_language(tmp_path / "pairs.tsv", pairs=300)
+    training = small_training(tmp_path, hidden=4, embedding=4, maxout=2, rank=2, max_steps=2, drop_bad_rows=True)
     with open(tmp_path / "pairs.tsv", "ab") as stream:
         stream.write(b"oops\n")
-    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"))
-    training = training.but(hidden=4, embedding=4, maxout=2, rank=2, max_steps=2, drop_bad_rows=True)
     really = prepare.prepare_store
 
     def stopped(*args, **options):
@@ -34,10 +32,9 @@ def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(tmp_path, monke
 
 def test_what_a_failing_disk_left_in_scratch_goes_with_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pairs are there already, so that this run sorts nothing."""
-    write_language(tmp_path / "pairs.tsv", pairs=300)
     (tmp_path / "scratch").mkdir()
-    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"))
-    training = training.but(hidden=4, embedding=4, maxout=2, rank=2, max_steps=2, scratch=str(tmp_path / "scratch"))
+    options = {"hidden": 4, "embedding": 4, "maxout": 2, "rank": 2, "max_steps": 2}
+    training = small_training(tmp_path, **options, scratch=str(tmp_path / "scratch"))
     with monkeypatch.context() as patch:
         patch.setattr(sorting.shutil, "rmtree", lambda *args, **options: None)
         training.run()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_trainings import SMALL, Training, files, write_language
+from small_trainings import SMALL, Training, files, small_training
 
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.rnn.task import PhrasePairTask
@@ -20,8 +20,7 @@ TINY = ("--hidden", 8, "--embedding", 4, "--maxout", 4, "--rank", 4, "--threads"
 
 @pytest.fixture
 def training(tmp_path: Path) -> Training:
-    write_language(tmp_path / "pairs.tsv", pairs=300)
-    return Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model")).but(max_steps=20, eval_every=5, held_out=20)
+    return small_training(tmp_path, max_steps=20, eval_every=5)
 
 
 def rows_of(path: Path) -> set[bytes]:

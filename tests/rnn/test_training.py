@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_trainings import Training, write_language
+from small_trainings import Training, files, write_language
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
@@ -52,17 +52,17 @@ def test_the_same_input_and_seed_give_the_same_model_to_the_byte(tmp_path):
     rows = (tmp_path / "pairs.tsv").read_text().splitlines()
     (tmp_path / "shuffled.tsv").write_text("\n".join(rows[::-1] + rows[:50]) + "\n")
 
-    def files(name, seed, inputs="pairs.tsv", threads=2):
+    def made(name, seed, inputs="pairs.tsv", threads=2):
         directory = tmp_path / name
         Training((str(tmp_path / inputs),), str(directory)).but(max_steps=30, seed=seed, threads=threads).run()
-        return {p.name: p.read_bytes() for p in directory.iterdir() if p.name != "train.log.jsonl"}
+        return files(directory)
 
-    first, again, other = files("a", 1), files("b", 1), files("c", 2)
+    first, again, other = made("a", 1), made("b", 1), made("c", 2)
     assert first == again
     weights = "model-00001-of-00001.safetensors"
     assert first[weights] != other[weights]
     # order and repetition of rows count for nothing
-    assert files("d", 1, "shuffled.tsv")[weights] == first[weights]
+    assert made("d", 1, "shuffled.tsv")[weights] == first[weights]
 
 
 def test_the_log_has_a_line_for_every_evaluation_and_the_best_model_is_kept(tmp_path):

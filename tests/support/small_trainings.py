@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def write_language(path, pairs=2000, words=20, seed=0):
     return sorted(phrases)
 
 
+def small_training(folder: Path, **settings: object) -> Training:
+    """A training in a folder on 300 pairs of that language."""
+    write_language(folder / "pairs.tsv", pairs=300)
+    return Training((str(folder / "pairs.tsv"),), str(folder / "model")).but(held_out=20, **settings)
+
+
 def command(tmp_path: Path, name: str, *more: str, program: tuple[str, ...] = OURS) -> list[str]:
     arguments = ["train", str(tmp_path / "pairs.tsv"), "-m", str(tmp_path / name), *SIZES, "--max-steps", "200"]
     return [*program, *arguments, "--eval-every", "4", "--held-out", "50", *more]
@@ -53,6 +60,17 @@ class Training:
 
     def run(self, observer: Observer | None = None) -> Checkpoint:
         return train_pairs(self.inputs, self.model_dir, self.config, observer)
+
+    def stop_after(self, step: int) -> None:
+        """Run, but no further than this step."""
+
+        def stop(at: int, *_: object) -> None:
+            if at == step:
+                raise Stopped
+
+        with suppress(Stopped):
+            self.run(Observer(on_step=stop))
+            raise AssertionError(f"was not stopped after step {step}")
 
     @property
     def state_dir(self) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from oracle import log_prob
 from small_models import structure, weights
+from small_trainings import Training, files
 
 from phrase_rescore import annotate
 from phrase_rescore.moses.columns import ColumnFormat
@@ -16,8 +17,6 @@ from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ENCODERS
-from phrase_rescore.rnn.train import train_pairs
-from phrase_rescore.training.config import Observer
 
 DEPTHS = (1, 2, 4)
 STRUCTURES = [
@@ -38,27 +37,13 @@ def _case(chosen: dict[str, Any]) -> Any:
 every_structure = pytest.mark.parametrize("chosen", list(map(_case, STRUCTURES)))
 
 
-class Interrupted(Exception):
-    pass
-
-
 def trained_twice(inputs: Iterable[str], folder: Path, config: TrainingConfig) -> tuple[Checkpoint, bool]:
     """Train at one sitting and at two; return the model, and whether both have the same bytes."""
-    whole, parts = folder / "whole", folder / "parts"
-    train_pairs(list(inputs), str(whole), config)
-    at = config.recipe.max_steps * 7 // 10
-
-    def stop(step: int, *_: object) -> None:
-        if step == at:
-            raise Interrupted
-
-    try:
-        train_pairs(list(inputs), str(parts), config, Observer(on_step=stop))
-        raise AssertionError(f"was not interrupted after {at} steps")
-    except Interrupted:
-        train_pairs(list(inputs), str(parts), config.override(resume=True))
-    files = [{p.name: p.read_bytes() for p in d.iterdir() if p.name != "train.log.jsonl"} for d in (whole, parts)]
-    return load(str(whole)), files[0] == files[1]
+    whole, parts = (Training(tuple(inputs), str(folder / name), config) for name in ("whole", "parts"))
+    whole.run()
+    parts.stop_after(config.recipe.max_steps * 7 // 10)
+    parts.but(resume=True).run()
+    return load(whole.model_dir), files(Path(whole.model_dir)) == files(Path(parts.model_dir))
 
 
 def largest_difference(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Run
-from small_trainings import SIZES, Stopped, Training, files, write_language
+from small_trainings import SIZES, Stopped, Training, files, small_training
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files import locks, outputs
@@ -21,9 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def training(tmp_path: Path) -> Training:
-    write_language(tmp_path / "pairs.tsv", pairs=300)
-    training = Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model"))
-    return training.but(hidden=4, embedding=4, maxout=2, rank=2, max_steps=4, eval_every=2, held_out=20)
+    return small_training(tmp_path, hidden=4, embedding=4, maxout=2, rank=2, max_steps=4, eval_every=2)
 
 
 def at_step(wanted: int, action: Callable[[], object]) -> Observer:

@@ -17,7 +17,7 @@ import torch
 from conftest import Run
 from permissions import files_of_at_most
 from safetensors.numpy import load_file, save_file
-from small_trainings import SIZES, Stopped, Training, command, files, write_language
+from small_trainings import SIZES, Training, command, files, small_training, write_language
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.nn import softmax
@@ -61,19 +61,9 @@ def test_kills_change_nothing(tmp_path: Path, warm_path: str, monkeypatch: pytes
     assert not (tmp_path / "killed.training").exists()
 
 
-def interrupted(training: Training, at: int) -> None:
-    def stop(step: int, done: float, loss: float, items: int) -> None:
-        if step == at:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        training.run(Observer(on_step=stop))
-
-
 @pytest.fixture
 def training(tmp_path: Path) -> Training:
-    write_language(tmp_path / "pairs.tsv", pairs=300)
-    return Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model")).but(max_steps=20, eval_every=5, held_out=20)
+    return small_training(tmp_path, max_steps=20, eval_every=5)
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [("adam", 0.3), ("adadelta", 30.0)])
@@ -82,7 +72,7 @@ def test_the_best_model_and_the_averages_survive(training: Training, optimizer: 
     whole = training.but(model_dir=f"{training.model_dir}.whole").run()
     assert whole.training["best_step"] < 20, "the best step should come before the end"
     for at in (7, 13):
-        interrupted(training if at == 7 else training.but(resume=True), at)
+        (training if at == 7 else training.but(resume=True)).stop_after(at)
     training.but(resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
 
@@ -94,7 +84,7 @@ def stored(directory: str) -> dict[str, tuple[int, int]]:
 
 def test_another_run_is_not_resumed(training: Training) -> None:
     """The message lists all that differs, and the interrupted run's pairs stay as they are."""
-    interrupted(training, 12)
+    training.stop_after(12)
     pairs = stored(f"{training.model_dir}.pairs")
     for changed, told in (
         (training.but(seed=2), "seed 1 → 2"),
@@ -161,7 +151,7 @@ def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Trainin
     whole = training.but(model_dir=f"{training.model_dir}.whole").run()
     assert whole.training["softmax"] == "sampled"
     assert sorted(seeds) == [(1, step, part) for step in range(19) for part in range(2)]  # of 20 steps; the rest are exact
-    interrupted(training, 12)
+    training.stop_after(12)
     training.but(resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
     training.but(model_dir=f"{training.model_dir}.auto", softmax="auto").run()
@@ -188,7 +178,7 @@ def test_when_a_softmax_is_sampled(kind: str, words: int, device: str, sampled: 
 
 def test_what_does_not_change_the_weights_may_change_at_resume(training: Training) -> None:
     training.but(model_dir=f"{training.model_dir}.whole").run()
-    interrupted(training, 12)
+    training.stop_after(12)
     said: list[str] = []
     changed = training.but(drop_bad_rows=True, patience=9, memory=1 << 20, allow_poor_coverage=True)
     changed.but(resume=True).run(Observer(said.append))
@@ -218,7 +208,7 @@ def test_a_state_that_is_none_is_one_line(run: Run, training: Training, tmp_path
 
 def test_a_changed_state_is_told(training: Training) -> None:
     """A number that was changed is found by the CRC-32, tensors of other shapes by themselves."""
-    interrupted(training, 12)
+    training.stop_after(12)
     path = training.state_dir / "state.json"
     state = json.loads(path.read_bytes())
     path.write_text(json.dumps({**state, "step": 4}))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Run
-from small_trainings import SIZES, Stopped, Training, files, write_language
+from small_trainings import SIZES, Stopped, Training, files, small_training, write_language
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.checkpoint import load
@@ -140,8 +140,7 @@ def test_a_signal_saves_the_step_and_the_rest_is_the_same(run: Run, start: Start
 
 @pytest.fixture
 def training(tmp_path: Path) -> Training:
-    write_language(tmp_path / "pairs.tsv", pairs=300)
-    return Training((str(tmp_path / "pairs.tsv"),), str(tmp_path / "model")).but(max_steps=20, eval_every=8, held_out=20)
+    return small_training(tmp_path, max_steps=20, eval_every=8)
 
 
 def interrupt(training: Training, at: int) -> BaseException:
