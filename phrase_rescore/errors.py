@@ -4,7 +4,7 @@ import contextlib
 import errno
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it
 _FULL = "make room there, or write elsewhere"
@@ -24,6 +24,10 @@ _REMEDIES = {  # what to do when the system refuses: where something is read, an
     errno.EDQUOT: ("make room", _FULL),
     errno.EFBIG: ("raise the limit, ulimit -f", "raise the limit of file sizes, ulimit -f, or write elsewhere"),
 }
+
+
+Progress = Callable[[int], object]  # hears how many more bytes were read, or rows, say, were done
+Say = Callable[[str], object]  # hears a message
 
 
 class RescoreError(Exception):

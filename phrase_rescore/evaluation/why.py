@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import add
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
-from phrase_rescore.errors import InputError, OptionError, counted, shown
+from phrase_rescore.errors import InputError, OptionError, Progress, counted, shown
 from phrase_rescore.evaluation.corpora import read_lines
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import is_stream
@@ -102,7 +102,7 @@ class UsedTable:
         self.sources = set[bytes]()
         self.pairs: dict[tuple[bytes, bytes], TablePair] = {}
 
-    def read(self, wanted: Collection[tuple[bytes, bytes]], on_read: Callable[[int], object] | None) -> None:
+    def read(self, wanted: Collection[tuple[bytes, bytes]], on_read: Progress | None) -> None:
         """Read the table once and keep these pairs (source, target)."""
         sources, n = {src for src, _ in wanted}, len(self.columns)
         for rows in read_table(self.name, n, on_read):
@@ -280,7 +280,7 @@ def _changes_of(region: Region, choices: Sequence[Sequence[Choice]], table: Used
 
 def compare(
     systems: Sequence[tuple[str, str]], source: str, reference: str, table: str, segments: int = 10,
-    on_read: Callable[[int], object] | None = None,
+    on_read: Progress | None = None,
 ) -> Comparison:  # fmt: skip
     """Read everything and compare two systems (name, output); the second is the one that is asked about.
 

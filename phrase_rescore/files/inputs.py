@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import zstandard
 from isal import igzip, isal_zlib
 
-from phrase_rescore.errors import InputError, reading
+from phrase_rescore.errors import InputError, Progress, reading
 
 CHUNK = 1 << 18
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
@@ -29,7 +29,7 @@ _DAMAGED: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error, lzm
 class _Raw(io.RawIOBase):
     """A stream whose errors name it and that tells ``on_read`` how many bytes each read took from the file on disk."""
 
-    def __init__(self, stream: Any, name: str, on_read: Callable[[int], object] | None = None) -> None:
+    def __init__(self, stream: Any, name: str, on_read: Progress | None = None) -> None:
         self._stream, self.name, self._on_read = stream, name, on_read
         self._read_once = getattr(stream, "readinto1", stream.readinto)  # what waits for no more than there is
 
@@ -108,7 +108,7 @@ def standard_input() -> io.BufferedReader:
     return cast(io.BufferedReader, sys.stdin.buffer)
 
 
-def open_input(path: str, on_read: Callable[[int], object] | None = None) -> io.BufferedReader:
+def open_input(path: str, on_read: Progress | None = None) -> io.BufferedReader:
     """Open ``path`` (``-``: standard input) for reading the bytes that it decompresses to, by its content, not its name.
 
     ``on_read`` is told the number of bytes taken from the file itself. Raises InputError, also while reading, for damage.

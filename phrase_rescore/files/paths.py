@@ -12,6 +12,7 @@ from itertools import combinations
 
 from phrase_rescore.errors import OptionError, printable, remedy
 
+Path = str | os.PathLike[str]
 _DESCRIPTOR = re.compile(r"/dev/fd/\d+|/proc/(?:self|thread-self|\d+)/fd/\d+|/dev/std(?:in|out|err)")
 _MOST_LINKS = 40  # as the kernel follows
 

@@ -1,7 +1,7 @@
 """Survey a phrase table in one pass: what is in it, its order, and the rows that some Moses program mishandles."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice, repeat
 from operator import lt, ne
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import DistinctSample
-from phrase_rescore.errors import InputError, shown
+from phrase_rescore.errors import InputError, Progress, shown, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import BAR, examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
@@ -186,9 +186,7 @@ def _has_rules(table: str, rows: Sequence[bytes]) -> bool:
     raise InputError(table, found if kind is None else f"looks like {KINDS[kind]}", _TAKEN.get(kind or "", hint))
 
 
-def survey_table(
-    table: str, on_read: Callable[[int], object] | None = None, on_rows: Callable[[int], object] = lambda rows: None
-) -> Survey:
+def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress = silent) -> Survey:
     """Survey a table (``-``: standard input), which is read once. Memory grows with the number of distinct words alone.
 
     ``on_rows`` is told how many rows were read so far. Raises InputError for a file that cannot be read or is not a phrase

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.vocabulary import coverage
-from phrase_rescore.errors import RescoreError, counted
+from phrase_rescore.errors import Progress, RescoreError, counted, silent
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
 from phrase_rescore.moses.sidecar import AddedColumn, read_sidecar
@@ -49,9 +48,8 @@ class TableInfo:
 
     @classmethod
     def read(
-        cls, table: str, model_dir: str | None = None, on_read: Callable[[int], object] | None = None,
-        on_rows: Callable[[int], object] = lambda rows: None,
-    ) -> TableInfo:  # fmt: skip
+        cls, table: str, model_dir: str | None = None, on_read: Progress | None = None, on_rows: Progress = silent
+    ) -> TableInfo:
         """Read a table (``-``: standard input). Raises as ``survey_table``, ``read_sidecar`` and ``checkpoint.load``."""
         added, model = read_sidecar(table), None
         if model_dir is not None:

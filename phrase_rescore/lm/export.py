@@ -13,7 +13,7 @@ begins with ``<s>`` is whole. All sums are float64.
 
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import EOS, UNK
-from phrase_rescore.errors import InputError, OptionError, shown, silent
+from phrase_rescore.errors import InputError, OptionError, Say, shown, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.paths import Path
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
 from phrase_rescore.lm.formats import NEVER, UNKNOWN, ArpaReader, Ngram, write_arpa, write_nplm
 from phrase_rescore.lm.network import Ngrams
@@ -35,10 +36,7 @@ _AT_ONCE = 1 << 16  # contexts
 _LEAST = 10.0**NEVER
 
 
-def export_lm(
-    lm: str | os.PathLike[str], out: str | os.PathLike[str], arpa: str | None = None, *, device: str = "cpu",
-    warn: Callable[[str], object] = silent,
-) -> str:  # fmt: skip
+def export_lm(lm: Path, out: Path, arpa: str | None = None, *, device: str = "cpu", warn: Say = silent) -> str:
     """Write a language model for decoders as ``phrase-rescore export-lm`` does, as NPLM or with the n-grams of an ARPA file.
 
     ``-``: to standard output. Returns what was written, in words.

@@ -26,7 +26,7 @@ from phrase_rescore.data import prepared
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
-from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.errors import InputError, OptionError, Progress, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
@@ -68,7 +68,7 @@ class TextStore:
 def prepare_text(
     directory: str, fingerprint: Fingerprint | None, sentences: Iterable[list[list[bytes]]],
     vocabulary: Callable[[Counter[bytes]], Vocabulary], held_out: int, held_out_share: float,
-    progress: Callable[[int], object] = lambda sentences: None, check: Callable[[TextNumbers], None] = lambda numbers: None,
+    progress: Progress = silent, check: Callable[[TextNumbers], None] = silent,
 ) -> TextStore:  # fmt: skip
     """Encode lists of sentences, lists of words, into a new store, as ``Layout.write`` does. Memory grows with distinct words.
 
@@ -97,7 +97,7 @@ def prepare_text(
 
 
 def _number(
-    sentences: Iterable[list[list[bytes]]], files: tuple[str, ...], smallest: Smallest, progress: Callable[[int], object]
+    sentences: Iterable[list[list[bytes]]], files: tuple[str, ...], smallest: Smallest, progress: Progress
 ) -> tuple[dict[bytes, int], int, int]:  # fmt: skip
     """Write the text in numbers of words, and every sentence's hash. Return the words, the empty lines, and the threshold."""
     known: dict[bytes, int] = defaultdict(count(1).__next__)  # in the order of their first appearance; 0 ends a sentence

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, RowError, counted, shown
+from phrase_rescore.errors import InputError, Progress, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.moses import table
 from phrase_rescore.moses.kinds import KINDS, POINT, kind_of_file
@@ -108,7 +108,7 @@ def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Fa
 
 
 def read_pair_blocks(
-    path: str, form: str | None = None, on_read: Callable[[int], object] | None = None,
+    path: str, form: str | None = None, on_read: Progress | None = None,
     on_bad_row: Callable[[int, bytes, RowError], None] | None = None, counts: bool = False, factors: Factors = WHOLE,
 ) -> Generator[PairBlock, None, None]:  # fmt: skip
     """Read the pairs of a file some thousands at a time, as columns; of words with factors, the one chosen for their side.

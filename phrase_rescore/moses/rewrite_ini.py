@@ -10,6 +10,7 @@ from typing import TypeVar
 from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.paths import Path
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, find_table, read_features, read_ini, read_lines
 from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
@@ -18,7 +19,6 @@ from phrase_rescore.ranges import Range
 
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT", GROUP)  # filter-model-given-input.pl passes their lines through
 T = TypeVar("T")
-Path = str | os.PathLike[str]
 _WORDS = re.compile(rb"[^ \t]+")
 _WEIGHTS = Range(-1e6, 1e6)
 

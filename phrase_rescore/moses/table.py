@@ -15,12 +15,12 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from phrase_rescore.errors import RowError, counted, shown
+from phrase_rescore.errors import Progress, RowError, counted, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: 
 
 
 def read_table(
-    table: str, n_scores: int, on_read: Callable[[int], object] | None = None, block_rows: int = BLOCK_ROWS
+    table: str, n_scores: int, on_read: Progress | None = None, block_rows: int = BLOCK_ROWS
 ) -> Iterator[TableBlock]:
     """Yield the blocks of a table. Raises InputError for a bad row and for a file that cannot be read."""
     with open_input(table, on_read) as stream:

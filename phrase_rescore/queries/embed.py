@@ -5,16 +5,16 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
 
 from phrase_rescore.data.prepared import write_npy_header
-from phrase_rescore.errors import OptionError, silent
+from phrase_rescore.errors import OptionError, Progress, Say, silent
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import is_stream
+from phrase_rescore.files.paths import Path, is_stream
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embedded_words, word_embeddings
@@ -138,8 +138,8 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
 
 
 def embed(
-    out: str | os.PathLike[str], model_dir: str | os.PathLike[str], *, side: Side | None = None, form: str | None = None,
-    device: str = "cpu", on_phrases: Callable[[int], object] = silent, warn: Callable[[str], object] = silent,
+    out: Path, model_dir: Path, *, side: Side | None = None, form: str | None = None, device: str = "cpu",
+    on_phrases: Progress = silent, warn: Say = silent,
 ) -> str:  # fmt: skip
     """Write the vectors of phrases, or of the words of a ``side``, to a file as ``phrase-rescore embed`` does.
 

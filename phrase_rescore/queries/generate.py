@@ -1,16 +1,16 @@
 """All of ``generate``: sources from lines or a table; hypotheses as TSV or JSON lines."""
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from phrase_rescore.data.sampling import sample_phrases
-from phrase_rescore.errors import InputError, OptionError, RowError, counted, silent
+from phrase_rescore.errors import InputError, OptionError, Progress, RowError, Say, counted, silent
 from phrase_rescore.files.inputs import display_name, standard_input
+from phrase_rescore.files.paths import Path
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.score import line_batches, ready_model, typed
@@ -43,11 +43,10 @@ class Search(Checked):
 
 
 def generate(
-    model_dir: str | os.PathLike[str], *, from_table: tuple[int, str] | None = None, form: str = "tsv",
-    table: str | None = None, only_new: bool = False, tokenize: str | None = None, lowercase: bool = False, flush: bool = False,
-    digits: int = 7, device: str = "cpu", on_sample: Callable[[int], object] = silent,
-    on_read: Callable[[int], object] = silent, on_sources: Callable[[int], object] = silent,
-    tell: Callable[[str], object] = silent, conclude: Callable[[str], object] = silent, **search: Any,
+    model_dir: Path, *, from_table: tuple[int, str] | None = None, form: str = "tsv", table: str | None = None,
+    only_new: bool = False, tokenize: str | None = None, lowercase: bool = False, flush: bool = False, digits: int = 7,
+    device: str = "cpu", on_sample: Progress = silent, on_read: Progress = silent, on_sources: Progress = silent,
+    tell: Say = silent, conclude: Say = silent, **search: Any,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Propose phrases of the side that the model predicts, as ``phrase-rescore generate`` does. Yield lines, some at a time.
 
@@ -126,7 +125,7 @@ def _check(
 
 
 def _sources_of_table(
-    n: int, table: str, seed: int, reader: PhraseReader, on_read: Callable[[int], object], tell: Callable[[str], object]
+    n: int, table: str, seed: int, reader: PhraseReader, on_read: Progress, tell: Say
 ) -> Iterator[list[bytes]]:
     """Yield ``n`` phrases of a table. Raises InputError for a bad row, an empty table, a word without the model's factor."""
     blocks = read_pair_blocks(table, "table", on_read)
@@ -143,9 +142,7 @@ def _sources_of_table(
         yield some
 
 
-def _pairs_of(
-    table: str, checkpoint: Checkpoint, sources: Iterable[bytes], on_read: Callable[[int], object]
-) -> set[tuple[bytes, bytes]]:
+def _pairs_of(table: str, checkpoint: Checkpoint, sources: Iterable[bytes], on_read: Progress) -> set[tuple[bytes, bytes]]:
     """Find the pairs that a table has of sources, the side that the model reads first. Raises InputError for a bad row."""
     wanted, found = set(sources), set[tuple[bytes, bytes]]()
     for block in read_pair_blocks(table, "table", on_read, factors=checkpoint.factors):

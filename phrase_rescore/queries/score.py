@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK, misfits, untrained_unk
-from phrase_rescore.errors import OptionError, silent
+from phrase_rescore.errors import OptionError, Say, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
+from phrase_rescore.files.paths import Path
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.formats import ArpaReader
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores, fit_mixture
@@ -27,9 +28,7 @@ from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 T = TypeVar("T")
 
 
-def ready_model(
-    model_dir: str | os.PathLike[str], warn: Callable[[str], object] = silent, consequence: str = "", reads_alone: bool = False
-) -> Checkpoint:
+def ready_model(model_dir: Path, warn: Say = silent, consequence: str = "", reads_alone: bool = False) -> Checkpoint:
     """Load a model and configure torch for it. Warn of sides (``reads_alone``: of the one read) without unknown words."""
     prepare(usable_cores())
     checkpoint = load(os.fspath(model_dir))
@@ -57,9 +56,8 @@ _SENTENCES = 1024  # at a time
 
 
 def score(
-    lines: io.BufferedReader, model_dir: str | os.PathLike[str], *, per_word: bool = False,
-    tokenize: tuple[str, str] | None = None, lowercase: bool = False, flush: bool = False, digits: int = 7,
-    device: str = "cpu", warn: Callable[[str], object] = silent,
+    lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, tokenize: tuple[str, str] | None = None,
+    lowercase: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu", warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score phrase pairs, a line each, as ``phrase-rescore score`` does. Yield lines with their newlines, some at a time.
 
@@ -140,9 +138,8 @@ def _perplexity(log_prob: float, tokens: int) -> float:
 
 
 def score_lm(
-    text: str | os.PathLike[str], lm: str | os.PathLike[str], *, per_word: bool = False, interpolate: str | None = None,
-    flush: bool = False, digits: int = 7, device: str = "cpu", tell: Callable[[str], object] = silent,
-    warn: Callable[[str], object] = silent,
+    text: Path, lm: Path, *, per_word: bool = False, interpolate: str | None = None, flush: bool = False,
+    digits: int = 7, device: str = "cpu", tell: Say = silent, warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score tokenized text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
 

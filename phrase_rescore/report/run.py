@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
-from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.errors import InputError, OptionError, Progress, Say, silent
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.moses.columns import MIN_LOG_P
@@ -42,7 +42,7 @@ class ReportSummary:
 
 def report(
     table: str, model_dir: str, out: str, phi_column: int | None = None, sample: int = SAMPLE, command: str = "",
-    on_read: Callable[[int], object] | None = None, on_step: Callable[[str], object] = lambda what: None,
+    on_read: Progress | None = None, on_step: Say = silent,
 ) -> ReportSummary:  # fmt: skip
     """Write the page; ``command`` is the line that asked, ``on_step`` hears what is being done.
 
