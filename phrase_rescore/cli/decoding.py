@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import click
+from cloup import option_group
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import TEXT, NumberType, device_option, lm_option, path_argument, path_option, quiet_option
@@ -117,32 +118,44 @@ def _after_rescore(values: dict[str, Any]) -> str:
     return tune if (values["models"] or values["scores"]) and not values["weights"] else ""
 
 
-@options.command(
+@options.grouped_command(
     short_help="Add the scores of models to an n-best list.",
     then=_after_rescore,
 )
 @path_argument("nbest", metavar="NBEST")
-@path_option(
-    "-m", "--model", "models", role=Role.READ_DIRECTORY, made_by="train-lm CORPUS", metavar="MODEL", multiple=True,
-    help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
+@option_group(
+    "Most used",
+    path_option(
+        "-m", "--model", "models", role=Role.READ_DIRECTORY, made_by="train-lm CORPUS", metavar="MODEL", multiple=True,
+        help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
+    ),
+    options.out_option(),
+    path_option("--source", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines."),
 )  # fmt: skip
-@options.out_option()
-@path_option("--source", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines.")
-@click.option(
-    "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
-    help="The label of the feature of the first -m, of the second, …, of --scores.  [default: CSLM0, …, RNN0, …, SCORE0, …]",
+@option_group(
+    "Features",
+    click.option(
+        "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
+        help="The label of the feature of the first -m, of the second, …, of --scores.  "
+        "[default: CSLM0, …, RNN0, …, SCORE0, …]",
+    ),
+    options.flag("--whole", help="Models of pairs score source and hypothesis as one pair, not phrase by phrase."),
+    path_option(
+        "--scores", multiple=True,
+        help="Add the numbers of FILE, one an entry: probabilities of any other model. May be repeated.",
+    ),
+    options.flag("--log", help="The numbers of --scores are natural logarithms."),
+    options.flag("--replace", help="Renew a feature that the list has already."),
 )  # fmt: skip
-@options.flag("--whole", help="Models of pairs score source and hypothesis as one pair, not phrase by phrase.")
-@path_option(
-    "--scores", multiple=True, help="Add the numbers of FILE, one an entry: probabilities of any other model. May be repeated.",
+@option_group(
+    "Totals",
+    path_option(
+        "--weights", metavar="INI",
+        help="Recompute the totals, of the features in the list, by [weight] and [weight-file] of INI.",
+    ),
+    options.flag("--sort", help="Sort the entries of every segment by total."),
+    options.flag("--best", help="Write the words of the best entries, a line a segment, instead of the list."),
 )  # fmt: skip
-@options.flag("--log", help="The numbers of --scores are natural logarithms.")
-@options.flag("--replace", help="Renew a feature that the list has already.")
-@path_option(
-    "--weights", metavar="INI", help="Recompute the totals, of the features in the list, by [weight] and [weight-file] of INI."
-)
-@options.flag("--sort", help="Sort the entries of every segment by total.")
-@options.flag("--best", help="Write the words of the best entries, a line a segment, instead of the list.")
 @device_option("cpu")
 @quiet_option
 def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:

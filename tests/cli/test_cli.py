@@ -70,7 +70,7 @@ def test_help_is_plain_and_fits_two_screens(run: Run, monkeypatch: pytest.Monkey
 @commands
 def test_more_than_a_dozen_options_stand_in_groups(run: Run, command: str) -> None:
     text = run(command, "--help").out.decode()
-    grouped = command in ("train", "train-lm", "annotate", "generate")
+    grouped = command in ("train", "train-lm", "annotate", "generate", "rescore")
     assert (headings(text)[0], headings(text)[-1]) == (("Most used", "Other options") if grouped else ("Options", "Options"))
     options = text.split(f"\n{headings(text)[0]}:\n")[1].split("\n\n")[0].splitlines()
     counted = len([line for line in options if line.startswith("  -") and not line.startswith("  --overwrite ")])
