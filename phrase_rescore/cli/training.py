@@ -19,7 +19,7 @@ from phrase_rescore.training.config import Settings
 class TrainingOptions:
     """Declares the options of a training, with the names and ranges of its settings. ``data``: its pairs or text."""
 
-    def __init__(self, presets: Mapping[str, Settings], data: str) -> None:
+    def __init__(self, presets: Mapping[str, Settings], data: str, made_by: str) -> None:
         self._presets, self._ranges, self._data = presets, presets["default"].ranges(), data
         usual = presets["default"].recipe.usual_time / 60
         time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m; paper: none]"
@@ -33,6 +33,10 @@ class TrainingOptions:
         resume = "Continue an interrupted training exactly where it was saved. Its limits may change."
         self.resume = options.flag("--resume", help=resume)
         self.finish = options.flag("--finish", help="Make the model of an interrupted training as it is.")
+        self.init_from = path_option(
+            "--init-from", role=Role.READ_DIRECTORY, may_be="-m", made_by=made_by, metavar="MODEL",
+            help="Start from the weights of this model, matching words by spelling.",
+        )  # fmt: skip
         threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
         self.machine = option_group(
             "Machine",
@@ -79,7 +83,7 @@ class TrainingOptions:
         return self.setting(name, help, metavar, click.Choice(values))
 
 
-_pairs = TrainingOptions(PRESETS, "pairs")
+_pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
 
 
 @options.grouped_command(
@@ -166,10 +170,7 @@ _pairs = TrainingOptions(PRESETS, "pairs")
     "Resuming and fine-tuning",
     _pairs.resume,
     _pairs.finish,
-    path_option(
-        "--init-from", role=Role.READ_DIRECTORY, may_be="-m", metavar="MODEL",
-        help="Start from the weights of this model, matching words by spelling.",
-    ),
+    _pairs.init_from,
     options.choice_option(
         "--init", values=("all", "encoder", "decoder"), default="all", help="The part of its weights to take."
     ),
@@ -222,7 +223,7 @@ def _report(training: dict[str, Any], model_dir: str) -> list[str]:
     return lines
 
 
-_text = TrainingOptions(LM_PRESETS, "text")
+_text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
 
 
 @options.grouped_command(
@@ -283,6 +284,7 @@ _text = TrainingOptions(LM_PRESETS, "text")
     _text.eval_every,
     _text.resume,
     _text.finish,
+    _text.init_from,
 )
 @_text.machine
 @quiet_option

@@ -70,6 +70,14 @@ def count_words(lines: Iterable[bytes]) -> Counter[bytes]:
     return counts
 
 
+def shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[int]]:
+    """Return the ids in both vocabularies of what both know: EOS and UNK, by position, then the words of equal spelling."""
+    pairs = [(id, theirs.ids.get(word)) for word, id in ours.ids.items()]
+    known = [(EOS, EOS), (UNK, UNK), *((here, there) for here, there in pairs if there is not None)]
+    here, there = zip(*known, strict=True)
+    return list(here), list(there)
+
+
 def format_vocabulary(vocabulary: Vocabulary) -> bytes:
     """Write one word a line as raw bytes, tab, count; line i (from 1) has id i + 1."""
     return b"".join(b"%b\t%d\n" % item for item in zip(vocabulary.words, vocabulary.counts, strict=True))

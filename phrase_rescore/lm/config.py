@@ -30,6 +30,13 @@ class LanguageModelNetwork(Checked):
 
 
 @dataclass(frozen=True)
+class TextStart:
+    """The weights before the first step."""
+
+    init_from: str | None = None  # a model directory
+
+
+@dataclass(frozen=True)
 class Regularization(Checked):
     """What keeps the network from learning the text by heart, and its scores from needing a division."""
 
@@ -45,6 +52,7 @@ class LanguageModelConfig(Settings):
     text: Text = field(default_factory=Text)
     network: LanguageModelNetwork = field(default_factory=LanguageModelNetwork)
     regularization: Regularization = field(default_factory=Regularization)
+    start: TextStart = field(default_factory=TextStart)
     recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=2e-3, batch_size=1024, usual_epochs=15.0))
 
 

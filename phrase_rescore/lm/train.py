@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.sampling import drawn_rows
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig
 from phrase_rescore.lm.formats import NULL, UNKNOWN
@@ -22,7 +23,7 @@ from phrase_rescore.moses.text import END
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import make_optimizer
-from phrase_rescore.training.session import Session, on_this_machine
+from phrase_rescore.training.session import Session, check_like, on_this_machine
 
 _EVALUATED = 1024  # n-grams at a time
 _MEASURED = 8192  # contexts whose log Z is measured
@@ -110,25 +111,52 @@ def centre(task: NgramTask) -> dict[str, float]:
     return {"mean": mean, "deviation": float(log_z.std(correction=0))}
 
 
+@torch.no_grad()
+def initialise_from(model: FeedforwardLM, vocab: Vocabulary, donor: LanguageModel) -> str:
+    """Copy the weights of a model of the same sizes; rows of words that it does not know stay. Return a line that says so."""
+    here, there = shared_rows(vocab, donor.vocab)
+    here, there = [*here, model.config.missing], [*there, donor.model.config.missing]
+    theirs = dict(donor.model.named_weights())
+    for name, weight in model.named_weights():
+        if name in ("G", "b_G"):
+            weight[here[:-1]] = theirs[name][there[:-1]]
+        elif name == "embedding":
+            weight[here] = theirs[name][there]
+        else:
+            weight.copy_(theirs[name])
+    return f"{len(here) - FIRST_WORD - 1:,} of {len(vocab.words):,} words start from the other model"
+
+
 def train_text(
     inputs: Sequence[str], model_dir: str, config: LanguageModelConfig | None = None, observer: Observer | None = None
 ) -> LanguageModel:
     """Learn log p(word | the words before it) from all inputs; write and return the model. Raises RescoreError."""
     config = on_this_machine(config or LanguageModelConfig())
-    text, regularization, machine = config.text, config.regularization, config.machine
+    text, regularization, machine, start = config.text, config.regularization, config.machine, config.start
     with torch.device("meta"):  # raises OptionError before hours of preparing data
         make_optimizer(config.recipe, FeedforwardLM(sizes(config, 3)))
     config.recipe.check_held_out(min(text.held_out, int(text.held_out_share > 0)))
     source = TextSource(inputs, model_dir, text)
-    identity = config.identity(config.network, regularization) | {"data": source.fingerprints[0], "shortlist": text.shortlist}
+    identity = config.identity(config.network, regularization, start)
+    identity |= {"data": source.fingerprints[0], "shortlist": text.shortlist}
+
+    def check_start() -> None:
+        if start.init_from:
+            donor = load(start.init_from).model.config
+            theirs = replace(config.network, output=None if donor.tied else donor.output)
+            theirs = replace(theirs, order=donor.order, embedding=donor.embedding, hidden=donor.hidden)
+            check_like(config.network, theirs, ("order", "embedding", "hidden", "output"))
+
     with Session(model_dir, config, identity, observer) as session:
-        store = session.prepare(source)
+        store = session.prepare(source, check_start)
         if store is None:
             return load(model_dir)
         recipe = session.limited(config.recipe, len(store.train), len(store.held_out))
         model = FeedforwardLM(sizes(config, len(store.vocab)))
         unigram = unigram_log_probs(store.train, len(store.vocab))
         initialise(model, recipe.seed, paper=config.network.paper_initialisation, unigram=unigram)
+        if start.init_from:
+            session.observer.say(initialise_from(model, store.vocab, load(start.init_from)))
         task = NgramTask(
             model.to(machine.device), store.train, store.held_out, recipe.batch_size, recipe.seed, machine.device,
             dropout=regularization.dropout, shorten=regularization.shorten, alpha=regularization.self_normalize,
@@ -141,7 +169,7 @@ def train_text(
 
         with session.learning(task, recipe, as_tsv) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
-            outcome = trainer.fit(session.resumes, finish=session.finish)
+            outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32
             log_z = centre(task)
         numbers = store.numbers
@@ -152,6 +180,7 @@ def train_text(
             **replace(config, recipe=recipe).summary(_SUMMARIZED),
             **outcome.summary(recipe.passes(outcome.steps, len(task.ids))),
             "log_z": log_z,
+            **({"init_from": os.path.basename(start.init_from), "init": "all"} if start.init_from else {}),
         }
         lm = LanguageModel(model.to("cpu"), store.vocab, numbers.unk, summary)
         session.publish(lambda directory: save(lm, directory))

@@ -13,7 +13,7 @@ from torch import nn
 
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
@@ -24,7 +24,7 @@ from phrase_rescore.rnn.task import PhrasePairTask, learn_held_out
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import make_optimizer
-from phrase_rescore.training.session import Session, on_this_machine
+from phrase_rescore.training.session import Session, check_like, on_this_machine
 
 WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
 # What the training summary of config.json takes from the settings, in its order
@@ -197,19 +197,7 @@ def check_part(ours: object, theirs: object, part: str) -> None:
     """Raise OptionError if there is no such part, or if two models differ in it: in attributes of these names."""
     if part not in PARTS:
         raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
-    names = [name for name in PARTS[part][0] if getattr(ours, name) != getattr(theirs, name)]
-    if names:
-        found = ", ".join(f"{name} {getattr(theirs, name)} and not {getattr(ours, name)}" for name in names)
-        remedy = " ".join(f"--{name} {getattr(theirs, name)}" for name in names)
-        raise OptionError(f"the model to start from has {found}; train with {remedy}")
-
-
-def _shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[int]]:
-    """Return the ids in both vocabularies of what both know: EOS and UNK, by position, then the words of equal spelling."""
-    pairs = [(id, theirs.ids.get(word)) for word, id in ours.ids.items()]
-    known = [(EOS, EOS), (UNK, UNK), *((here, there) for here, there in pairs if there is not None)]
-    here, there = zip(*known, strict=True)
-    return list(here), list(there)
+    check_like(ours, theirs, PARTS[part][0])
 
 
 @torch.no_grad()
@@ -219,7 +207,7 @@ def initialise_from(
     """Copy a part of the donor's weights; rows of words that it does not know stay. Raises as ``check_part`` does."""
     check_part(model.config, donor.model.config, part)
     vocabs, sides = {"source": src_vocab, "target": tgt_vocab}, PARTS[part][1]
-    rows = {side: _shared_rows(ours, known) for (side, ours), known in zip(vocabs.items(), donor.vocabs, strict=True)}
+    rows = {side: shared_rows(ours, known) for (side, ours), known in zip(vocabs.items(), donor.vocabs, strict=True)}
     theirs = dict(donor.model.named_weights())
     for name, weight in model.named_weights():
         side = "source" if name.startswith("encoder.") else "target"

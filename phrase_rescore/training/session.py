@@ -36,6 +36,18 @@ def on_this_machine(settings: AnySettings) -> AnySettings:
     return replace(settings, machine=replace(settings.machine, device=device))
 
 
+def check_like(ours: object, theirs: object, names: Sequence[str]) -> None:
+    """Raise OptionError if a model to start from differs in attributes of these names, which are options, too."""
+
+    def value(name: str, of: object, dashes: str = "") -> str:
+        return f"no {dashes}{name}" if getattr(of, name) is None else f"{dashes}{name} {getattr(of, name)}"
+
+    if names := [name for name in names if getattr(ours, name) != getattr(theirs, name)]:
+        found = ", ".join(f"{value(name, theirs)} and not {getattr(ours, name)}" for name in names)
+        remedy = " ".join(value(name, theirs, "--") for name in names)
+        raise OptionError(f"the model to start from has {found}; train with {remedy}")
+
+
 class Source(ABC, Generic[Store]):
     """The files that the data of a training come from, and the directory in which they are prepared.
 

@@ -203,3 +203,29 @@ def test_what_is_no_text_is_not_learnt(run: Run, tmp_path: Path, data: bytes, wh
     result = run(*command(tmp_path / "odd", tmp_path / "lm"))
     hint = "pass tokenized text in UTF-8, a sentence a line"
     assert (result.status, result.last_line) == (1, f"phrase-rescore: error: {tmp_path}/odd:1: looks like {what}; {hint}")
+
+
+def test_a_finished_model_trains_on(run: Run, text: Path, tmp_path: Path) -> None:
+    """From its weights, which are measured before the first step; words that it does not know start at random."""
+    assert run(*command(text, tmp_path / "lm", "-q")).status == 0
+    first = json.loads((tmp_path / "lm" / "config.json").read_bytes())["training"]
+    again = run(*command(text, tmp_path / "again", "--init-from", str(tmp_path / "lm"), "--max-steps", "20"))
+    assert "phrase-rescore: 3 of 3 words start from the other model" in again.err.splitlines()
+    config = json.loads((tmp_path / "again" / "config.json").read_bytes())["training"]
+    assert (config["init_from"], config["init"]) == ("lm", "all")
+    log = [json.loads(line) for line in (tmp_path / "again" / "train.log.jsonl").read_text().splitlines()]
+    assert log[0]["step"] == 0
+    assert log[0]["held_out"]["loss"] == pytest.approx(first["held_out"]["loss"], abs=1e-6)
+
+    (tmp_path / "words").write_text("q\t1\nc\t1\na\t1\n")
+    start = "--vocab", str(tmp_path / "words"), "--init-from", str(tmp_path / "lm")
+    said = run(*command(text, tmp_path / "other", *start, "--max-steps", "1", "--learning-rate", "1e-9")).err
+    assert "2 of 3 words start from the other model" in said
+    old, new = (load(str(tmp_path / name)) for name in ("lm", "other"))
+    for word in (b"a", b"c"):
+        rows = [lm.model.embedding[lm.vocab.ids[word]] for lm in (old, new)]
+        torch.testing.assert_close(*rows, atol=1e-6, rtol=0)
+    torch.testing.assert_close(old.model.embedding[-1], new.model.embedding[-1], atol=1e-6, rtol=0)
+    refused = run(*command(text, tmp_path / "x", "--init-from", str(tmp_path / "lm"), "--hidden", "8", "--output", "5"))
+    found = "the model to start from has hidden 16 and not 8, no output and not 5; train with --hidden 16 no --output"
+    assert (refused.status, refused.last_line) == (2, f"phrase-rescore: error: {found}")
