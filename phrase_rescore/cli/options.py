@@ -71,6 +71,18 @@ class PathName(click.ParamType):
             yield from self._derived(path, values) if self._derived else ()
 
 
+_UNBREAKING = str.maketrans({" ": "\xa0", "-": "\u2011"})
+_BREAKING = {end: start for start, end in (("\x20", 0xA0), ("-", 0x2011))}
+
+
+def _unbroken(option: click.Option) -> str:
+    """Return the help of an option with its default, in which no line breaks."""
+    text, value = option.help or "", option.default
+    if option.show_default:
+        text += f"  [default: {', '.join(value) if isinstance(value, list | tuple) else value}]"
+    return re.sub(r"\[[^]]{,45}\]", lambda found: found[0].translate(_UNBREAKING), text)
+
+
 class Command(click.Command):
     """A command that checks all its paths before its body runs; files that are there already need --overwrite or --resume.
 
@@ -83,7 +95,13 @@ class Command(click.Command):
         self._refuses = any(isinstance(param.type, PathName) and param.type.role is Role.WRITE for param in params)
         if self._refuses:
             params.insert(-1, click.Option(["--overwrite"], is_flag=True, help="Replace files that are there already."))
+        for param in params:
+            if isinstance(param, click.Option):
+                param.help, param.show_default = _unbroken(param), False
         super().__init__(name, params=params, **attributes)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return super().get_help(ctx).translate(_BREAKING)
 
     def invoke(self, ctx: click.Context) -> Any:
         overwrite = not self._refuses or ctx.params.pop("overwrite") or ctx.params.get("resume")
@@ -121,7 +139,36 @@ class Command(click.Command):
 
 
 class GroupedCommand(Command, cloup.Command):
-    """Such a command whose options stand in groups (``cloup.option_group``)."""
+    """Such a command whose options stand in groups (``cloup.option_group``).
+
+    If the ``usual`` options are named, --help shows these, and --help-all shows all.
+    """
+
+    def __init__(self, name: str | None, params: list[click.Parameter], usual: str = "", **attributes: Any) -> None:
+        every = [param for param in params if isinstance(param, click.Option)]
+        self._rest = [option for option in every if usual and option.name not in usual.split()]
+        if self._rest:
+            show_all: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": self._show_all}
+            params.append(click.Option(["--help-all"], help=f"Show all {len(every)} options.", **show_all))
+        super().__init__(name, params=params, **attributes)
+
+    def _show_all(self, ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+        if asked and not ctx.resilient_parsing:
+            click.echo(super().get_help(ctx))
+            ctx.exit()
+
+    def get_help(self, ctx: click.Context) -> str:
+        self._hide(True)
+        try:
+            return super().get_help(ctx)
+        finally:
+            self._hide(False)
+
+    def _hide(self, hidden: bool) -> None:
+        for option in self._rest:
+            option.hidden = hidden
+        for group in self.option_groups:
+            group.hidden = all(option.hidden for option in group.options)
 
 
 command = partial(click.command, cls=Command)

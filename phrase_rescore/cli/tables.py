@@ -46,6 +46,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
 
 @options.grouped_command(
     short_help="Append the two columns to a phrase table.",
+    usual="models out resume overwrite features scores log replace on_bad_row expect_rows device precision jobs cluster quiet",
     then="phrase-rescore moses-ini moses.ini --table {out} -o moses.rnn.ini",
 )
 @options.path_argument("table")

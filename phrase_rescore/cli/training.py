@@ -88,6 +88,8 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
 
 @options.grouped_command(
     short_help="Learn a model from the distinct pairs of phrase tables.",
+    usual="model_dir max_time epochs inverse resume finish overwrite on_bad_row shortlist hidden preset precision device "
+    "threads quiet",
     then="phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz",
 )
 @options.path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
@@ -227,7 +229,9 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
 
 
 @options.grouped_command(
-    short_help="Learn a language model from text.", then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz"
+    short_help="Learn a language model from text.",
+    usual="lm max_time epochs resume finish overwrite shortlist order hidden dropout preset precision device threads quiet",
+    then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz",
 )
 @options.path_argument("inputs", nargs=-1, required=True, metavar="CORPUS...")
 @option_group(
