@@ -67,9 +67,10 @@ class VectorWriter:
         self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
         self._seen: set[bytes] | None = set() if count is None and form == "txt" else None  # digests of phrases
         self.rows = self.repeated = 0
-        self._begin(count or 0)
+        self.begin(count or 0)
 
-    def _begin(self, count: int) -> None:
+    def begin(self, count: int) -> None:
+        """Write the head of the file, which says the number of vectors."""
         if self._form == "npy":
             write_npy_header(self._stream, "<f4", count, self._width)
         elif self._form == "txt":
@@ -110,12 +111,6 @@ class VectorWriter:
         repeated = f"; {self.repeated:,} repeated phrases left out" if self.repeated else ""
         return f"{self.rows:,} vectors of {self._width} numbers{repeated}"
 
-    def finish(self) -> None:
-        """Put the number of vectors in its place, if it was not known before."""
-        if self._count is None and self._form != "tsv":
-            self._stream.seek(0)
-            self._begin(self.rows)
-
 
 @contextlib.contextmanager
 def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
@@ -133,7 +128,9 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
         index = stack.enter_context(atomic_output(index_of(out))) if form == "npy" else None
         writer = VectorWriter(stream, form, width, count, index)
         yield writer
-        writer.finish()
+        if count is None and form != "tsv":  # the number was not known before
+            stream.seek(0)
+            writer.begin(writer.rows)
         stream.flush()
 
 

@@ -191,11 +191,7 @@ def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
 
 
 def method_for(vectors: int) -> str:
-    """Name what lays out so many vectors here.
-
-    >>> method_for(10)
-    'PCA'
-    """
+    """Name what lays out so many vectors here: t-SNE or PCA."""
     return "t-SNE" if vectors >= _FEWEST_TSNE and importlib.util.find_spec("openTSNE") else "PCA"
 
 
