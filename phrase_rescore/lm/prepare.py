@@ -102,9 +102,7 @@ def _number(
     """Write the text in numbers of words, and every sentence's hash. Return the words, the empty lines, and the threshold."""
     known: dict[bytes, int] = defaultdict(count(1).__next__)  # in the order of their first appearance; 0 ends a sentence
     empty = 0
-    with ExitStack() as stack:
-        append_ids = stack.enter_context(growing_array(files[0], np.int32))
-        append_hashes = stack.enter_context(growing_array(files[1], np.uint64))
+    with growing_array(files[0], np.int32) as append_ids, growing_array(files[1], np.uint64) as append_hashes:
         for block in sentences:
             split = list(filter(None, block))
             empty += len(block) - len(split)
@@ -156,15 +154,10 @@ def _encode(
 
 def _load(directory: str, numbers: TextNumbers, vocab: Vocabulary) -> TextStore:
     """Map the arrays. Raises InputError for a file that is damaged, ValueError if they do not belong together."""
-
-    def part(name: str, size: int) -> NDArray[np.int32]:
-        ids = mapped(os.path.join(directory, name), np.int32)
-        if len(ids) != size:
-            raise ValueError(name)
-        return ids
-
-    train = part(TRAIN, numbers.words + numbers.sentences)
-    held_out = part(HELD_OUT, numbers.held_out_words + numbers.held_out_sentences)
+    train, held_out = (mapped(os.path.join(directory, name), np.int32) for name in (TRAIN, HELD_OUT))
+    lengths = numbers.words + numbers.sentences, numbers.held_out_words + numbers.held_out_sentences
+    if (len(train), len(held_out)) != lengths:
+        raise ValueError(directory)
     return TextStore(directory, train, held_out, vocab, numbers)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 import numpy as np
 import torch
@@ -72,15 +72,13 @@ class NgramScorer:
         order = np.argsort(which, kind="stable")  # n-grams by context, so that a block of contexts has a block of them
         ends = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts) + CONTEXTS, CONTEXTS))
         found = np.empty(len(which))
-        start = 0
-        for block, end in enumerate(ends.tolist()):
+        for block, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
             first = block * CONTEXTS
             rows = order[start:end]
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
             self.computed += len(pairs)
             found[rows] = self._scores(h_2, self._log_z(h_2), pairs)[place]
-            start = end
         if not np.isfinite(found).all():
             raise ModelError("the language model's scores are not finite; train it again with a smaller --learning-rate")
         return found
