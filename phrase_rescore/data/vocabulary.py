@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -193,17 +193,15 @@ def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Coun
 
 def fit_warnings(
     seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
-) -> list[str]:
-    """Return a line for each side with ``too_many_unknown`` among the words ``seen`` in a table, the source first."""
-    warnings = []
+) -> Iterator[str]:
+    """Yield a line for each side with ``too_many_unknown`` among the words ``seen`` in a table, the source first."""
     for i, side in enumerate(("source", "target")):
         vocab, other, counts = vocabs[i], vocabs[1 - i], seen[i]
         unknown = _unknown(counts, vocab)
         share = unknown.total() / max(counts.total(), 1)
         if too_many_unknown(share, unk_shares[i]):
             found = f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training"
-            warnings.append(f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}")
-    return warnings
+            yield f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}"
 
 
 def refuse_swapped(

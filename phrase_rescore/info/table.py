@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -100,41 +101,40 @@ class TableInfo:
             ],
         }  # fmt: skip
 
-    def lines(self) -> list[str]:
-        """Return the description line by line."""
+    def lines(self) -> Iterator[str]:
+        """Yield the description line by line."""
         found = self.as_object()
         sides = {name: found[name] for name in ("source", "target")}
         no_pairs = found["rows"] - found["pairs"]
-        lines = [
-            f"{found['file']}: a {found['kind']}" + ("; no other command takes it" if self.survey.rules else ""),
-            labelled("rows", f"{found['rows']:,}" + (f" ({no_pairs:,} without two phrases)" if no_pairs else "")),
-            labelled("fields", f"{found['fields']}"),
-            labelled("sources", _sources(found)),
-            labelled("targets", _distinct(found["target"])),
-        ]
+        yield f"{found['file']}: a {found['kind']}" + ("; no other command takes it" if self.survey.rules else "")
+        yield labelled("rows", f"{found['rows']:,}" + (f" ({no_pairs:,} without two phrases)" if no_pairs else ""))
+        yield labelled("fields", f"{found['fields']}")
+        yield labelled("sources", _sources(found))
+        yield labelled("targets", _distinct(found["target"]))
         for name, side in sides.items():
-            lines.append(labelled(f"{name} words", f"{side['words']:,}, {side['distinct_words']:,} distinct"))
+            yield labelled(f"{name} words", f"{side['words']:,}, {side['distinct_words']:,} distinct")
         factors = [side["factors"] or 0 for side in sides.values()]
         if min(factors) and max(factors) > 1:
-            lines.append(labelled("factors", f"source {factors[0]}, target {factors[1]}"))
-        lines += [*_lengths(sides), labelled("score", f"{'smallest':>12}{'largest':>12}{'mean log':>12}{'zeros':>12}")]
+            yield labelled("factors", f"source {factors[0]}, target {factors[1]}")
+        yield from _lengths(sides)
+        yield labelled("score", f"{'smallest':>12}{'largest':>12}{'mean log':>12}{'zeros':>12}")
         for column in found["scores"]:
             numbers = column["smallest"], column["largest"], column["mean_log"]
             texts = ["none" if value is None else f"{value:.5g}" for value in numbers]
             zeros = share(column["zeros"], self.survey.scores.rows) if column["zeros"] else "-"
-            lines.append(labelled(f"  {column['column']}", "".join(f"{text:>12}" for text in (*texts, zeros))))
-        lines += [labelled("our columns", self._added_columns()), labelled("order", self._order(found["order"]))]
+            yield labelled(f"  {column['column']}", "".join(f"{text:>12}" for text in (*texts, zeros)))
+        yield labelled("our columns", self._added_columns())
+        yield labelled("order", self._order(found["order"]))
         if model := found["model"]:
-            lines.append(labelled("known to", model["model_dir"]))
+            yield labelled("known to", model["model_dir"])
             for side in sides:
                 tokens, types = (share(model[side][f"known_{what}"], model[side][what]) for what in ("tokens", "types"))
-                lines.append(f"  {side:{_LABEL - 2}}{tokens} of the words, {types} of the distinct ones")
-        lines.append("problems" if found["problems"] else labelled("problems", "none found"))
+                yield f"  {side:{_LABEL - 2}}{tokens} of the words, {types} of the distinct ones"
+        yield "problems" if found["problems"] else labelled("problems", "none found")
         for kind in found["problems"]:
             at_least = "at least " if kind["problem"] == "sources_apart" and not self.survey.src.sample.exact else ""
-            lines.append(f"  {kind['what']}: {at_least}{kind['count']:,}, the first in line {kind['first_line']:,}")
-            lines += [f"    {programs}: {effect}" for programs, effect in kind["programs"].items()]
-        return lines
+            yield f"  {kind['what']}: {at_least}{kind['count']:,}, the first in line {kind['first_line']:,}"
+            yield from (f"    {programs}: {effect}" for programs, effect in kind["programs"].items())
 
     def _added_columns(self) -> str:
         if self.added is None:
@@ -170,18 +170,17 @@ def _sources(found: dict[str, Any]) -> str:
     return f"{runs:,}" + (f", {found['pairs'] / runs:.2f} rows each" if runs else "")
 
 
-def _lengths(sides: dict[str, dict[str, Any]]) -> list[str]:
+def _lengths(sides: dict[str, dict[str, Any]]) -> Iterator[str]:
     lengths = {name: {int(n): rows for n, rows in side["lengths"].items()} for name, side in sides.items()}
     longest = max(chain([1], *lengths.values()))
     places = range(1, min(longest, _LONG) + 1)
     heads = [f"{n}+" if n == _LONG and longest > _LONG else f"{n}" for n in places]
-    lines = [labelled("length", "".join(f"{head:>7}" for head in (*heads, "mean", "most")))]
+    yield labelled("length", "".join(f"{head:>7}" for head in (*heads, "mean", "most")))
     for name, of in lengths.items():
         parts = [sum(rows for n, rows in of.items() if min(n, _LONG) == place) for place in places]
         shares = [share(part, sum(of.values())) if part else "-" for part in parts]
         mean = f"{sides[name]['mean_length']:.2f}" if of else "none"
-        lines.append(labelled(f"  {name}", "".join(f"{text:>7}" for text in (*shares, mean, f"{max(of, default=0)}"))))
-    return lines
+        yield labelled(f"  {name}", "".join(f"{text:>7}" for text in (*shares, mean, f"{max(of, default=0)}")))
 
 
 def _columns(survey: Survey) -> list[dict[str, Any]]:

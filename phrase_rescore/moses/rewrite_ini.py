@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, count, islice, pairwise
 from typing import TypeVar
 
@@ -271,20 +271,18 @@ def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: st
     return ini, name
 
 
-def warnings(ini: bytes, feature: Feature, path: bytes) -> list[str]:
+def warnings(ini: bytes, feature: Feature, path: bytes) -> Iterator[str]:
     """Name what Moses loads, but its scripts misread."""
-    found = []
     if not re.fullmatch(rb"[A-Za-z][A-Za-z0-9]*", feature.name):
         fails = "mert-moses.pl fails at it in n-best lists; rename it in [feature] and [weight]"
-        found.append(f"the name {feature} is not a letter, then letters and digits: {fails}")
+        yield f"the name {feature} is not a letter, then letters and digits: {fails}"
     if feature.implementation not in _UNFILTERED:
         line, script = f"line {feature.line.number}", "filter-model-given-input.pl"
         row, _ = _cut(ini.split(b"\n")[feature.line.number - 1])
         if b"\t" in row or b"  " in row or row.startswith(b" "):
-            found.append(f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks")
+            yield f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks"
         if b"=" in path:
-            found.append(f"{line}: {script} cuts the path {printable(path)} at '='; give the table another name")
-    return found
+            yield f"{line}: {script} cuts the path {printable(path)} at '='; give the table another name"
 
 
 def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn], n_old: int) -> str:

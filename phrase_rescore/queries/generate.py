@@ -153,20 +153,18 @@ def _pairs_of(table: str, checkpoint: Checkpoint, sources: Iterable[bytes], on_r
 
 def _tsv_lines(
     checkpoint: Checkpoint, digits: int, name: bytes, hypotheses: Sequence[Hypothesis], known: Sequence[bool] | None
-) -> list[bytes]:
-    """Write source, target, natural log p, number of unknown words; then 1 if the table has the pair, 0 if not."""
-    lines = []
+) -> Iterator[bytes]:
+    """Yield source, target, natural log p, number of unknown words; then 1 if the table has the pair, 0 if not."""
     for i, hypothesis in enumerate(hypotheses):
         sides = (hypothesis.target, name) if checkpoint.inverse else (name, hypothesis.target)
         columns = [*sides, b"%.*g" % (digits, hypothesis.log_p), b"%d" % hypothesis.unknown]
-        lines.append(b"\t".join([*columns, b"%d" % known[i]] if known is not None else columns) + b"\n")
-    return lines
+        yield b"\t".join([*columns, b"%d" % known[i]] if known is not None else columns) + b"\n"
 
 
 def _json_line(
     checkpoint: Checkpoint, digits: int, name: bytes, hypotheses: Sequence[Hypothesis], known: Sequence[bool] | None
-) -> list[bytes]:
-    """Write an object for a source. Bytes that are not UTF-8 are lone surrogates, byte ff is \\udcff (as in PEP 383)."""
+) -> Iterator[bytes]:
+    """Yield an object for a source. Bytes that are not UTF-8 are lone surrogates, byte ff is \\udcff (as in PEP 383)."""
     read, predicted = checkpoint.sides
     proposals = list[dict[str, Any]]()
     for i, hypothesis in enumerate(hypotheses):
@@ -176,7 +174,7 @@ def _json_line(
         if known is not None:
             proposals[-1]["in_table"] = known[i]
     line = json.dumps({read: name.decode("utf-8", "surrogateescape"), "proposals": proposals}, ensure_ascii=False)
-    return [line.encode("utf-8", "backslashreplace") + b"\n"]
+    yield line.encode("utf-8", "backslashreplace") + b"\n"
 
 
 @dataclass

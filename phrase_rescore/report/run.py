@@ -63,7 +63,7 @@ def report(
         on_step(f"scoring {len(rows):,} rows")
         rows.log_p = scorer.log_probs(scorer.encode_phrases(list(rows.src), list(rows.tgt)))
     compared = None if checkpoint.inverse else Targets(rows)
-    warnings = _warnings(model_dir, checkpoint, reader, rows)
+    warnings = list(_warnings(model_dir, checkpoint, reader, rows))
     summary = sections.summary(rows, compared, reader, checkpoint)
     scores, scatter = sections.scores(rows, reader, checkpoint.sides)
     facts = {
@@ -97,28 +97,25 @@ def _check_own_columns(reader: TableReader, scorer: Scorer) -> None:
         raise InputError(reader.table, found, "put that file beside the table, or annotate the table as it was before")
 
 
-def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows: SampleRows) -> list[str]:
-    said = []
+def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows: SampleRows) -> Iterator[str]:
     if reader.log_p is None:
         of_all = "all its rows were" if len(rows) == reader.rows else (
             f"a sample was, {len(rows):,} of its {reader.rows:,} rows (all rows of {len(rows.starts):,} sources)"
         )  # fmt: skip
-        said.append(f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it.")
+        yield f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it."
     elif not reader.log_p.model:
-        said.append(
+        yield (
             f"No .columns.json says whose scores the table has; column {reader.log_p.number} looks like a model’s and is "
             f"taken to be that of {model_dir}."
         )
     elif reader.log_p.model != checkpoint.signature:
-        said.append(
+        yield (
             f"The table’s scores are of another model ({reader.log_p.model}) than {model_dir}: charts and tables of scores "
             "show that one, drawn phrases, maps and words this one."
         )
     if checkpoint.inverse:
-        said.append(
-            "An inverse model: the targets of a source are not compared, since p(source | target) does not sum to 1 over them."
-        )
-    return said
+        why = "since p(source | target) does not sum to 1 over them"
+        yield f"An inverse model: the targets of a source are not compared, {why}."
 
 
 MAPPED_WORDS, MAPPED_PHRASES = 1000, 700

@@ -392,7 +392,7 @@ def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
 def test_what_is_worth_a_warning(line: str, path: bytes, number: int) -> None:
     name = "0TM" if "0TM" in line else "TranslationModel0"
     ini = f"x\n[feature]\n{line}\n[weight]\n{name}= 1 1 1 1".encode()
-    assert len(warnings(ini, find_table(ini), path)) == number
+    assert len(list(warnings(ini, find_table(ini), path))) == number
 
 
 def columns_of(table: Path) -> tuple[ScoreColumn, ...]:
