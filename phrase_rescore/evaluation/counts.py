@@ -152,8 +152,8 @@ def write_statistics(path: str, statistics: OutputStatistics) -> None:
     basis = statistics.basis
     head = {"format": FORMAT, "version": VERSION, **asdict(basis)}
     lines = [json.dumps(head, ensure_ascii=False), "\t".join(basis.names())]
-    for row in np.concatenate([statistics.counts[name] for name in basis.signatures], axis=1).tolist():
-        lines.append("\t".join(f"{number:.17g}" for number in row))
+    rows = np.concatenate([statistics.counts[name] for name in basis.signatures], axis=1).tolist()
+    lines += ["\t".join(f"{number:.17g}" for number in row) for row in rows]
     with atomic_output(path) as stream:
         stream.write(gzip_member("".join(f"{line}\n" for line in lines).encode(), "9"))
 

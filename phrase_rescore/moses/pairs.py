@@ -95,16 +95,13 @@ def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> 
 
 
 def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:
-    src, tgt, bad = list[bytes](), list[bytes](), list[BadRow]()
+    pairs, bad = list[tuple[bytes, bytes]](), list[BadRow]()
     for line, row in enumerate(block.rows(), block.first_row):
         try:
-            of_src, of_tgt = phrase_pair(*reader(row), factors)
+            pairs.append(phrase_pair(*reader(row), factors))
         except RowError as error:
             bad.append((line, row, error))
-            continue
-        src.append(of_src)
-        tgt.append(of_tgt)
-    return PairBlock(src, tgt, [1] * len(src) if counts else None), bad
+    return PairBlock([src for src, _ in pairs], [tgt for _, tgt in pairs], [1] * len(pairs) if counts else None), bad
 
 
 def read_pair_blocks(
