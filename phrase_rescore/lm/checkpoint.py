@@ -2,7 +2,7 @@
 
 LM/
     config.json                          format version 1: what the tensors mean, sizes, UNK's share, training summary
-    model-00001-of-00001.safetensors     the weights by the names of docs/lm.md, float32 or bfloat16
+    model-00001-of-00001.safetensors     the weights by the names of docs/lm-model.md, float32 or bfloat16
     words.vocab                          one word a line: bytes, tab, count; line i (from 1) has id i + 1
     train.log.jsonl                      what was measured in training (not part of the model)
 """

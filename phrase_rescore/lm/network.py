@@ -118,7 +118,7 @@ class FeedforwardLM(nn.Module):
         return h_2 * keep[2] if keep else h_2
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield every weight under its name in the files (docs/lm.md lists them)."""
+        """Yield every weight under its name in the files (docs/lm-model.md lists them)."""
         names = ("embedding", "U", "b_1", "W", "b_2", "G", "b_G")
         return ((name, getattr(self, name)) for name in names if not (name == "G" and self.config.tied))
 

@@ -7,7 +7,7 @@ from phrase_rescore.moses.table import WHOLE, Factors
 from phrase_rescore.ranges import BYTES, FACTORS, LAYERS, LENGTHS, Checked, Whole, check, ranged
 from phrase_rescore.training.config import LAYER_SIZES, TIMES, Recipe, Settings
 
-RATES = {"gru": 8e-3, "lstm": 8e-3, "rnn": 3e-3}  # Adam's highest, by cell; docs/model.md has the search
+RATES = {"gru": 8e-3, "lstm": 8e-3, "rnn": 3e-3}  # Adam's highest, by cell; docs/experiments/structures.md has the search
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The documentation is executed: generated parts are current, commands run, tables and messages are what the code has.
 
-Every ```sh block of README.md, CONTRIBUTING.md and docs/*.md in which a phrase-rescore command stands is run, and so is every
+Every ```sh block of README.md, CONTRIBUTING.md and docs/**/*.md in which a phrase-rescore command stands is run, and so is every
 example in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
 one, extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, moses.ini, references and
 outputs of two sets, test.en and outputs with segmentation, a link to docs/ and, unless they train them, the MODELS. Every
@@ -43,7 +43,10 @@ DOCS = ROOT / "docs"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
 TINY_LM = "--max-steps 5 --embedding 8 --hidden 8 --output 8 --threads 1"
-PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")))
+PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")))
+FOR_DEVELOPERS = {"overview.md", "model.md", "lm-model.md"}
+TO_USE = [page for page in DOCS.glob("*.md") if page.name not in FOR_DEVELOPERS | {"cli.md"}]  # docs/experiments is to check
+BANNED = r"""\b(anew|go(es)? on|of which|ours|stands? twice|on end|tells? of|is said of|learnt|told|(?<!there )(is|are) no (?!more|longer))\b"""
 PAIRS = 300
 MODELS = ("phrase-rescore-model", "model-500", "model-1000", "forward", "inverse")
 LANGUAGE_MODELS = ("phrase-rescore-lm", "lm")
@@ -54,13 +57,17 @@ SETS = {
 
 # Of click, make_cli_reference.py, benchmarks, pip and bjam; of torchrun; Slurm; Dask, split, parallel and tar; Moses; Marian
 OTHER_OPTIONS = """
-    --help --check --steps --minutes --only --editable --constraint --with-nplm
+    --help --check --steps --minutes --only --editable --constraint --index-url --with-nplm
     --standalone --nproc-per-node --nnodes --node-rank --rdzv-id --rdzv-backend --rdzv-endpoint
     --nodes --ntasks-per-node --gpus-per-node --cpus-per-task --array
     --host --interface --scheduler-file --nworkers --nthreads --name --filter --pipe --extract --file
     --batch-mira --decoder-flags --input-pt --log-prob --mertdir --no-filter-phrase-table --num-scores --output-dir --range
     --return-best-dev --working-dir --NoLex --kill-on-bad-exit --alignment --word-scores
 """
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def text_of(page: str) -> str:
@@ -153,7 +160,7 @@ def test_options_named_in_the_pages_exist():
     known |= set(OTHER_OPTIONS.split())
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
-        assert named <= known, page.name
+        assert named <= known, name_of(page)
 
 
 def sh_blocks(page: Path) -> list[str]:
@@ -199,7 +206,7 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES if sh_blocks(page)])
+@pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in PAGES if sh_blocks(page)])
 def test_commands_in_the_pages_run(page, inputs, trained, warm_path, tmp_path):
     script = "\n".join(sh_blocks(page))
     shell(script, prepared(inputs, tmp_path, script), warm_path)
@@ -242,17 +249,37 @@ def test_every_pipeline_sets_pipefail():
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
-        for script in [*blocks, *(line for line in help_examples() if page.name == "cli.md")]:
+        for script in [*blocks, *(line for line in help_examples() if page == DOCS / "cli.md")]:
             if re.search(r"[^|]\|[^|]", script):
-                assert script.lstrip().startswith("set -o pipefail"), f"{page.name}: {script}"
+                assert script.lstrip().startswith("set -o pipefail"), f"{name_of(page)}: {script}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *(p for p in TO_USE if p.name != "training.md")], ids=name_of)
+def test_pages_to_use_have_plain_words(page: Path):
+    text = re.sub(r"^```errors.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = [m[0] for m in re.finditer(BANNED, text, re.IGNORECASE)]
+    assert found == []
+
+
+def test_pages_to_use_are_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+    assert sum(len(page.read_text(encoding="utf-8").splitlines()) for page in TO_USE) <= 1800
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-") for heading in headings}
 
 
 def test_links_lead_somewhere():
     for page in PAGES:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-            if page.name == "README.md" and target in ("CHANGELOG.md", "LICENSE"):
+        for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
+            target = page.parent / path if path else page
+            if page.name == "README.md" and path in ("CHANGELOG.md", "LICENSE"):
                 continue  # they come with the release, not with the docs
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            assert target.exists(), f"{name_of(page)}: {path}"
+            assert not anchor or anchor in anchors(target), f"{name_of(page)}: {path}#{anchor}"
 
 
 def score_by_hand(model: str, rows: bytes) -> list[tuple[float, int]]:
@@ -340,7 +367,7 @@ def test_every_tensor_of_a_language_model_is_documented_with_its_shape():
     model = FeedforwardLM(replace(language_model().model.config, tied=False))
     K, n, E, H, R, _ = vars(model.config).values()
     shapes = {"K + 1": K + 1, "(n − 1) E": (n - 1) * E, "K": K, "E": E, "H": H, "R": R}
-    section = text_of("lm.md").split("\n## Tensors\n")[1].split("\n## ")[0]
+    section = text_of("lm-model.md").split("\n## Tensors\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
     documented = {name: tuple(shapes[size] for size in shape.strip().split(" × ")) for name, shape in rows}
     assert documented == {name: tuple(weight.shape) for name, weight in model.named_weights()}
