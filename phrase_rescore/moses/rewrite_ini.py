@@ -38,7 +38,7 @@ def check_weights(how: str) -> list[str]:
 def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
     """Choose a weight for each added column: ``small``, ``zero``, or numbers between commas, taken as they are.
 
-    Small weights are 0.04, and 0 for counts, as in the experiments of docs/experiments/bleu.md. Raises OptionError for other texts.
+    Small weights are 0.04, and 0 for counts, as in docs/experiments/bleu.md. Raises OptionError for other texts.
     """
     if how == "small":
         return [b"0" if column.is_count(added=True) else b"0.04" for column in added]

@@ -1,6 +1,6 @@
 """The documentation is executed: generated parts are current, commands run, tables and messages are what the code has.
 
-Every ```sh block of README.md, CONTRIBUTING.md and docs/**/*.md in which a phrase-rescore command stands is run, and so is every
+Every ```sh block of README.md, CONTRIBUTING.md and docs/**/*.md with a phrase-rescore command is run, and so is every
 example in the commands' help that stands in none of them. They run in a folder of their own with phrase-table.gz and a factored
 one, extract.sorted.gz and pairs.tsv (300 pairs of an invented language), phrase-table.rnn.gz, moses.ini, references and
 outputs of two sets, test.en and outputs with segmentation, a link to docs/ and, unless they train them, the MODELS. Every
@@ -46,7 +46,7 @@ TINY_LM = "--max-steps 5 --embedding 8 --hidden 8 --output 8 --threads 1"
 PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")))
 FOR_DEVELOPERS = {"overview.md", "model.md", "lm-model.md"}
 TO_USE = [page for page in DOCS.glob("*.md") if page.name not in FOR_DEVELOPERS | {"cli.md"}]  # docs/experiments is to check
-BANNED = r"""\b(anew|go(es)? on|of which|ours|stands? twice|on end|tells? of|is said of|learnt|told|(?<!there )(is|are) no (?!more|longer))\b"""
+BANNED = "anew|go(es)? on|of which|ours|stands? twice|on end|tells? of|said of|learnt|told|(?<!there )(is|are) no (?!more)\\w"
 PAIRS = 300
 MODELS = ("phrase-rescore-model", "model-500", "model-1000", "forward", "inverse")
 LANGUAGE_MODELS = ("phrase-rescore-lm", "lm")
@@ -257,7 +257,7 @@ def test_every_pipeline_sets_pipefail():
 @pytest.mark.parametrize("page", [ROOT / "README.md", *(p for p in TO_USE if p.name != "training.md")], ids=name_of)
 def test_pages_to_use_have_plain_words(page: Path):
     text = re.sub(r"^```errors.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    found = [m[0] for m in re.finditer(BANNED, text, re.IGNORECASE)]
+    found = [m[0] for m in re.finditer(rf"\b({BANNED})", text, re.IGNORECASE)]
     assert found == []
 
 
