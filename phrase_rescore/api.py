@@ -1,7 +1,7 @@
 """The commands as functions: what ``import phrase_rescore`` offers to programs, without a command line.
 
-Everything raises the exceptions of ``phrase_rescore.errors`` and writes nothing to standard output or standard error. What
-computes sets torch's number of threads and treatment of denormal numbers for the process. ``on_read`` hears of bytes read.
+Every function raises the exceptions of ``phrase_rescore.errors`` and writes nothing to standard output or standard error. Those
+that compute set torch's threads and treatment of denormal numbers for the process. ``on_read`` gets the bytes of each read.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def __getattr__(name: str) -> object:
 def train(
     inputs: Paths, model_dir: Path, *, preset: str = "default", observer: Observer | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """Learn a model from the distinct pairs of phrase tables, extract files or TSV, as ``phrase-rescore train`` does.
+    """Train a model on the distinct pairs of phrase tables, extract files or TSV, as ``phrase-rescore train`` does.
 
     ``settings`` are those of ``TrainingConfig``, by the names of the command's options (max_steps=200, hidden=100, ...); a
     duration is in seconds, a size in bytes. Returns the training summary that the model's config.json has. Raises TypeError for
-    a setting that there is not, InputError or OptionError, RescoreError if a loss is not finite or something cannot be written.
+    an unknown setting, InputError or OptionError, RescoreError if a loss is not finite or a file cannot be written.
     """
     from phrase_rescore.rnn.train import train_pairs
 
@@ -91,7 +91,7 @@ def train(
 def train_lm(
     inputs: Paths, model_dir: Path, *, preset: str = "default", observer: Observer | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """Learn a language model from tokenized text, a sentence a line, as ``phrase-rescore train-lm`` does.
+    """Train a language model on tokenized text, a sentence a line, as ``phrase-rescore train-lm`` does.
 
     ``settings`` are those of ``LanguageModelConfig``, by the names of the command's options; a duration is in seconds.
     Returns the training summary that the model's config.json has. Raises as ``train`` does.
@@ -109,8 +109,8 @@ def annotate(
     """Append the columns of one or more models to every row of a phrase table, as ``phrase-rescore annotate`` does.
 
     ``options`` are those of the command, by name (jobs=2, on_bad_row="drop", ...), those of ``columns`` included. ``scores``
-    are files of a number a row, each one more column. ``observer`` is told how it goes. ``out`` appears under its name when it
-    is complete. Raises TypeError for an option that there is not, InputError, ModelError or OptionError, RescoreError if
+    are files of a number a row, each one more column. ``observer`` shows progress. ``out`` appears under its name when it
+    is complete. Raises TypeError for an unknown option, InputError, ModelError or OptionError, RescoreError if
     ``strict`` or ``expect_rows`` is not met.
     """
     from phrase_rescore.annotation.annotator import RowPolicy
@@ -130,7 +130,7 @@ def annotate(
 def strip(
     table: Path, out: Path, *, columns: int | None = None, force: bool = False, on_read: Callable[[int], object] | None = None
 ) -> tuple[int, list[str]]:
-    """Write a phrase table without the last scores, as ``phrase-rescore strip`` does: the number of rows, the columns removed.
+    """Write a phrase table without the last scores, as ``phrase-rescore strip`` does. Return its rows and what was removed.
 
     Raises InputError for a bad table, OptionError for paths that cannot be used, and, without ``force``, for columns that
     annotate did not write.
@@ -147,7 +147,7 @@ def rescore(
 ) -> RescoreSummary:  # fmt: skip
     """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore`` does.
 
-    ``flags`` are those of the command (whole, log, replace, sort, best). Raises TypeError for one that there is not, and as
+    ``flags`` are those of the command (whole, log, replace, sort, best). Raises TypeError for an unknown one, and as
     ``rescoring.run``.
     """
     from phrase_rescore.rescoring.run import RescoreOptions
@@ -165,9 +165,9 @@ def tune(
 ) -> TuneSummary:  # fmt: skip
     """Find weights on n-best lists of one tuning set and write them, as ``phrase-rescore tune`` does.
 
-    ``settings`` are the command's options, by name (seed=2, restarts=10, tokenize="13a"). ``on_read`` is told bytes read,
-    ``on_climb`` is called for each climb. Torch computes on one core from then on, so that sums have one order. Raises
-    TypeError for a setting that there is not, and as ``rescoring.tune.tune``.
+    ``settings`` are options, by name (seed=2, restarts=10, tokenize="13a"). ``on_climb`` is called every climb.
+    From then on torch computes on one core, so that sums have one order. Raises TypeError for an unknown setting, and as
+    ``rescoring.tune.tune``.
     """
     from phrase_rescore.rescoring.tune import TuneOptions
     from phrase_rescore.rescoring.tune import tune as tune_lists
@@ -184,7 +184,7 @@ def evaluate(
 
     ``settings`` are those of ``EvaluationSettings``, by the names of the command's options (metrics=("bleu",), ...).
     ``statistics`` names a file to write the counts of the only output to. ``on_output`` is called for each output that has been
-    scored. Raises TypeError for a setting that there is not, and as ``evaluation.run.evaluate``.
+    scored. Raises TypeError for an unknown setting, and as ``evaluation.run.evaluate``.
     """
     from phrase_rescore.evaluation.counts import EvaluationSettings
     from phrase_rescore.evaluation.run import evaluate
@@ -210,7 +210,7 @@ def info(
     """Describe a phrase table, a model directory or an ini, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
 
     ``model_dir`` is a model of phrase pairs, whose share of the table's words is counted. ``check()`` of what is returned
-    raises RescoreError if some Moses program would mishandle a row. ``on_rows`` is told how many rows were read so far. Raises
+    raises RescoreError if some Moses program would mishandle a row. ``on_rows`` gets the number of rows read so far. Raises
     InputError for what is not a phrase table, ModelError for a bad model.
     """
     if os.path.isdir(path):
@@ -246,8 +246,8 @@ def report(
 ) -> ReportSummary:  # fmt: skip
     """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
 
-    ``sample`` is the number of rows of which the page is made, ``command`` the line that the page shows. ``on_step`` hears of
-    what is being done. Raises as ``report.run.report``.
+    ``sample`` is the number of rows that the page shows, ``command`` the line that it quotes. ``on_step`` gets the name of each
+    step. Raises as ``report.run.report``.
     """
     from phrase_rescore.report.run import report as write_report
 

@@ -1,4 +1,4 @@
-"""The exceptions of this package, which the command line turns into one line and an exit status, and words of messages."""
+"""The exceptions of this package, which the command line turns into one line and an exit status, and parts of messages."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ Say = Callable[[str], object]  # hears a message
 
 
 class RescoreError(Exception):
-    """Everything a user can cause or mend; ``str()`` is one line: what was found, and what to do."""
+    """Every error that a user can cause or mend. ``str()`` is one line: what was found, and what to do."""
 
 
 class OptionError(RescoreError):
@@ -43,7 +43,7 @@ class ModelError(RescoreError):
 
 
 class InputError(RescoreError):
-    """A file that is not what it should be: ``path:line: found; hint``, without ``:line`` where no row is to blame."""
+    """A file with wrong contents: ``path:line: found; hint``, without ``:line`` where no row is to blame."""
 
     def __init__(self, path: str, found: str, hint: str = "", line: int | None = None) -> None:
         super().__init__(path, found, hint, line)  # all of them, so that the error survives pickling
@@ -55,12 +55,12 @@ class InputError(RescoreError):
 
 
 def remedy(error: OSError, writing: bool = False) -> str:
-    """Say what to do about an error of the system where a file is read or written, if anything can be said."""
+    """Return what to do about an error of the system on reading or writing a file; '' if nothing is known."""
     return _REMEDIES.get(error.errno or 0, ("", ""))[writing]
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Tell whether an error says that memory ran out; torch says so in a RuntimeError."""
+    """Return whether an error says that memory ran out; torch says so in a RuntimeError."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
@@ -86,7 +86,7 @@ def writing(path: str, kind: type[RescoreError] = RescoreError) -> Iterator[None
 
 
 class RowError(RescoreError):
-    """A row that cannot be used; the reader that knows where it stands turns it into an InputError."""
+    """A row that cannot be used; the reader, which knows its line, turns it into an InputError."""
 
     def __init__(self, found: str, hint: str) -> None:
         super().__init__(found, hint)
@@ -96,7 +96,7 @@ class RowError(RescoreError):
         return f"{self.found}; {self.hint}"
 
     def at(self, path: str, line: int) -> InputError:
-        """Return the error of the file in which the row stands."""
+        """Return the error with the file and the line of the row."""
         return InputError(path, self.found, self.hint, line)
 
 
@@ -112,7 +112,7 @@ class IncompleteOutput(RescoreError):
 
 
 def printable(text: bytes | str, limit: int = 60) -> str:
-    """Turn anybody's text into one printable line for a message or a terminal, cut at ``limit`` characters.
+    """Turn any text into one printable line for a message or a terminal, cut at ``limit`` characters.
 
     >>> printable(b"caf\\xc3\\xa9 \\xff\\t")
     'café \\\\xff\\\\t'
@@ -123,12 +123,12 @@ def printable(text: bytes | str, limit: int = 60) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error of anybody's, or its name."""
+    """Return the first line of any error, or its name."""
     return printable(next(iter(str(error).splitlines()), "") or type(error).__name__, 300)
 
 
 def in_one_line(message: str) -> str:
-    """Escape what would break a line, or do worse to a terminal: names of files may hold any character."""
+    """Escape control characters, which would break a line or change the terminal: names of files may hold any character."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
 
 
@@ -148,9 +148,9 @@ def percent(share: float, digits: int = 1, nothing: str = "none") -> str:
 
 
 def shown(text: bytes | str, limit: int = 60) -> str:
-    """Quote anybody's text for a message, ``printable`` and cut at ``limit`` characters."""
+    """Quote any text for a message, ``printable`` and cut at ``limit`` characters."""
     return f"'{printable(text, limit)}'"
 
 
-def silent(*told: object) -> None:
-    """Take what a caller may want to be told, and show nothing."""
+def silent(*ignored: object) -> None:
+    """Show nothing: the default for functions that are called with progress or messages."""

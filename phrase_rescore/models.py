@@ -1,4 +1,4 @@
-"""Models in memory: what scores and proposes without a command and without files."""
+"""Models in memory, which score and propose without a command and without files."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The numbers that people give: every one has a range, and nan and infinities are no numbers.
+"""The numbers that people give: every one has a range, and nan and infinities are refused.
 
 An option and the setting behind it have the same range, written once: here where both need it, else with the setting.
 """
@@ -36,7 +36,7 @@ class Range:
         return bool(self.least <= value <= self.most) and not (self.above and value == self.least)  # type: ignore[operator]
 
     def read(self, text: str) -> float:
-        """Read a number as it is typed. Raises OptionError if it is none of this range."""
+        """Read a number as it is typed. Raises OptionError if it is not in this range."""
         form, number = (_WHOLE, int) if self.whole else (_DECIMAL, float)
         if not form.fullmatch(text) or number(text) not in self:
             raise OptionError(f"{shown(text)} is not {self}")

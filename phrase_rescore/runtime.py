@@ -90,7 +90,7 @@ def resolve_devices(names: str) -> tuple[str, ...]:
 
 
 def check_precision(precision: str, device: str, here: bool = True) -> str:
-    """Return a warning if a ``device`` that is ``here`` is slow at it. Raises OptionError if no such device has it."""
+    """Return a warning if a ``device`` that is ``here`` is slow at it. Raises OptionError if no device of this type has it."""
     import torch
 
     cpu = torch.device(device).type == "cpu"

@@ -62,7 +62,7 @@ class ModelStatistics:
 
 @dataclass
 class Statistics:
-    """What is known of rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
+    """Counts of rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
 
     rows: int = 0  # written
     sources: int = 0  # runs of equal sources: in a sorted table, distinct sources
@@ -93,7 +93,7 @@ class Statistics:
         return self
 
     def state(self) -> dict[str, Any]:
-        """Return what is kept for a later run, as JSON takes it: all but the words."""
+        """Return what a later run needs, as JSON: all but the words."""
         ends = [end and end.decode("latin-1") for end in (self.first_source, self.last_source)]
         return {"numbers": self.counts(), "models": [asdict(of_model) for of_model in self.models], "sources": ends}
 
@@ -229,7 +229,7 @@ class Annotator:
         return s
 
     def _columns(self, scorer: Scorer, table: TableBlock, statistics: Statistics) -> list[bytes]:
-        """Make the columns of one model, and add what is counted of them to the statistics."""
+        """Make the columns of one model, and add their counts to the statistics."""
         pairs = scorer.encode_phrases(table.src, table.tgt)
         statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
         unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
@@ -245,7 +245,7 @@ class Annotator:
         return self.columns.columns(log_p, counted.tolist())
 
     def _given(self, path: str, text: bytes, lines: Sequence[int], first_row: int) -> list[bytes]:
-        """Make the column of a file of scores, of which ``text`` has a line for every row of the block."""
+        """Make the column of a file of scores; ``text`` has a line for every row of the block."""
         numbers = text.split(b"\n")
         return [self.columns.given(natural_log(path, line, numbers[line - first_row], self.log)) for line in lines]
 

@@ -52,7 +52,7 @@ class WorkerState(NamedTuple):
 
 
 def introduce(models: tuple[SignedModel, ...], dask_worker: Any) -> WorkerState:
-    """Say, on a worker, what it has; Dask fills in the worker."""
+    """Return, on a worker, what it has; Dask fills in the worker."""
     import torch
 
     lacks = ""
@@ -65,7 +65,7 @@ def introduce(models: tuple[SignedModel, ...], dask_worker: Any) -> WorkerState:
 
 
 def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Statistics]:
-    """Annotate a block, on a worker. Raises RescoreError if this one, which may have come late, lacks something."""
+    """Annotate a block, on a worker. Raises RescoreError if this worker, which may have come late, lacks something."""
     worker = get_worker()
     if version != __version__:
         raise RescoreError(f"worker {worker.address} has phrase-rescore {__version__}, here is {version}")
@@ -137,7 +137,7 @@ class Scoring(NamedTuple):
                 last = f"{killed.last_worker.address} died"
                 raise RescoreError(f"{self.table}: {rows}: workers failed at them again and again ({last})") from None
             except FutureCancelledError:
-                raise RescoreError("lost the scheduler; what is done is kept: go on with --resume") from None
+                raise RescoreError("the scheduler is lost; rows so far are kept: continue with --resume") from None
             except OSError:  # a TimeoutError; or the line was cut while the block came, which a lost scheduler cancels
                 time.sleep(0.1)
                 self.cluster.watch()
@@ -188,7 +188,7 @@ class Cluster:
 def open_cluster(
     where: str, models: tuple[SignedModel, ...], device: str, strict: bool, say: Say
 ) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
-    """Reach, or start, a cluster, see that its workers can score, and leave it at the end.
+    """Connect to a cluster, or start one, check that its workers can score, and leave it at the end.
 
     Yields it and the devices that each worker scores on. Raises OptionError for a place that cannot be understood and for
     devices that are not there, RescoreError if no scheduler answers or a worker has other versions.
@@ -230,7 +230,7 @@ def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
             raise RescoreError(f"--cluster {name}: no such file; start dask scheduler with it as --scheduler-file")
         to = {"scheduler_file": rest}
     elif "://" not in where:
-        raise OptionError(f"--cluster {name}: is none of {PLACES}")
+        raise OptionError(f"--cluster {name}is not one of {PLACES}")
     try:
         client: Client = Client(**to, set_as_default=False, timeout=FIRST_CONNECTION, name="phrase-rescore")  # type: ignore[no-untyped-call]
     except (OSError, ValueError, ImportError, TypeError) as error:
@@ -295,11 +295,11 @@ def _devices(device: str, have_cuda: set[bool]) -> tuple[str, ...]:
     """Return the devices of ``--device`` as every worker has them. Raises OptionError for one that a worker lacks."""
     if device == "auto":
         if len(have_cuda) == 2:
-            raise OptionError("some workers have a GPU and some have none; name what all score on with --device")
+            raise OptionError("some workers have a GPU and some have none; name a device that all have with --device")
         return ("cuda" if have_cuda == {True} else "cpu",)
     devices = tuple(device.split(","))
     if not all(re.fullmatch(r"cpu|cuda(:[0-9]+)?", name) for name in devices):
         raise OptionError(f"--device {device}: on a cluster it is auto, cpu or cuda[:N],…")
     if False in have_cuda and devices != ("cpu",):
-        raise OptionError(f"--device {device}: workers without a GPU are there; use --device cpu")
+        raise OptionError(f"--device {device}: some workers have no GPU; use --device cpu")
     return devices

@@ -66,7 +66,7 @@ def in_order(
 
 
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
-    """Return the first valid rows, which say how many scores every row has, and the stream with nothing taken from it.
+    """Return the first valid rows, whose number of scores every row must have, and the whole stream.
 
     Raises InputError if the first 100 are those of another kind of file, if the first row (where bad rows are dropped: all of
     the first 100,000) is bad, or if there is none.
@@ -91,7 +91,7 @@ def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -
 
 
 def read_ahead(blocks: Iterator[Block], rows: int) -> tuple[list[Block], Iterator[Block]]:
-    """Return the blocks of the first rows, so many or some megabytes, and the stream with nothing taken from it."""
+    """Return the blocks of the first rows, so many or some megabytes, and the whole stream."""
     taken, size, rest = list[Block](), 0, blocks
     try:
         for block in blocks:
@@ -117,14 +117,14 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
 
 
 def is_whole(block: Block, block_rows: int) -> bool:
-    """Tell whether a block ended for its size, and not because the input did: more of the same input leaves it as it is."""
+    """Return whether a block ended for its size, not because the input did: more input would leave it as it is."""
     return block.data.endswith(b"\n") and (len(block.data) >= BLOCK_BYTES or block.data.count(b"\n") == block_rows)
 
 
 def strip(
     table: str, out: str, columns: int | None = None, on_read: Callable[[int], object] | None = None, force: bool = False
 ) -> tuple[int, list[str]]:
-    """Write the table without the last scores, and return the number of rows and the names of the columns that went.
+    """Write the table without the last scores. Return the number of rows and the names of the removed columns.
 
     These are the last ``columns``, or all at the end that annotate wrote, by the sidecar or their looks.
 
@@ -139,10 +139,10 @@ def strip(
         last = columns or len(known.last_added())
         if not last:
             found = f"{name}: nothing says that annotate wrote its last columns"
-            raise OptionError(f"{found}; to remove the last K all the same add --columns K --force")
+            raise OptionError(f"{found}; to remove the last K anyway add --columns K --force")
         if n_scores <= last:
-            found = f"{counted(n_scores, 'score')}, of which {last} cannot go"
-            raise InputError(name, found, "at least one must stay", 1)
+            found = f"{counted(n_scores, 'score column')}; removing {last} would leave none"
+            raise InputError(name, found, "give a smaller --columns", 1)
         if columns and not force:
             what = f"--columns {last} would remove scores of the table's own"
             check_own(table, first, last, f"{what}: leave it out, or add --force")

@@ -58,7 +58,7 @@ class AnnotateOptions(Checked):
 
 @dataclass
 class AnnotateObserver:
-    """Functions that are told how an annotation goes. The command line shows it; another caller need not care."""
+    """Functions that are called with the progress of an annotation. The defaults show nothing."""
 
     say: Callable[[str], object] = silent  # warnings, and what happens on a cluster
     on_read: Callable[[int], object] | None = None  # bytes of the table's file
@@ -76,7 +76,7 @@ class _Run:
         self.summary, self._expected, self._strict = Summary(annotator.models), expected, options.strict
         self._blocks, self._crc = 0, 0  # of the input, and the CRC-32 of its rows, by which a later run knows them
         self._misfits: list[str] | None = None  # words that do not fit the models; None: not checked yet
-        self._may_change = {  # when an interrupted run goes on, since rows that are written stay as they are
+        self._may_change = {  # when an interrupted run is resumed, since rows that are written stay as they are
             "--on-bad-row": options.policy.on_bad_row, "--allow-untrained-unk": options.policy.allow_untrained_unk,
             "--strict": options.strict, "--expect-rows": expected,
         }  # fmt: skip
@@ -91,7 +91,7 @@ class _Run:
         self._observer.say(f"warning: {message}")
 
     def state(self) -> dict[str, Any]:
-        """Return what a later run needs to go on."""
+        """Return what a later run needs to continue."""
         return {
             "blocks": self._blocks, "input_crc": self._crc, **self.summary.statistics.state(), "misfits": self._misfits,
             "warnings": self.summary.warnings, "may_change": self._may_change, "changes": self.summary.changes,
@@ -99,14 +99,14 @@ class _Run:
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from the state of an interrupted run. Raises RescoreError if its warnings are errors now."""
+        """Continue from the state of an interrupted run. Raises RescoreError if its warnings are errors now."""
         self._blocks, self._crc = state["blocks"], state["input_crc"]
         self.summary.statistics = Statistics.restored(state)
         self.summary.warnings, self.summary.changes = state["warnings"], state["changes"]
         self.dropped.rows, self.dropped.where = state["dropped"]
         for option, was in state["may_change"].items():
             if was != (now := self._may_change[option]):
-                self.summary.changes.append(f"{option} was {was} and is {now} from row {self.rows_read + 1:,} on")
+                self.summary.changes.append(f"{option} was {was}; from row {self.rows_read + 1:,} it is {now}")
         self._misfits = state["misfits"]
         for misfit in self._misfits or ():
             self._judge(misfit)
@@ -121,7 +121,9 @@ class _Run:
                 self.summary.statistics.add_words(self.annotator.statistics_of(block))
         if crc != self._crc:
             of = " or their scores" * bool(self.annotator.scores)
-            raise InputError(self.table, f"its first {self.rows_read:,} rows{of} are not those of the interrupted run", hint)
+            raise InputError(
+                self.table, f"its first {self.rows_read:,} rows{of} differ from those of the interrupted run", hint
+            )
         for block in blocks:
             if out.complete:
                 raise InputError(self.table, f"has more than the {self.rows_read:,} rows of the complete run", hint)
@@ -138,7 +140,7 @@ class _Run:
         self._crc = _crc(block, self._crc)
 
     def _check_fit(self) -> None:
-        """Compare the words of source and target with the models, once. Raises RescoreError if they do not fit and must."""
+        """Compare the words of source and target with the models, once. Raises RescoreError with ``strict`` if they misfit."""
         if self._misfits is not None:
             return
         self._misfits = []
@@ -173,7 +175,7 @@ class _Run:
 
 
 def _crc(block: Block, crc: int) -> int:
-    """Go on with the CRC-32 of the rows of blocks and their scores."""
+    """Return the CRC-32 so far, continued with the rows of a block and their scores."""
     for data in (block.data, *block.scores):
         crc = zlib.crc32(data, crc)
     return crc
@@ -183,7 +185,7 @@ def _crc(block: Block, crc: int) -> int:
 def _output(
     run: _Run, out: str, options: AnnotateOptions, block_rows: int, before: Sequence[AddedColumn]
 ) -> Iterator[ResumableOutput | RowOutput]:
-    """Open the place where rows go; a file takes its name, and has its sidecar, when the ``with`` block ends well.
+    """Open the output of rows; a file takes its name, and has its sidecar, when the ``with`` block ends well.
 
     ``before``: the columns that models had added to the table before.
     """
@@ -192,7 +194,7 @@ def _output(
     described = annotator.columns, annotator.n_scores, sides
     if is_stream(out):
         if options.resume:
-            raise OptionError(f"--resume needs a file to go on with; name it with -o, and not {out}")
+            raise OptionError(f"--resume needs a file, and {out} is a stream; name it with -o")
         with row_output(out) as writer, dropped.opened():
             yield writer
         if options.columns_json:
@@ -240,10 +242,10 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 def _executor(
     options: AnnotateOptions, models: tuple[SignedModel, ...], observer: AnnotateObserver
 ) -> Iterator[tuple[pipeline.Threads | Cluster, tuple[str, ...]]]:
-    """Give who scores blocks, and on which devices: cores of this machine, or a cluster."""
+    """Yield the executor of blocks and its devices: cores of this machine, or a cluster."""
     if options.cluster is not None:
         if options.jobs is not None:
-            raise OptionError("--jobs is for this machine; a cluster works on as many blocks as its workers have threads")
+            raise OptionError("--jobs is for this machine; leave it out, a cluster uses every thread of its workers")
         with contextlib.ExitStack() as stack:
             try:
                 from phrase_rescore.annotation.cluster import open_cluster
@@ -258,7 +260,7 @@ def _executor(
     cores, threads = usable_cores(), options.threads
     jobs = options.jobs or max(1, cores // threads)
     if jobs * threads > cores:
-        raise OptionError(f"--jobs {jobs} with --threads {threads} take {jobs * threads} cores; this process may use {cores}")
+        raise OptionError(f"--jobs {jobs} with --threads {threads} needs {jobs * threads} cores; this process may use {cores}")
     devices = resolve_devices(options.device)
     prepare(threads)
     with pipeline.local_threads(jobs, threads) as local:
@@ -290,8 +292,8 @@ def annotate(
 ) -> Summary:
     """Annotate a table: rows in, rows out, in their order.
 
-    A file appears under its name only when all is well. With ``resume`` the run goes on from what an interrupted one with the
-    same models, options and rows left (``files.row_outputs``); the output is the same to the byte.
+    A file appears under its name only when it is complete. ``resume`` continues what an interrupted run with the same models,
+    options and rows left (``files.row_outputs``). The output is the same to the byte.
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.
@@ -304,12 +306,12 @@ def annotate(
     if not (model_dirs or options.scores):
         raise OptionError("nothing to append; name a model with -m, or a file with --scores")
     if options.log and not options.scores:
-        raise OptionError("--log is for the numbers of --scores; what is written is chosen by --scale")
+        raise OptionError("--log says that --scores has logarithms; to choose what is written use --scale")
     if [table, *options.scores].count("-") > 1:
-        raise OptionError("standard input is named twice; give a name to one of the files")
+        raise OptionError("two inputs are '-', standard input; name a file for one of them")
     expected = _expected_rows(options.expect_rows)
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
-        raise OptionError("-m names the same model twice; each adds its columns once")
+        raise OptionError("-m names the same model twice; name it once")
     models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
     with (
         _executor(options, models, observer) as (executor, devices),
@@ -323,7 +325,7 @@ def annotate(
         first, blocks = pipeline.first_valid_rows(read_blocks(stream, block_rows), name, options.policy.drops)
         if options.columns.replace >= (n_scores := first[0].n_scores):
             has = f"{name} has only {n_scores} scores"
-            raise OptionError(f"--replace {options.columns.replace}: {has}, and at least one must stay")
+            raise OptionError(f"--replace {options.columns.replace}: {has}; give a smaller number")
         before = _check_columns(table, first, options)
         compute = Compute(devices, options.threads, options.precision)
         annotator = Annotator(

@@ -27,7 +27,7 @@ _DAMAGED: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error, lzm
 
 
 class _Raw(io.RawIOBase):
-    """A stream whose errors name it and that tells ``on_read`` how many bytes each read took from the file on disk."""
+    """A stream whose errors name it. ``on_read`` gets the number of bytes that each read took from the file on disk."""
 
     def __init__(self, stream: Any, name: str, on_read: Progress | None = None) -> None:
         self._stream, self.name, self._on_read = stream, name, on_read
@@ -50,7 +50,7 @@ class _Raw(io.RawIOBase):
 
 
 def _decompressed(stream: Any, make: Callable[[], Any], padding: bytes = b"") -> Iterator[bytes]:
-    """Decompress streams one after the other, to the very end of the file, which the libraries' own readers take too early."""
+    """Decompress concatenated streams to the end of the file, where the libraries' own readers stop too early."""
     rest = b""
     while rest or stream.peek(1):
         if rest := (rest or stream.read(CHUNK)).lstrip(padding):
@@ -92,7 +92,7 @@ class _Checked(io.RawIOBase):
 
 
 def input_size(path: str) -> int | None:
-    """Return the bytes that a file has on disk, for progress; None where nobody knows (standard input, a pipe)."""
+    """Return the bytes that a file has on disk, for progress; None for standard input and pipes."""
     return os.path.getsize(path) if path != "-" and os.path.isfile(path) else None
 
 
@@ -111,7 +111,7 @@ def standard_input() -> io.BufferedReader:
 def open_input(path: str, on_read: Progress | None = None) -> io.BufferedReader:
     """Open ``path`` (``-``: standard input) for reading the bytes that it decompresses to, by its content, not its name.
 
-    ``on_read`` is told the number of bytes taken from the file itself. Raises InputError, also while reading, for damage.
+    ``on_read`` gets the number of bytes that each read took from the file. Raises InputError, also while reading, for damage.
     """
     name = display_name(path)
     counted = io.BufferedReader(_Raw(standard_input() if path == "-" else _open(path), name, on_read), CHUNK)

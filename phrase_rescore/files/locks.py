@@ -31,7 +31,7 @@ class Holder:
 
     @classmethod
     def read(cls, handle: int) -> Holder | None:
-        """Read who a lock file names; None if it names nobody, as in the moment after it was made."""
+        """Read the holder from a lock file; None if it names none, as in the moment after it was made."""
         try:
             found = json.loads(os.pread(handle, _LONGEST, 0))
             return cls(int(found["pid"]), str(found["host"]), str(found["since"]))
@@ -66,7 +66,7 @@ def lock_file(handle: int) -> bool:
 
 
 def has_name(handle: int, name: str) -> bool:
-    """Tell whether an open file still has this name: its last holder may have removed or renamed it before it was locked."""
+    """Return whether an open file still has this name: its last holder may have removed or renamed it before it was locked."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(handle), os.lstat(name))
     return False
@@ -97,7 +97,7 @@ def lock_name(path: str) -> str:
 
 @contextlib.contextmanager
 def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: None) -> Iterator[None]:
-    """Hold the lock of what ``path`` leads to; ``say`` hears of a dead holder. Raises OptionError for a living one."""
+    """Hold the lock of what ``path`` leads to. ``say`` gets the name of a dead holder. Raises OptionError for a living one."""
     name = lock_name(path)
     with writing(name, OptionError):
         try:
@@ -107,7 +107,7 @@ def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: 
             raise OptionError(f"{path} is in use by {holder} ({name}); {remedy}") from None
     try:
         if earlier:
-            say(f"{name} is of {earlier}, which has ended; taken over")
+            say(f"{name} is stale: {earlier} has ended; taken over")
         with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
             os.ftruncate(handle, 0)
             now = Holder(os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%d %H:%M:%S"))

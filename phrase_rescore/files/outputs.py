@@ -107,7 +107,7 @@ class PartialFile:
         with writing(self.path, OptionError), contextlib.suppress(FileNotFoundError):
             self.handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             if os.geteuid() not in (0, os.fstat(self.handle).st_uid):
-                raise PermissionError(errno.EPERM, "it is another user's")
+                raise PermissionError(errno.EPERM, "it belongs to another user")
             if not self._lock(self.handle):
                 return False
             self.length, self.crc = measured(self.handle, length)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 import zlib
@@ -26,7 +27,7 @@ from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, c
 from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output, measured, write_durably
 from phrase_rescore.files.paths import is_stream
 
-_NAMED = 10  # dropped rows whose place is told
+_NAMED = 10  # dropped rows whose place is reported
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3
 
@@ -36,6 +37,11 @@ def _has_bytes(path: str, length: int, crc: int) -> bool:
     with contextlib.suppress(OSError), open(path, "rb") as stream:
         return measured(stream.fileno(), length + 1) == (length, crc)
     return False
+
+
+def _identified(value: object) -> str:
+    """Write a value of an identity; a model's signature by the first digits of its hash."""
+    return ", ".join(re.findall(r"\|model:(\w{8})", str(value))) or repr(value)
 
 
 class ResumableOutput:
@@ -50,14 +56,15 @@ class ResumableOutput:
         self._journal = f"{self._table.path}.json"
         self._identity = json.loads(json.dumps(identity))
         self.rows = 0
-        self.resume_hint = "; the same command with --resume goes on"  # what an error says after the rows that are kept
+        self.resume_hint = "; the same command with --resume continues"  # what an error says after the rows that are kept
         self.state: dict[str, Any] | None = None
         self._entry = b""  # of the journal: what counts and is not saved yet
         self._saved: dict[str, Any] | None = None  # what counts after a kill
         self._saved_at = time.monotonic()
         begun = os.path.exists(self._table.path) and os.path.getsize(self._table.path) > 0
         if not resume and begun and os.path.exists(self._journal):
-            raise OptionError(f"{self._table.path} is of an interrupted run; go on with --resume, or delete it to begin anew")
+            hint = f"add --resume to continue it, or {self.restart_hint}"
+            raise OptionError(f"{self._table.path} is left from an interrupted run; {hint}")
         journal = self._read(beside) if resume else None
         if journal is not None and (begun or (journal["complete"] and _has_bytes(self._table.target, *journal["table"]))):
             self._resume(journal)
@@ -84,7 +91,7 @@ class ResumableOutput:
     @property
     def restart_hint(self) -> str:
         """What to do if nothing of this can be used."""
-        return f"delete {self._journal if self._finished else self._table.path} to begin anew"
+        return f"delete {self._journal if self._finished else self._table.path} to start over"
 
     def _read(self, beside: Iterable[str]) -> dict[str, Any] | None:
         """Return the journal, if there is one. Raises as the class does."""
@@ -98,12 +105,14 @@ class ResumableOutput:
             return None
         except (ValueError, KeyError, TypeError, RecursionError):
             found = f"{self._journal} is damaged or not a journal of this version"
-            raise RescoreError(f"{found}; delete it and {self._table.path} to begin anew") from None
-        identity, hint = journal["identity"], f"delete {self._table.path} to begin anew"
+
+            raise RescoreError(f"{found}; delete it and {self._table.path} to start over") from None
+        identity, hint = journal["identity"], f"delete {self._table.path} to start over"
         for key in sorted(identity.keys() | self._identity.keys()):
             was, now = identity.get(key), self._identity.get(key)
             if was != now:
-                raise OptionError(f"--resume: {key} was {was!r} and is {now!r} now; {hint}")
+                found = f"{self._table.path} was made with {key} {_identified(was)}, not {_identified(now)}"
+                raise OptionError(f"--resume: {found}; give the command as it was, or {hint}")
         if strange := sorted(journal["others"].keys() - set(map(os.path.realpath, beside))):
             found = f"the interrupted run wrote {strange[0]} too, and this one does not"
             raise OptionError(f"--resume: {found}; name it as before, or {hint}")
@@ -118,8 +127,8 @@ class ResumableOutput:
             for partial, (length, crc) in zip(self._partials(), ends, strict=True):
                 gone = journal["complete"] and not os.path.exists(partial.path)
                 if not gone and not partial.resume(length, crc):
-                    found = f"{partial.path} is not what its journal says"
-                    raise RescoreError(f"{found}; delete {self._table.path} to begin anew")
+                    found = f"{partial.path} differs from what its journal says"
+                    raise RescoreError(f"{found}; delete {self._table.path} to start over")
         except BaseException:
             for partial in self._partials():
                 partial.close()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK, misfits
-from phrase_rescore.errors import OptionError, RowError
+from phrase_rescore.errors import OptionError, RowError, percent, share
 from phrase_rescore.files.scores import ScoreFiles, natural_log
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
@@ -23,8 +23,8 @@ Pair = tuple[bytes, bytes]
 
 
 def beyond(segment: int, sources: int) -> RowError:
-    """Return the error of a segment that the source does not have."""
-    return RowError(f"segment {segment}, and the source has {sources:,}", "give the text that was decoded with --source")
+    """Return the error for a segment that the source lacks."""
+    return RowError(f"segment {segment}, but the source has {sources:,}", "give the text that was decoded with --source")
 
 
 @dataclass
@@ -32,17 +32,14 @@ class ScorerTally:
     """What a scorer counts."""
 
     usual: float  # share of the words that were unknown in training
-    asked: int = 0  # so many scores of n-grams or phrase pairs were needed,
-    computed: int = 0  # and so many were computed
     words: int = 0
     unknown: int = 0  # words that the model does not know
     read: Sentences = field(default_factory=Sentences)
 
     def lines(self) -> tuple[str, list[str]]:
-        """Return what is to be said, and warnings: of many unknown words, and of marks that were left out."""
-        share, used = self.unknown / max(1, self.words), self.asked / max(1, self.computed)
-        said = f"{share:.1%} of the words are unknown to the model; each score was computed once and used {used:.1f} times"
-        return said, misfits(self.unknown, self.words, self.usual) + self.read.warnings()
+        """Return a line of the report, and warnings: of many unknown words, and of marks that were left out."""
+        warnings = misfits(self.unknown, self.words, self.usual) + self.read.warnings()
+        return f"{percent(share(self.unknown, self.words))} unknown words", warnings
 
 
 class TextFeature:
@@ -56,8 +53,6 @@ class TextFeature:
         """Return log p of the hypotheses: (entries, 1)."""
         tally = self.tally
         found = self._scorer.sentences(of_each(entries, name, lambda entry: tally.read.bare(entry.hypothesis())))
-        tally.asked += len(found.log_probs)
-        tally.computed = self._scorer.computed
         tally.words += len(found.log_probs) - len(entries)
         tally.unknown += int(found.unknown.sum())
         return found.sums()[:, None]
@@ -96,7 +91,7 @@ class PairFeature:
         which = [[places.setdefault(pair, len(places)) for pair in pairs] for pairs in of_each(entries, name, self._pairs)]
         of_pair = np.zeros((len(places), 2))
         if places:
-            if not self.tally.computed:  # the first ones, before anything is written
+            if not self.tally.words:  # the first ones, before anything is written
                 self._scorer.checkpoint.refuse_swapped(name, [src for src, _ in places], [tgt for _, tgt in places])
             encoded = self._scorer.encode_phrases([src for src, _ in places], [tgt for _, tgt in places])
             of_pair[:, 0] = np.maximum(self._scorer.log_probs(encoded), -np.inf if self._whole else MIN_LOG_P)
@@ -104,8 +99,6 @@ class PairFeature:
             of_pair[:, 1] = predicted.counts_of(UNK)
             self.tally.words += len(predicted.ids)
             self.tally.unknown += int(of_pair[:, 1].sum())
-        self.tally.asked += sum(map(len, which))
-        self.tally.computed += len(places)
         return np.stack([of_pair[pairs].sum(0) for pairs in which])
 
 

@@ -96,7 +96,7 @@ class Reader:
     def _add(self, entry: Entry) -> None:
         if entry.segment >= self._segments:
             hint = "give the reference of the text that was decoded"
-            raise RowError(f"segment {entry.segment}, and the reference has {counted(self._segments, 'line')}", hint)
+            raise RowError(f"segment {entry.segment}, but the reference has {counted(self._segments, 'line')}", hint)
         found = entry.features()
         shape = {label: len(values) for label, values in found.items()}
         if not any(shape.values()):
@@ -105,7 +105,7 @@ class Reader:
         if shape != self.shape:
             label = min(label for label in shape.keys() | self.shape.keys() if shape.get(label) != self.shape.get(label))
             what = f"{counted(shape.get(label, 0), 'value')} of {printable(label)} where the first entry has"
-            hint = "tune needs the same features in every entry; make lists without sparse ones"
+            hint = "tune needs the same features in every entry; make the lists without sparse features"
             raise RowError(f"{what} {self.shape.get(label, 0)}", hint)
         key = decoded(b" ".join(entry.hypothesis())), tuple(value for label in self.shape for value in found[label])
         entries = self._entries.setdefault(entry.segment, {})
@@ -125,11 +125,11 @@ class Reader:
 
 
 def given_weights(path: str, shape: Mapping[bytes, int]) -> Floats:
-    """Return the weights of an ini, (features,), 0 of a feature that it does not have. Raises InputError if they do not fit."""
+    """Return the weights of an ini, (features,), 0 for a feature that it lacks. Raises InputError if they do not fit."""
     name, weights = display_name(path), read_weights(path)
     for label in shape.keys() & weights.keys():
         if len(weights[label]) != shape[label]:
-            found = f"{counted(len(weights[label]), 'weight')} of {printable(label)}, and the lists have {shape[label]} values"
+            found = f"{counted(len(weights[label]), 'weight')} of {printable(label)}, but the lists have {shape[label]} values"
             raise InputError(name, found, "give the weights of these lists")
     start = np.array([weight for label, n in shape.items() for weight in weights.get(label, [0.0] * n)])
     if not start.any():

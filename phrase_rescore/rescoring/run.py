@@ -24,7 +24,7 @@ GZIP_LEVEL = "fast"
 
 @dataclass(frozen=True)
 class RescoreOptions:
-    """What is asked for. Without ``models`` and ``scores`` nothing is added to the list."""
+    """The options. Without ``models`` and ``scores`` nothing is added to the list."""
 
     nbest: str
     out: str
@@ -42,19 +42,19 @@ class RescoreOptions:
     def check(self) -> None:
         """Raise OptionError for options that do not fit together."""
         if [self.nbest, self.source, self.weights, *self.scores].count("-") > 1:
-            raise OptionError("standard input is named twice; give a name to one of the files")
+            raise OptionError("two inputs are '-', standard input; name a file for one of them")
         if self.out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
             raise OptionError(f"cannot write {self.out}: Moses reads plain lists and .gz")
         if not (self.models or self.scores or self.weights or self.sort or self.best):
             raise OptionError("nothing to do; name a model with -m, or ask for --weights, --sort or --best")
         if self.log and not self.scores:
-            raise OptionError("--log is for the numbers of --scores")
+            raise OptionError("--log says that --scores has logarithms; add --scores, or leave --log out")
         if self.sort and self.best:
             raise OptionError("--sort writes the list, --best one hypothesis a segment; choose one of them")
         if self.best and (self.models or self.scores) and not self.weights:
             option = "-m" if self.models else "--scores"
             hint = f"give --weights, or leave {option} out"
-            raise OptionError(f"--best goes by the totals of the list, in which {option} does not count; {hint}")
+            raise OptionError(f"--best needs --weights: the scores of {option} have no weight in the totals; {hint}")
         if len(self.labels) > (new := len(self.models) + len(self.scores)):
             found = f"{len(self.labels)} labels for {counted(new, 'feature')}"
             raise OptionError(f"{found}; --label names those of -m, then those of --scores, in order")
@@ -64,12 +64,12 @@ class RescoreOptions:
 
 @dataclass
 class RescoreSummary:
-    """What was done."""
+    """Counts of what was rescored."""
 
     segments: int = 0
     entries: int = 0
     warnings: list[str] = field(default_factory=list)
-    features: dict[str, str] = field(default_factory=dict)  # what is said of each, by label
+    features: dict[str, str] = field(default_factory=dict)  # a line of the report for each, by label
 
 
 def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int], object] | None = None) -> RescoreSummary:
@@ -136,7 +136,7 @@ def _lines(
     name, written, lacking = display_name(options.nbest), 0, 0
 
     def without(first: int, end: int) -> int:
-        """Return how many segments that are not empty there are, none of which has an entry."""
+        """Return the number of segments that are not empty and have no entry."""
         return end - first if sources is None else sum(map(bool, sources[first:end]))
 
     for block in _gathered(list(group) for _, group in groupby(entries, key=lambda entry: entry.segment)):

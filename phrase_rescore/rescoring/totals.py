@@ -12,8 +12,8 @@ from phrase_rescore.moses.ini import read_weights
 
 
 def _no_weight(label: bytes) -> RowError:
-    """Return the error of a feature without a weight."""
-    hint = f"name it in the file of --weights, with '{printable(label)}= 0' if it is not to count"
+    """Return the error for a feature without a weight."""
+    hint = f"name it in the file of --weights, '{printable(label)}= 0' to leave it out of the totals"
     return RowError(f"no weight of the feature {printable(label)}", hint)
 
 
@@ -36,7 +36,9 @@ def weighted_total(
             raise RowError(found, "is this the file of weights of this list?")
         total += sum(weight * value for weight, value in zip(given, values, strict=True))
     if not math.isfinite(total):
-        raise RowError("weights and values whose total is beyond all numbers", "is this the file of weights of this list?")
+        raise RowError(
+            "the total of its weights and values is not a finite number", "is this the file of weights of this list?"
+        )
     return total
 
 
@@ -68,7 +70,7 @@ class Totals:
         return found
 
     def warnings(self) -> Iterator[str]:
-        """Yield what is to be said of labels that stand in one of list and ini alone."""
+        """Yield a warning for labels that only the list or only the ini has."""
         if self._missing:
             yield f"no weight for {_labels(self._missing)}, counted as 0 as sparse features are in Moses"
         unmet = [label for label, weights in self._weights.items() if label not in self._met and any(weights)]
@@ -77,7 +79,7 @@ class Totals:
             yield f"the list has none of the sparse features of {self._name}: {_labels(sparse)}"
         dense = [label for label in unmet if b"_" not in label and not label.startswith(b"UnknownWordPenalty")]
         if dense:
-            yield f"the list lacks {_labels(dense)}, which {self._name} has weights for; totals are without"
+            yield f"the list lacks {_labels(dense)}, which {self._name} has weights for; the totals leave them out"
 
 
 def _labels(labels: Collection[bytes]) -> str:

@@ -37,7 +37,7 @@ SHUFFLES = 10_000
 
 @dataclass(frozen=True)
 class TuneOptions(Checked):
-    """What is asked for."""
+    """The options."""
 
     nbest: tuple[str, ...]
     references: tuple[str, ...]
@@ -50,7 +50,7 @@ class TuneOptions(Checked):
 
 @dataclass
 class TuneSummary:
-    """What was found; gains are those of weights on the half of the segments that they were not tuned on."""
+    """The result. A gain is that of weights on the half of the segments that they were not tuned on."""
 
     entries: int = 0
     segments: int = 0
@@ -63,7 +63,7 @@ class TuneSummary:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return what is to be said; warnings begin with ``warning:``."""
+        """Return the lines of the report; warnings begin with ``warning:``."""
         said = [
             *(f"warning: {warning}" for warning in self.warnings),
             f"{self.entries:,} entries of {counted(self.segments, 'segment')}",
@@ -245,12 +245,12 @@ def gain_over(
 def tune(
     options: TuneOptions, on_read: Callable[[int], object] | None = None, on_climb: Callable[[], object] = lambda: None
 ) -> TuneSummary:
-    """Find weights and write them. ``on_read`` is told bytes read, ``on_climb`` is called after each climb.
+    """Find weights and write them. ``on_read`` gets the bytes of each read, ``on_climb`` is called after each climb.
 
     Raises InputError, with the line, for bad lists, OptionError for options that do not fit.
     """
     if [*options.nbest, *options.references, options.weights].count("-") > 1:
-        raise OptionError("standard input is named twice; give a name to one of the files")
+        raise OptionError("two inputs are '-', standard input; name a file for one of them")
     references = read_references(options.references)
     reader = Reader(references, options.tokenize)
     for path in options.nbest:

@@ -536,7 +536,7 @@ def test_replacing_drops_exactly_so_many(run: Run, model_dir: str, table: Path) 
 
 @pytest.mark.parametrize("k", [4, 5, 100])
 def test_at_least_one_score_stays(run: Run, model_dir: str, table: Path, tmp_path: Path, k: int) -> None:
-    text = f"phrase-rescore: error: --replace {k}: {table} has only 4 scores, and at least one must stay\n"
+    text = f"phrase-rescore: error: --replace {k}: {table} has only 4 scores; give a smaller number\n"
     assert run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--replace", k) == (2, b"", text)
     assert run("annotate", table, "-m", model_dir, "--replace", k) == (2, b"", text)
     assert listing(tmp_path) == ["table"]
@@ -786,7 +786,7 @@ def test_strip_errors(run: Run, tmp_path: Path) -> None:
     fewer = f"{table}:3: 2 scores where the first row has 4; Moses needs the same number on every row"
     assert run("strip", table, "--columns", 2, "--force", "-o", out) == (1, b"", f"phrase-rescore: error: {fewer}\n")
     result = run("strip", table, "--columns", 4, "-o", out)
-    cannot = "4 scores, of which 4 cannot go; at least one must stay"
+    cannot = "4 score columns; removing 4 would leave none; give a smaller --columns"
     assert result == (1, b"", f"phrase-rescore: error: {table}:1: {cannot}\n")
     assert listing(tmp_path) == ["table"]
 

@@ -264,7 +264,7 @@ def test_slurm(table: Path, model_dir: str, expected: bytes, tmp_path: Path, run
 @pytest.mark.parametrize(
     ("where", "error", "says"),
     [
-        ("nowhere", OptionError, "--cluster nowhere: is none of tcp://HOST:PORT"),
+        ("nowhere", OptionError, "--cluster nowhere is not one of tcp://HOST:PORT"),
         ("local:many", OptionError, "'many' is not a whole number from 1 to 100000, as in local:4"),
         ("file:none.json", RescoreError, "none.json: no such file; start dask scheduler"),
         ("tcp://127.0.0.1:1", RescoreError, "no scheduler answers there"),
@@ -287,7 +287,7 @@ def test_a_lost_scheduler_ends_the_run_and_resume_goes_on(
     annotation: Annotation, dask: Cluster, table: Path, model_dir: str, expected: bytes
 ) -> None:
     """The last test of the standing cluster's scheduler."""
-    with pytest.raises(RescoreError, match=r"lost the scheduler; what is done is kept: go on with --resume"):
+    with pytest.raises(RescoreError, match=r"scheduler .* kept: .*--resume"):
         annotation(dask.address, dask.scheduler.kill, after=12)
     annotate(table, model_dir, annotation.out, block_rows=BLOCK, jobs=1, resume=True)
     assert annotation.out.read_bytes() == expected

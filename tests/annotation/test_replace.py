@@ -95,7 +95,7 @@ def test_strip_knows_the_columns_of_annotate(
 
 @pytest.mark.parametrize(
     ("to", "found"),
-    [((), "nothing says that annotate wrote its last columns; to remove the last K all the same add --columns K --force"),
+    [((), "nothing says that annotate wrote its last columns; to remove the last K anyway add --columns K --force"),
      (("--columns", 1), "its last column does not look like what annotate writes; --columns 1 would remove scores of the "
       "table's own: leave it out, or add --force")],
 )  # fmt: skip

@@ -229,7 +229,7 @@ def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) ->
     result = run(*filled(WRITERS[command], out=out, good=writing, model=model_dir))
     told = f"cannot write {out}: No space left on device; make room there, or write elsewhere"
     if command == "annotate --columns-json":  # the table is complete by then, and is kept
-        kept = f"phrase-rescore: 3,000 rows are kept in {writing}/o.partial; the same command with --resume goes on\n"
+        kept = f"phrase-rescore: 3,000 rows are kept in {writing}/o.partial; the same command with --resume continues\n"
         assert result == (1, b"", f"phrase-rescore: error: {told}\n{kept}")
         return
     if command in ("annotate", "strip"):  # into a stream, from which nothing can be taken back

@@ -32,7 +32,7 @@ def test_a_lock_of_a_killed_process_is_taken_over_with_a_message(tmp_path: Path)
     said: list[str] = []
     with locked(str(tmp_path / "model"), "", said.append):
         assert json.loads((tmp_path / "model.lock").read_bytes())["pid"] == os.getpid()
-    taken = rf"{tmp_path}/model.lock is of process {holder.pid} on .* since .*, which has ended; taken over"
+    taken = rf"{tmp_path}/model.lock is stale: process {holder.pid} on .* since .* has ended; taken over"
     assert re.fullmatch(taken, said[0])
     assert not os.listdir(tmp_path)
 

@@ -159,7 +159,7 @@ def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here:
         ("", "list: is empty; pass an n-best list"),
         (
             BY_HAND + entry(7, "a", 0, LM=1, TM=1, Same=1),
-            "list:7: segment 7, and the reference has 3 lines; give",
+            "list:7: segment 7, but the reference has 3 lines; give",
         ),
         (BY_HAND + entry(2, "a", 0, LM=1, Same=1), "list:7: 0 values of TM where the first entry has 1; tune needs the same"),
         (BY_HAND + entry(2, "a", 0, LM=1, TM=1, Same=1, dT_x=1), "list:7: 1 value of dT_x where the first entry has 0"),
@@ -181,9 +181,9 @@ def test_references_and_weights_that_do_not_fit(run: Run, here: Path) -> None:
     Path("short").write_text("a\n")
     assert "short: 1 line where ref has 3; references have a line" in run("tune", "list", "--reference", "ref,short").err
     assert run("tune", "list", "--reference", "ref,").status == 2
-    assert "standard input is named twice" in run("tune", "-", "--reference", "-").err
+    assert "two inputs are '-'" in run("tune", "-", "--reference", "-").err
     for text, said in (
-        ("LM= 1 2", "2 weights of LM, and the lists have 1 value"),
+        ("LM= 1 2", "2 weights of LM, but the lists have 1 value"),
         ("X= 1", "no weight of a feature of the lists"),
     ):
         Path("ini").write_text(f"[weight]\n{text}\n")

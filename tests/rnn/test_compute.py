@@ -101,7 +101,7 @@ def test_cores_are_never_shared_by_more_threads(run: Run, model_dir: str, table:
     monkeypatch.setattr(annotation_run, "usable_cores", lambda: 4)
     result = run("annotate", table, "-m", model_dir, "--jobs", 3, "--threads", 2)
     assert result.status == 2
-    assert "--jobs 3 with --threads 2 take 6 cores; this process may use 4" in result.err
+    assert "--jobs 3 with --threads 2 needs 6 cores; this process may use 4" in result.err
     alone, wide = (run("annotate", table, "-m", model_dir, "--threads", threads) for threads in (1, 2))
     assert "4 x 1 threads" in alone.err
     assert "2 x 2 threads" in wide.err

@@ -141,7 +141,7 @@ def test_features_are_chosen(run, model_dir, inverse_dir, tmp_path, features, ke
 def test_what_cannot_be_asked_of_several_models(run: Run, model_dir: str, tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(TABLE)
     twice = run("annotate", tmp_path / "table", "-m", model_dir, "-m", f"{model_dir}/")
-    said = "phrase-rescore: error: -m names the same model twice; each adds its columns once\n"
+    said = "phrase-rescore: error: -m names the same model twice; name it once\n"
     assert (twice.status, twice.err) == (2, said)
     unknown = run("annotate", tmp_path / "table", "-m", model_dir, "--features", "score,length")
     assert unknown.status == 2
