@@ -254,7 +254,7 @@ def test_every_pipeline_sets_pipefail():
                 assert script.lstrip().startswith("set -o pipefail"), f"{name_of(page)}: {script}"
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *(p for p in TO_USE if p.name != "training.md")], ids=name_of)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *TO_USE], ids=name_of)
 def test_pages_to_use_have_plain_words(page: Path):
     text = re.sub(r"^```errors.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     found = [m[0] for m in re.finditer(rf"\b({BANNED})", text, re.IGNORECASE)]
