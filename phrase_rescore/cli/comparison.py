@@ -50,19 +50,19 @@ class SetType(PathName):
 
 
 class EvaluateCommand(options.Command):
-    """A command whose words, all of which belong to ``--set``, the shell completes as names of files."""
+    """A command with no argument: the shell completes each word as the name of a file, for ``--set``."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 @options.command(
-    cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance.",
+    cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance tests.",
     options_metavar="[OPTIONS] --set NAME REF SYSTEM=OUT... [--set ...]",
 )  # fmt: skip
 @click.option(
     "--set", "sets", cls=SetOption, type=SetType(Role.READ), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
-    help="A set, its reference (or REF,REF), and the output of every system (or OUT,OUT: those of its tuning runs).",
+    help="A set, its reference (or REF,REF), and the output of every system (OUT,OUT for several tuning runs).",
 )  # fmt: skip
 @click.option(
     "--baseline", type=TEXT, metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]"
@@ -73,11 +73,11 @@ class EvaluateCommand(options.Command):
 )  # fmt: skip
 @click.option(
     "--detokenize", type=TEXT, metavar="LANG",
-    help="Detokenize all text as Moses does for this language, and undo Moses' escapes.",
+    help="Detokenize all text by Moses' rules for this language, and undo Moses' escapes.",
 )  # fmt: skip
 @options.choice_option(
     "--tokenize", values=("none", "13a", "intl", "char", "zh"),
-    help="How BLEU tokenizes.  [default: none, the text's own tokens; with --detokenize 13a, zh: zh, ja: char]",
+    help="The tokenization of BLEU.  [default: none, the tokens of the text; with --detokenize 13a, zh: zh, ja: char]",
 )  # fmt: skip
 @options.flag("--lowercase", help="Ignore case in BLEU and chrF. (TER always ignores it.)")
 @number_option(
@@ -90,12 +90,12 @@ class EvaluateCommand(options.Command):
 )  # fmt: skip
 @path_option(
     "--statistics", role=Role.WRITE,
-    help="Write the counts of every segment of the only output to FILE, gzip, for OUT of a later evaluation.",
+    help="Write the counts of the only output to FILE, gzip. A later evaluation takes FILE as OUT.",
 )  # fmt: skip
 @quiet_option
 def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quiet: bool, **settings: Any) -> None:
-    """Score the outputs of systems by sacrebleu. Write a table, systems down and sets across, with the metrics' signatures.
-    Every system is compared with a baseline: the difference, and the probability p of one as large by chance.
+    """Score the outputs of systems with sacrebleu. Write a table of systems and sets, with the signatures of the metrics.
+    For every system it has the difference to a baseline, and the probability p of one as large by chance.
 
     \b
     phrase-rescore evaluate --set dev dev.fr baseline=dev.out rnn=dev.rnn.out \\
@@ -105,18 +105,18 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quie
     phrase-rescore evaluate --set test test.fr rnn=test.rnn.out --statistics test.rnn.gz
 
     TEXT. Moses reads and writes tokenized, escaped text. By default BLEU takes its tokens for words (sacrebleu's tok:none), as
-    the papers of Moses' time did. Numbers of other papers compare only after --detokenize, with sacrebleu's tokenization.
+    the papers of Moses' time did. To compare with other papers use --detokenize, and sacrebleu's tokenization.
 
-    RUNS. Tuning ends somewhere else every time. Several outputs of one system on one set, with commas between, are those
-    of several tuning runs: the table has their mean and standard deviation. The notes below it have the noise of tuning: the
-    standard deviation pooled over all systems, and the smallest true difference that so many runs detect.
+    RUNS. Every tuning ends with other weights. Give the outputs of several tuning runs of one system with commas between: the
+    table has their mean and standard deviation. The notes below it have the noise of tuning: the standard deviation pooled
+    over all systems, and the smallest true difference that this number of runs detects.
 
-    STATISTICS. The counts from which all figures follow, without text, can stand for an output: OUT may be a file that
-    --statistics wrote. A set of such files needs no REF. Figures are the same to the digit.
+    STATISTICS. OUT may be a file that --statistics wrote. It has the counts from which all figures follow, and no text. A
+    set of such files needs no REF. Figures are the same to the digit.
 
     TESTS. p randomization is from approximate randomization, stratified over all runs of both systems (Clark et al.,
-    ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it is about these two outputs,
-    not about another tuning. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
+    ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it compares these two outputs,
+    not other tunings. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
     """
     from phrase_rescore.api import evaluate
     from phrase_rescore.cli.terminal import count_bar, say
@@ -148,34 +148,34 @@ class SystemType(PathName):
         return printable(os.fsencode(system), 1000), path
 
 
-@options.command(short_help="Tell where a new score helped and where not, phrase by phrase.")
+@options.command(short_help="Show where a new score helped and where not, phrase by phrase.")
 @click.argument("systems", type=SystemType(Role.READ), nargs=-1, required=True, metavar="SYSTEM=OUT...")
-@path_option("--source", required=True, help="The text that both translated, as the decoder got it.")
+@path_option("--source", required=True, help="The text that both systems translated, as the decoder read it.")
 @path_option("--reference", required=True, help="Its translation, tokenized and escaped as the outputs are.")
 @path_option(
     "--table", derived=options.sidecar_of, required=True, metavar="TABLE",
-    help="The annotated table that they used, whole or filtered.",
+    help="The annotated table that both used, whole or filtered.",
 )  # fmt: skip
 @number_option(
     "--segments", range=SHOWN_SEGMENTS, default=10,
-    help="Segments to show of those that gained most, and as many of those that lost most.",
+    help="Show the N segments that gained most, and the N that lost most.",
 )  # fmt: skip
 @quiet_option
 def why(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: Any) -> None:
-    """Compare the outputs of two systems on one text, phrase by phrase, to tell why a new score helped or did not. The first
-    system is the one to compare with.
+    """Compare the outputs of two systems on one text, phrase by phrase, to show why a new score helped or did not. The first
+    system is the baseline.
 
     \b
     moses -config mert-work/moses.ini -input-file test.en -t > test.rnn.seg
     phrase-rescore why --source test.en --reference test.fr \\
         --table phrase-table.rnn.gz baseline=test.baseline.seg rnn=test.rnn.seg
 
-    OUT says which phrases the decoder used: it is what moses writes with -t, or with -tt, or an n-best list with
-    -t or -include-segmentation-in-n-best, of which the best entry of every segment counts.
+    OUT must have the phrases that the decoder used. It is what moses writes with -t or -tt, or an n-best list made with -t
+    or -include-segmentation-in-n-best. The best entry of every segment counts.
 
-    It shows how much is won and lost in how many segments; what the second system does where the two differ, and how many
-    right words each kind of change wins; the sums of the table's columns; and the segments that gained and lost most, with the
-    columns of the phrases that differ.
+    It shows how much is won and lost in how many segments. It shows what the second system does where the two differ, and how
+    many right words each kind of change wins. It shows the sums of the table's columns, and the segments that gained and lost
+    most, with the columns of the phrases that differ.
     """
     from phrase_rescore.api import why
     from phrase_rescore.cli.terminal import byte_bar, say

@@ -25,16 +25,21 @@ def _weights(text: str) -> str:
 )
 @path_argument("ini")
 @path_option("--table", metavar="TABLE", help="The table with its new columns, as text or .gz.")
-@path_option("--lm", metavar="NPLM", help="A language model that export-lm wrote: it becomes a feature NeuralLM.")
+@path_option("--lm", metavar="NPLM", help="A language model that export-lm wrote. INI gets a feature NeuralLM for it.")
 @path_option(
     "-o", "--out", role=Role.WRITE, may_be="INI", default="-", metavar="OUT",
     help="The file to write; may be INI.  [default: standard output]",
 )  # fmt: skip
-@click.option("--feature", type=TEXT, metavar="NAME", help="The phrase table that it replaces.  [default: the only one in INI]")
-@path_option(
-    "--path", role=None, metavar="PATH", help="The path to write: that of a table binarized from TABLE.  [default: TABLE]"
+@click.option(
+    "--feature",
+    type=TEXT,
+    metavar="NAME",
+    help="The phrase table that TABLE replaces, as TranslationModel0.  [default: the only one in INI]",
 )
-@options.flag("--own-columns", help="Take new columns of your own, which no model added.")
+@path_option(
+    "--path", role=None, metavar="PATH", help="The path of the table binarized from TABLE, to write into INI.  [default: TABLE]"
+)
+@options.flag("--own-columns", help="Accept new columns that no model added.")
 @options.flag("--keep-relative", help="Write relative paths as given.  [default: absolute]")
 @click.option(
     "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
@@ -54,23 +59,23 @@ def moses_ini(
 
     phrase-rescore moses-ini moses.ini --lm lm.nplm -o moses.cslm.ini
 
-    INI may be tuned already: tuning then starts from its weights and small new ones. With --weights zero the decoder's
-    output must be exactly the old one; try that first. The ini and the table of filter-model-given-input.pl work too.
+    INI may be tuned already: tuning then starts from its weights and small new ones. Try --weights zero first: the output of
+    the decoder must then stay exactly the same. The ini and the table of filter-model-given-input.pl work too.
 
-    The columns are counted in the first 10,000 rows of TABLE. Paths are written absolute, as mert-moses.pl starts Moses in
+    The columns are counted in the first 10,000 rows of TABLE. Paths are written absolute, since mert-moses.pl starts Moses in
     another folder. A PhraseDictionaryGroup changes with its member. For a binarized table (Compact, OnDisk, Binary,
-    ProbingPT) TABLE is the text it was made from and --path the result; the implementation in INI stays.
+    ProbingPT), TABLE is its text and --path the binarized table; the implementation in INI stays.
 
-    Standard error shows the options that tell MERT and the binarizers of Moses the new number of columns.
+    Standard error shows the options that MERT and the binarizers of Moses need for the new number of columns.
     """
     from phrase_rescore.api import moses_ini
     from phrase_rescore.cli.terminal import tell
 
-    told = moses_ini(
+    lines = moses_ini(
         ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights, own_columns=own_columns,
         keep_relative=keep_relative,
     )  # fmt: skip
-    tell(told, quiet)
+    tell(lines, quiet)
 
 
 @options.command(
@@ -85,13 +90,13 @@ def moses_ini(
 @device_option("cpu")
 @quiet_option
 def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> None:
-    """Write a language model in a format that decoders read: without ARPA, the text format of NPLM.
+    """Write a language model in a format that decoders read: NPLM's text format, or an n-gram model like ARPA.
 
     \b
     phrase-rescore export-lm -m lm -o lm.nplm
     phrase-rescore export-lm lm.arpa -m lm -o cslm.arpa
 
-    Moses must be built --with-nplm to read the first. These lines of moses.ini then load it:
+    Moses reads the first if it was built --with-nplm. These lines of moses.ini load it:
 
     \b
     [feature]
@@ -99,9 +104,9 @@ def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> 
     [weight]
     CSLM0= 0.1
 
-    With ARPA, an n-gram model of the same text, its n-grams stay and get the probabilities of the network, those of words that
-    the network does not know excepted; back-off weights are made anew so that every context sums to one. KenLM and every
-    decoder read the result.
+    ARPA is an n-gram model of the same text. Its n-grams stay and get the probabilities of the network, except those with words
+    that the network does not know. Back-off weights are recomputed so that every context sums to one. KenLM and every decoder
+    read the result.
     """
     from phrase_rescore.api import export_lm
     from phrase_rescore.cli.terminal import say, warn
@@ -127,10 +132,10 @@ def _after_rescore(values: dict[str, Any]) -> str:
     "Most used",
     path_option(
         "-m", "--model", "models", role=Role.READ_DIRECTORY, made_by="train-lm CORPUS", metavar="MODEL", multiple=True,
-        help="A language model, or a model of phrase pairs. May be repeated: a feature each.",
+        help="A language model, or a model of phrase pairs. May be repeated: each model adds a feature.",
     ),
     options.out_option(),
-    path_option("--source", help="The text that was decoded, for models of phrase pairs; --best then writes as many lines."),
+    path_option("--source", help="The decoded text, which models of phrase pairs need. --best then writes as many lines."),
 )  # fmt: skip
 @option_group(
     "Features",
@@ -139,22 +144,23 @@ def _after_rescore(values: dict[str, Any]) -> str:
         help="The label of the feature of the first -m, of the second, …, of --scores.  "
         "[default: CSLM0, …, RNN0, …, SCORE0, …]",
     ),
-    options.flag("--whole", help="Models of pairs score source and hypothesis as one pair, not phrase by phrase."),
+    options.flag("--whole", help="Score source and hypothesis as one pair, not phrase by phrase, with models of pairs."),
     path_option(
         "--scores", multiple=True,
         help="Add the numbers of FILE, one an entry: probabilities of any other model. May be repeated.",
     ),
     options.flag("--log", help="The numbers of --scores are natural logarithms."),
-    options.flag("--replace", help="Renew a feature that the list has already."),
+    options.flag("--replace", help="Overwrite a feature that the list already has."),
 )  # fmt: skip
 @option_group(
     "Totals",
     path_option(
         "--weights", metavar="INI",
-        help="Recompute the totals, of the features in the list, by [weight] and [weight-file] of INI.",
+        help="Recompute the totals with the weights of INI: a [weight] section with a line for every feature of the list, "
+        "the new one too (CSLM0= 0.05).",
     ),
     options.flag("--sort", help="Sort the entries of every segment by total."),
-    options.flag("--best", help="Write the words of the best entries, a line a segment, instead of the list."),
+    options.flag("--best", help="Write the words of the best entry of every segment, one a line, instead of the list."),
 )  # fmt: skip
 @device_option("cpu")
 @quiet_option
@@ -169,12 +175,11 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
 
     A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A model of phrase pairs adds two
     values, the sums of log p and of unknown words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It
-    needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t. With --whole it scores the sentence
-    without one, as a model of sentence pairs (train on TSV) does. --scores adds what any other program says of every entry.
+    needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t. With --whole it needs none and scores
+    sentence pairs; train that model on TSV. --scores adds the numbers of any other program, one for every entry.
 
-    INI of --weights needs a section [weight] alone, with a line LABEL= W … for every feature of the list: the weights that
-    tune finds on lists of the tuning set. [weight-file] may name a file of sparse weights, lines LABEL W. Beside such weights a
-    label with an underscore and without a weight counts as 0, and a warning says which.
+    tune writes the INI of --weights; any ini with a section [weight] will do. Its section [weight-file] may name a file of
+    sparse weights, lines LABEL W. A sparse feature (its label has an underscore) without a weight counts as 0, with a warning.
     """
     from phrase_rescore.api import rescore
     from phrase_rescore.cli.terminal import byte_bar, say

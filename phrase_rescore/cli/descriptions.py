@@ -20,14 +20,14 @@ from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
     "-m", "--model", "model_dir", role=Role.READ_DIRECTORY, metavar="MODEL_DIR",
     help="Count the table's words that this model knows.",
 )  # fmt: skip
-@options.flag("--strict", help="Exit with status 1 if some Moses program would mishandle a row, or INI.")
+@options.flag("--strict", help="Exit with status 1 if a Moses program would mishandle a row, or INI.")
 @options.flag("--json", "as_json", help="Write a JSON object.")
 @quiet_option
 def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
-    """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns of ours,
-    and the rows that some Moses program would mishandle. Or describe MODEL_DIR, that of a language model
-    too: signature, sizes, training, losses. Or check INI, a moses.ini: whether the files are there, paths are absolute,
-    and the numbers of scores in the ini, of weights and of scores in the tables agree.
+    """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns that
+    annotate appended, and the rows that a Moses program would mishandle. Or describe MODEL_DIR, of phrase pairs or of a
+    language model: signature, sizes, training, losses. Or check INI, a moses.ini: its files exist, its paths are absolute,
+    and num-features, weights and score columns agree.
 
     \b
     phrase-rescore info phrase-table.gz
@@ -36,7 +36,7 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
     phrase-rescore info moses.ini
     set -o pipefail; zcat phrase-table.gz | phrase-rescore info - --strict
 
-    The table is read once, some 100,000 rows a second. Memory grows with distinct words alone, so numbers of distinct
+    The table is read once, some 100,000 rows a second. Memory grows only with distinct words. So numbers of distinct
     phrases above 65,536 are estimates, right to 1 % ('about'). The number of sources is exact if the table is sorted.
     """
     import json
@@ -54,7 +54,7 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
         found.check()
 
 
-@options.command(short_help="Write one page that sets the model's scores against the table's.")
+@options.command(short_help="Write an HTML page that compares the model's scores with the table's.")
 @path_argument("table", derived=options.sidecar_of, metavar="ANNOTATED_TABLE")
 @model_option()
 @path_option("-o", "--out", role=Role.WRITE, default="report.html", show_default=True, help="The page to write.")
@@ -65,21 +65,21 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
 )  # fmt: skip
 @number_option(
     "--sample", range=SAMPLE_ROWS, default=50_000, metavar="ROWS",
-    help="Rows of which the page is made, with all rows of their sources, 100 or more.",
+    help="Rows that the page shows, 100 or more; whole sources.",
 )  # fmt: skip
 @quiet_option
 def report(table: str, quiet: bool, **asked: Any) -> None:
     """Write one HTML page that helps to decide about the new feature. It shows the model's scores against the table's φ, by
-    frequency; the best targets by either, and phrases drawn from the model; where the two disagree most; maps of words and
-    phrases; unknown words. The page opens from disk and loads nothing from elsewhere.
+    frequency; the best targets by either; phrases drawn from the model; where the two disagree most; maps of words and
+    phrases; unknown words. The page opens from disk and loads nothing from the network.
 
     \b
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
     phrase-rescore report phrase-table.rnn.gz -o report.html
 
-    The model's scores are read from the table's columns, which TABLE.columns.json names; without it, by their looks. If
-    the table has none, the sample is scored. Scores are shown of a sample, all rows of some sources, always the same; maps
-    and unknown words are of the whole table. It needs pip install '.[report]' in the checkout.
+    The model's scores are read from the columns that TABLE.columns.json names; without it, from columns that look like
+    annotate's. If the table has none, the model scores the sample. Scores are those of a sample: all rows of some sources,
+    always the same. Maps and unknown words are those of the whole table. It needs pip install '.[report]' in the checkout.
     """
     from phrase_rescore.api import report
     from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn
@@ -94,7 +94,7 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
 
 
 class RunType(PathName):
-    """Takes the name of a model directory or a log, perhaps with a name of its own before it."""
+    """Takes a model directory or a log: PATH, or NAME=PATH."""
 
     name = "run"
 
@@ -104,20 +104,20 @@ class RunType(PathName):
         return split_argument(value)[1:]
 
 
-@options.command(short_help="Draw the training curves of runs.")
+@options.command(short_help="Draw the training curves of models.")
 @click.argument("runs", type=RunType(Role.READ_EITHER), nargs=-1, required=True, metavar="RUN...")
-@path_option("-o", "--out", role=Role.WRITE, help="The picture to write: PNG or SVG, by the end of its name.")
+@path_option("-o", "--out", role=Role.WRITE, help="The picture to write, .png or .svg.")
 @options.flag("--table", help="Write the figures of every run to standard output, with or without a picture.")
 @options.choice_option("--x", values=("steps", "hours", "pairs"), default="steps", help="The horizontal axis.")
 @options.choice_option(
     "--y", values=("loss", "perplexity"), default="loss",
-    help="loss draws nats per pair, or per word of a language model, of training as well. "
-    "perplexity draws held-out perplexity per word.",
+    help="loss: nats per pair (of a language model: per word), held-out and training. "
+    "perplexity: held-out perplexity per word.",
 )  # fmt: skip
 @options.flag("--log-x", help="Make the horizontal axis logarithmic.")
 @quiet_option
 def curves(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **chart: Any) -> None:
-    """Draw the loss of every RUN in the course of training: held-out solid, training dashed, the best step a star. A RUN is
+    """Draw the loss of every RUN during training: held-out solid, training dashed, a star at the best step. A RUN is
     a model directory or a log like its train.log.jsonl. NAME=RUN gives it a name in the picture.
 
     \b
@@ -125,15 +125,14 @@ def curves(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **c
     phrase-rescore curves small=model-500 large=model-1000 --x hours -o curves.svg
     phrase-rescore curves model-* --table
 
-    --table writes a line for every run, with tabs between: name, steps, best step, held-out loss per pair, or per word of a
-    language model (nats), and perplexity per word at that step, hours.
-    Pictures need Altair: pip install '.[report]' in the checkout.
+    --table writes a line for every run: name, steps, best step, held-out loss there in nats per pair (of a language model: per
+    word), perplexity per word there, hours, with tabs between. Pictures need Altair: pip install '.[report]' in the checkout.
     """
     from phrase_rescore.api import curves
     from phrase_rescore.cli.terminal import say
 
     if out is None and not table:
-        raise OptionError("nothing to write; name a picture with -o curves.png, or ask for figures with --table")
+        raise OptionError("nothing to write; name a picture with -o curves.png, or add --table")
     found = curves(runs, out, **chart)
     if table:
         click.echo(os.fsencode("".join(run.line() + "\n" for run in found)), nl=False)

@@ -55,9 +55,8 @@ def cli() -> None:
     phrase-rescore train phrase-table.gz
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
 
-    Two columns are appended to the scores of every row: the probability p(target | source) and exp(number of
-    unknown words). Moses takes the natural logarithm of every column, so MERT tunes exactly log p and the number.
-    Never write log p itself: the phrase pair would vanish without a message.
+    annotate appends two columns to the scores of every row: the probability p(target | source) and exp(number of
+    unknown words). Moses takes the natural logarithm of every column, so MERT tunes log p and the number.
     """
 
 
@@ -66,8 +65,8 @@ def _say(message: str) -> None:
 
 
 def _prepare_streams() -> None:
-    """Replace closed standard streams (``>&-``) by ones that fail when written to, else the next file takes their place; and
-    an unbuffered standard output (PYTHONUNBUFFERED), which may write a part and raise nothing, by a buffered one. Names of
+    """Replace closed standard streams (``>&-``) by ones that fail when written to, else the next file takes their place. An
+    unbuffered standard output (PYTHONUNBUFFERED), which may write a part and raise nothing, becomes a buffered one. Names of
     files that are not UTF-8 are written as they are.
     """
     while (handle := os.open(os.devnull, os.O_RDONLY)) <= 2:
@@ -84,9 +83,9 @@ def _prepare_streams() -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    """Put a failure into one line. An error of the system names its file, or standard output if it was written to."""
+    """Return the line for an error. An error of the system names its file, or standard output if it was written to."""
     if lacks_memory(error):
-        return "memory ran out; take less at a time (smaller blocks or minibatches, fewer jobs), or a machine with more"
+        return "memory ran out; use smaller blocks or minibatches, fewer jobs, or a machine with more memory"
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
@@ -103,7 +102,7 @@ def _on_sigterm(number: int, frame: object) -> None:
 
 
 def _report(error: BaseException) -> int:
-    """Report on standard error what ended the command. Return the exit status."""
+    """Report the error that ended the command on standard error. Return the exit status."""
     match error:
         case click.ClickException():
             error.message = in_one_line(error.message)  # type: ignore[misc]

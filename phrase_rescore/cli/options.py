@@ -29,7 +29,7 @@ _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class AnyText(click.ParamType):
-    """Takes any text, of which the library makes something."""
+    """Takes any text, which the library reads."""
 
     name = "text"
 
@@ -40,8 +40,9 @@ TEXT = AnyText()
 class PathName(click.ParamType):
     """Takes the name of a file or directory, which must not be empty; the shell completes it.
 
-    ``role`` is what the command does with it (None: the name is only written down). ``derived`` yields, from the path and all
-    options' values, further files that the command touches. ``made_by`` makes such a model; ``may_be`` may be the same path.
+    ``role`` is what the command does with the file (None: nothing, the name is only written). ``derived`` yields further files
+    that the command touches, from the path and the values of all options. ``made_by`` is the command that makes such a model.
+    ``may_be`` names an option whose path may be the same.
     """
 
     name = "path"
@@ -86,8 +87,8 @@ def _unbroken(option: click.Option) -> str:
 class Command(click.Command):
     """A command that checks all its paths before its body runs; files that are there already need --overwrite or --resume.
 
-    (train has its own, for models.) At its end it says which files it wrote and what to type next: ``then``, or what that makes
-    of the options, with their values in braces; nothing if OUT is a stream.
+    (train has its own, for models.) At its end it says which files it wrote and what to type next: ``then``, or the text that
+    ``then`` makes of the options, with values in braces; nothing if OUT is a stream.
     """
 
     def __init__(self, name: str | None, params: list[click.Parameter], then: Then = "", **attributes: Any) -> None:
@@ -176,7 +177,7 @@ grouped_command = partial(click.command, cls=GroupedCommand)
 
 
 class NumberType(click.ParamType):
-    """Takes what ``read`` makes of text: numbers of a range. click's own take nan, ``1_000`` and digits of other scripts."""
+    """Takes a number of a range, as ``read`` returns it. click's own types take nan, ``1_000`` and digits of other scripts."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name, self._read = name, read
@@ -248,12 +249,12 @@ def path_option(
     *names: str, role: Role | None = Role.READ, derived: Derived | None = None, made_by: str = "train TABLE",
     may_be: str | None = None, metavar: str = "FILE", **attributes: Any,
 ) -> Any:  # fmt: skip
-    """Declare an option whose value is the name of a file or directory, with what is done with it (see ``PathName``)."""
+    """Declare an option whose value is the name of a file or directory, with its role (see ``PathName``)."""
     return click.option(*names, type=PathName(role, derived, made_by, may_be), metavar=metavar, **attributes)
 
 
 def path_argument(name: str, role: Role = Role.READ, derived: Derived | None = None, **attributes: Any) -> Any:
-    """Declare an argument that is the name of a file or directory, with what is done with it (see ``PathName``)."""
+    """Declare an argument that is the name of a file or directory, with its role (see ``PathName``)."""
     return click.argument(name, type=PathName(role, derived), **attributes)
 
 
@@ -312,11 +313,11 @@ def device_option(default: str) -> Any:
 
 on_bad_row_option = choice_option(
     "--on-bad-row", values=("fail", "drop"), default="fail",
-    help="fail stops at a row that cannot be used, with its line number. drop leaves it out and keeps it in a .dropped file.",
+    help="fail stops at a bad row, with its line number. drop leaves bad rows out and keeps them in a .dropped file.",
 )  # fmt: skip
 digits_option = number_option("--digits", range=DIGITS, default=7, help="Significant digits of the numbers, 2 to 17.")
 flush_option = flag(
-    "--flush", help="Answer every line at once, for a program that keeps this one open.  [default: at a terminal]"
+    "--flush", help="Answer every line at once, for a program that writes lines and waits.  [default: at a terminal]"
 )
 lowercase_option = flag("--lowercase", help="Lower-case the typed text. Needs --tokenize.")
 quiet_option = flag("-q", "--quiet", help="Show no progress on standard error. Warnings and errors remain.")

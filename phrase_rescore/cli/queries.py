@@ -27,8 +27,8 @@ from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TE
 @options.digits_option
 @device_option("cpu")
 def score(model_dir: str, **settings: Any) -> None:
-    """Score phrase pairs from standard input, a pair a line: 'source ||| target', as in the rows of a phrase table, whose
-    other fields are ignored; or source, tab, target.
+    """Score phrase pairs from standard input, a pair a line: 'source ||| target', as in a phrase table (further fields are
+    ignored), or source, tab, target.
 
     For every line, write a line with natural log p(target | source), tab, the number of target words that the model does
     not know. An inverse model gives log p(source | target) and counts source words.
@@ -46,11 +46,11 @@ def score(model_dir: str, **settings: Any) -> None:
     write_out(score(standard_input(), model_dir, **settings, warn=warn))
 
 
-@options.command(short_help="Score text by a language model.")
+@options.command(short_help="Score text with a language model.")
 @options.path_argument("text", default="-", required=False)
 @lm_option()
 @options.flag("--per-word", help="Add a third column: the words and </s>, each followed by its log p.")
-@path_option("--interpolate", metavar="ARPA", help="Mix with this n-gram model: find the weight, show the perplexities.")
+@path_option("--interpolate", metavar="ARPA", help="Mix with this n-gram model: find the best weight, show the perplexities.")
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
@@ -65,8 +65,8 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     With --interpolate, the weight λ of λ p + (1 − λ) p(ARPA) is found on TEXT by EM, and the perplexities of the n-gram
     model, of the network and of the mixture are shown; log p are those of the network as before.
 
-    At the end, the perplexity of the text is shown on standard error in the words of KenLM's query: with unknown words (OOVs),
-    scored as the unknown word, and without.
+    At the end standard error shows the perplexity of the text, as KenLM's query does: with unknown words (OOVs), scored as
+    the unknown word, and without them.
     """
     from phrase_rescore.api import score_lm
     from phrase_rescore.cli.terminal import say, warn, write_out
@@ -77,7 +77,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
 _SAMPLED = PathName(Role.READ)
 
 
-@options.grouped_command(short_help="Let the model propose target phrases for source phrases.")
+@options.grouped_command(short_help="Propose target phrases for source phrases.")
 @option_group(
     "Most used",
     model_option(),
@@ -97,9 +97,9 @@ _SAMPLED = PathName(Role.READ)
 )  # fmt: skip
 @option_group(
     "Search",
-    number_option("--beam", range=BEAMS, help="The width of the beam.  [default: the larger of 10 and --number]"),
-    number_option("--max-length", range=LENGTHS, default=20, help="Most words of a hypothesis."),
-    options.flag("--unk", help="Propose UNK too, which stands for every word that the model does not know."),
+    number_option("--beam", range=BEAMS, help="The beam size.  [default: the larger of 10 and --number]"),
+    number_option("--max-length", range=LENGTHS, default=20, help="The most words of a hypothesis."),
+    options.flag("--unk", help="Propose the unknown word UNK, too."),
     options.flag("--random", help="Draw hypotheses at random instead of the most probable ones."),
     number_option(
         "--temperature", range=TEMPERATURES, metavar="T",
@@ -122,9 +122,9 @@ _SAMPLED = PathName(Role.READ)
 @option_group("Machine", device_option("cpu"))
 @options.quiet_option
 def generate(model_dir: str, from_table: tuple[int, str] | None, table: str | None, quiet: bool, **settings: Any) -> None:
-    """Read source phrases from standard input, one a line, and write the target phrases that the model finds most
-    probable. A line has source, target, natural log p(target | source) and the number of unknown words, with tabs between.
-    log p is that of 'score'. An inverse model reads target phrases and proposes sources; the columns keep their order.
+    """Read source phrases from standard input, one a line. Write the target phrases that the model finds most probable. A
+    line has source, target, natural log p(target | source) and the number of unknown words, with tabs between. log p is
+    that of 'score'. An inverse model reads target phrases and proposes sources; the columns keep their order.
 
     \b
     set -o pipefail; echo 'search' | phrase-rescore generate -n 5
@@ -162,14 +162,14 @@ def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
 @model_option()
 @path_option(
     "-o", "--out", role=Role.WRITE, derived=_index_of_out, default="-", metavar="OUT",
-    help="The file to write. Its name gives the format: .txt or .vec, .npy, .tsv.  [default: standard output]",
+    help="The file to write: .txt or .vec, .npy, .tsv.  [default: standard output]",
 )  # fmt: skip
 @options.choice_option(
     "--words", "side", values=("source", "target"), help="Write the embeddings of one side's words, not of phrases."
 )
 @options.choice_option(
     "--format", "form", values=("txt", "npy", "tsv"),
-    help="word2vec's text format, numpy's with an index, or tabs.  [default: by OUT's name; tsv on standard output]",
+    help="word2vec's text format, numpy's with an index, or tabs.  [default: by the name of OUT; tsv on standard output]",
 )  # fmt: skip
 @device_option("cpu")
 @options.quiet_option

@@ -59,7 +59,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         f"[default: {options.DEFAULT_MODEL}, none with --scores]",
     ),
     options.out_option(derived=_beside),
-    options.flag("--resume", help="Continue what an interrupted run left of OUT. Start anew if it left nothing."),
+    options.flag("--resume", help="Continue an interrupted run that wrote OUT. Start over if it left nothing."),
 )  # fmt: skip
 @option_group(
     "New columns",
@@ -73,18 +73,18 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     ),
     options.choice_option(
         "--scale", values=("exp", "log"), default="exp",
-        help="exp writes p and exp(count), which Moses loads. log writes log p and the count, for people.",
+        help="exp writes p and exp(count), for Moses. log writes log p and the count, for people.",
     ),
     options.digits_option,
     number_option(
         "--replace", range=REPLACED, default=0, metavar="K",
-        help="Remove the last K score columns first, which must be columns that annotate wrote.",
+        help="Remove the last K score columns first. annotate must have written them.",
     ),
-    options.flag("--replace-any", help="Remove them whatever they are."),
-    options.flag("--again", help="Append columns to a table that annotate has been over, as of another model."),
+    options.flag("--replace-any", help="With --replace K: remove the columns even if annotate did not write them."),
+    options.flag("--again", help="Append columns to a table that is annotated already, as with another model."),
     path_option(
         "--scores", multiple=True, is_eager=True,
-        help="Append the numbers of FILE, one a row, as a column: probabilities of any other model. May be repeated.",
+        help="Append the numbers of FILE, one for every row, as a column: probabilities of any other model. May be repeated.",
     ),
     options.flag("--log", help="The numbers of --scores are natural logarithms."),
     path_option("--columns-json", role=Role.WRITE, help="Describe the columns in FILE.  [default: OUT.columns.json]"),
@@ -96,13 +96,13 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         "--dropped", role=Role.WRITE,
         help="Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
     ),
-    options.flag("--fix-blanks", help="Write single blanks where tabs or doubled blanks stand between scores."),
+    options.flag("--fix-blanks", help="Write single blanks for tabs and doubled blanks between scores."),
     click.option(
         "--expect-rows", type=options.RowsOrFile(Role.READ), metavar="N|FILE",
-        help="Fail unless N rows, or as many as FILE has, are written.",
+        help="Fail unless N rows are written, or as many as FILE has.",
     ),
     options.flag(
-        "--strict", help="Fail if the table's words do not fit the model. On a cluster, take no workers of another torch."
+        "--strict", help="Fail if the table's words do not fit the model. On a cluster, fail if a worker has another torch."
     ),
     options.flag("--allow-untrained-unk", help="Score unknown words even if UNK was never seen in training."),
 )  # fmt: skip
@@ -110,22 +110,22 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     "Machine",
     click.option(
         "--device", type=TEXT, default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
-        help="The devices that score, sharing the table's blocks. auto takes every GPU, else the CPU.",
+        help="The devices that score. They share the table's blocks. auto takes every GPU, else the CPU.",
     ),
     options.choice_option(
         "--precision", values=PRECISIONS, default="float32",
         help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
-        "Both are faster, and log p differs a little.",
+        "Both are faster and change log p a little.",
     ),
     number_option("--jobs", range=JOBS, help="Blocks in work at a time.  [default: usable cores / threads]"),
     click.option(
         "--cluster", type=TEXT, metavar="PLACE",
-        help="Have blocks scored by the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or "
-        "slurm:JOBS and others by the settings of dask-jobqueue (docs/cluster.md).",
+        help="Score on the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or slurm:JOBS and "
+        "others with the settings of dask-jobqueue (docs/cluster.md).",
     ),
     number_option(
         "--threads", range=THREADS, default=1,
-        help="Cores that score one block. They need less memory than as many jobs, are slower, and change the last digits.",
+        help="Cores that score one block. They need less memory than more jobs, are slower, and change the last digits.",
     ),
     number_option(
         "--block-size", "block_rows", range=BLOCK_ROWS, metavar="ROWS",
@@ -133,7 +133,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     ),
     options.choice_option(
         "--gzip-level", values=GZIP_LEVELS, default="6", metavar="fast|1-9",
-        help="How hard to compress. fast takes a third of the time of 6, and files are a quarter larger.",
+        help="The level of compression. fast takes a third of the time of 6 and makes files a quarter larger.",
     ),
 )  # fmt: skip
 @options.quiet_option
@@ -148,11 +148,11 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
     phrase-rescore annotate phrase-table.gz --scores log-p --log -o phrase-table.other.gz
     set -o pipefail; zcat phrase-table.gz | phrase-rescore annotate - | gzip > phrase-table.rnn.gz
 
-    UNITS. Moses takes the natural logarithm of every column. So probabilities are written, and MERT tunes log p and the
+    UNITS. Moses takes the natural logarithm of every column. So annotate writes probabilities, and MERT tunes log p and the
     count. p is clamped at 1.2e-38 (log -87.3), the count at 88. The columns of --scale log are for people and other
-    tools: Moses would lose every pair of such a table without a message.
+    tools: Moses would drop every pair of such a table without a message.
 
-    OUT appears under its name only when complete. Rows on standard output cannot be taken back: a failure ends
+    OUT appears under its name only when it is complete. Rows on standard output cannot be taken back: a failure ends
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
     """
     from phrase_rescore.api import annotate
@@ -167,7 +167,7 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
 
 @contextlib.contextmanager
 def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
-    """Show on standard error how an annotation goes."""
+    """Show the progress of an annotation on standard error."""
     from phrase_rescore.annotation.run import AnnotateObserver
     from phrase_rescore.cli.terminal import byte_bar, tell
 
@@ -188,9 +188,9 @@ def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
 @options.path_argument("table", derived=options.sidecar_of)
 @number_option(
     "--columns", range=COLUMNS, metavar="K",
-    help="The number of last score columns to remove.  [default: those of annotate, by TABLE.columns.json or their looks]",
+    help="Remove the last K score columns.  [default: those of annotate, by TABLE.columns.json or by how they look]",
 )  # fmt: skip
-@options.flag("--force", help="Remove K columns that are not annotate's, too.")
+@options.flag("--force", help="With --columns K: remove the columns even if annotate did not write them.")
 @options.out_option()
 @options.quiet_option
 def strip(table: str, columns: int | None, force: bool, out: str, quiet: bool) -> None:

@@ -36,24 +36,28 @@ class ReferencesType(PathName):
 )  # fmt: skip
 @path_option("-o", "--out", role=Role.WRITE, default="-", metavar="INI", help="The file to write.  [default: standard output]")
 @path_option("--weights", metavar="INI", help="Start from [weight] of INI.  [default: the weights that made the totals]")
-@options.choice_option("--tokenize", values=("none", "13a", "intl", "char", "zh"), default="none", help="How BLEU tokenizes.")
-@number_option("--restarts", range=RESTARTS, default=5, help="Starts from random weights besides; on the halves half as many.")
+@options.choice_option(
+    "--tokenize", values=("none", "13a", "intl", "char", "zh"), default="none", help="The tokenization of BLEU."
+)
+@number_option(
+    "--restarts", range=RESTARTS, default=5, help="Also start from N random weights; on each half from half as many."
+)
 @number_option("--seed", range=SEEDS, default=1, help="The seed of random weights.")
 @quiet_option
 def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settings: Any) -> None:
-    """Find weights of the features of NBEST, n-best lists of a tuning set, by which the best entries have the highest BLEU.
+    """Find the weights with which the best entries of NBEST, n-best lists of a tuning set, have the highest BLEU.
 
     \b
     phrase-rescore rescore dev.nbest.gz -m lm -o dev.lm.nbest.gz
     phrase-rescore tune dev.lm.nbest.gz --reference dev.fr -o weights.ini
     phrase-rescore rescore test.nbest.gz -m lm --weights weights.ini --best > test.out
 
-    The lists may be of Moses or of any decoder that labels features, F0= -3.2; several lists of the same text are merged. INI
-    has a section [weight], a line LABEL= W … for every feature, for rescore --weights.
+    The lists may be from Moses or from any decoder that labels features, F0= -3.2. Several lists of the same text are merged.
+    INI has a section [weight] with a line LABEL= W … for every feature. Give it to rescore --weights.
 
-    The gain is judged on halves: weights tuned on one half of the segments choose in the other. It is the gain over weights
-    without the features that the totals of the lists do not count, such as those that rescore added; if there are none,
-    over the totals. p is the probability of a difference as large by chance.
+    The gain is measured on halves: weights tuned on one half of the segments choose in the other. It is the gain over weights
+    without the new features, those that the totals of the lists do not count; if there are none, over the totals. p is the
+    probability of a difference as large by chance.
     """
     from phrase_rescore.api import tune
     from phrase_rescore.cli.terminal import byte_bar, count_bar, tell

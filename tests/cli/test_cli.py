@@ -193,9 +193,8 @@ def test_memory_that_runs_out_is_one_line(run, model_dir, tmp_path, monkeypatch,
     (tmp_path / "table").write_bytes(ROW)
     name = out if out == "-" else tmp_path / out
     result = run("annotate", tmp_path / "table", "-m", model_dir, "-o", name)
-    said = "phrase-rescore: error: memory ran out; take less at a time (smaller blocks or minibatches, fewer jobs), or a "
     assert (result.status, result.out) == (1, b"")
-    assert result.err.startswith(f"{said}machine with more\n")
+    assert result.err.startswith("phrase-rescore: error: memory ran out; use smaller blocks")
     assert result.err.count("\n") == (2 if out == "-" else 1), result.err
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 

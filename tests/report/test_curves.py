@@ -228,7 +228,7 @@ def test_the_command_draws_and_prints_the_table(make_run, run, tmp_path):
 def test_quiet_and_nothing_to_write(make_run, run, tmp_path):
     result = run("curves", make_run("other"))
     assert (result.status, result.last_line.split("; ")[1]) == (
-        2, "name a picture with -o curves.png, or ask for figures with --table",
+        2, "name a picture with -o curves.png, or add --table",
     )  # fmt: skip
     assert run("curves", make_run(), "-q", "-o", tmp_path / "c.svg", "--log-x", "--x", "hours") == (0, b"", "")
 
