@@ -121,9 +121,7 @@ class _Run:
                 self.summary.statistics.add_words(self.annotator.statistics_of(block))
         if crc != self._crc:
             of = " or their scores" * bool(self.annotator.scores)
-            raise InputError(
-                self.table, f"its first {self.rows_read:,} rows{of} differ from those of the interrupted run", hint
-            )
+            raise InputError(self.table, f"its first {self.rows_read:,} rows{of} differ from the interrupted run's", hint)
         for block in blocks:
             if out.complete:
                 raise InputError(self.table, f"has more than the {self.rows_read:,} rows of the complete run", hint)

@@ -54,7 +54,7 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
         found.check()
 
 
-@options.command(short_help="Write an HTML page that compares the model's scores with the table's.")
+@options.command(short_help="Write a page that compares the model's scores with the table's.")
 @path_argument("table", derived=options.sidecar_of, metavar="ANNOTATED_TABLE")
 @model_option()
 @path_option("-o", "--out", role=Role.WRITE, default="report.html", show_default=True, help="The page to write.")

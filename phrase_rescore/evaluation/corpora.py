@@ -74,10 +74,10 @@ def check_sets(sets: Sequence[SetFiles]) -> None:
     """Raise OptionError for two sets of one name, and for standard input in two places."""
     for name, n in Counter(files.name for files in sets).items():
         if n > 1:
-            raise OptionError(f"two sets are called '{name}'; give every set a name of its own")
+            raise OptionError(f"two sets are called '{name}'; give each another name")
     every = [path for files in sets for path in files.paths()]
     if every.count("-") > 1:
-        raise OptionError("'-', standard input, can be read once; name files for the rest")
+        raise OptionError("two inputs are '-', standard input; name a file for one of them")
 
 
 def read_lines(path: str) -> list[bytes]:

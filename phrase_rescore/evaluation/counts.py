@@ -70,7 +70,7 @@ class EvaluationSettings(Checked):
 
     @property
     def tokenization(self) -> str:
-        """BLEU's tokenization: tokens of Moses stay what they are; detokenized text is cut as WMT's BLEU cuts it."""
+        """BLEU's tokenization: none for tokens of Moses; for detokenized text that of WMT."""
         return self.tokenize or (_UNSPACED.get(self.detokenize, "13a") if self.detokenize else "none")
 
     def text(self) -> str:
@@ -85,7 +85,7 @@ class EvaluationSettings(Checked):
         Without the references themselves they do not count; they turn counts into scores.
         """
         made: dict[str, Callable[..., Metric]] = {
-            # force: no message about points that stand apart; warnings are ours
+            # force: no message about points that stand apart; we warn ourselves
             "bleu": lambda **given: BLEU(tokenize=self.tokenization, lowercase=self.lowercase, force=True, **given),
             "chrf": lambda **given: CHRF(lowercase=self.lowercase, **given),
             "ter": TER,
@@ -96,13 +96,13 @@ class EvaluationSettings(Checked):
         return metrics
 
     def signatures(self, references: int) -> dict[str, str]:
-        """Return the signatures of scores against so many references, by the names of the scores."""
+        """Return the signatures of scores against this number of references, by the names of the scores."""
         return {name: str(metric.get_signature()) for name, metric in self.make_metrics(references).items()}
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What counts rest on: outputs are compared only if they share it, the versions apart."""
+    """What counts depend on: outputs are compared only if they share it, except for the versions."""
 
     segments: int
     references: int  # how many there are
@@ -116,7 +116,7 @@ class Basis:
 
     @classmethod
     def of(cls, references: Sequence[Segments], settings: EvaluationSettings) -> Basis:
-        """Say what counts against these references rest on, under these settings."""
+        """Return what counts against these references depend on, with these settings."""
         every = settings.signatures(len(references))
         signatures = {name: every[name] for name in METRICS.values() if name in every}
         text = "".join(f"{segment}\n" for segments in references for segment in segments)
@@ -169,7 +169,7 @@ def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
     try:
         head = json.loads(rows[0])
         if (number := head.pop("version")) != VERSION:
-            found = f"statistics in version {shown(str(number))} of their format where {VERSION} is read"
+            found = f"statistics in format version {shown(str(number))}, not {VERSION}"
             raise InputError(path, found, "write them again with this version's evaluate --statistics")
         del head["format"]
         basis = Basis(**head)

@@ -125,15 +125,15 @@ def _check_references(files: SetFiles, texts: Mapping[str, Segments]) -> None:
     """Raise OptionError if a reference is not text, and if there is text without a reference."""
     for path in files.references:
         if path not in texts:
-            found = f"{display_name(path)} has statistics and stands where the reference of set '{files.name}' should"
+            found = f"{display_name(path)} has statistics, but is the reference of set '{files.name}'"
             raise OptionError(f"{found}; leave it out, or name a reference")
     if texts and not files.references:
-        found = f"set '{files.name}' has no reference, and {display_name(next(iter(texts)))} is text, not statistics"
+        found = f"set '{files.name}' has no reference, but {display_name(next(iter(texts)))} is text, not statistics"
         raise OptionError(f"{found}; {USAGE}")
 
 
 def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> None:
-    """Raise InputError for statistics of text that was scored in another way than this evaluation scores it."""
+    """Raise InputError for statistics of text that was scored with other settings than these."""
     if basis.detokenize != settings.detokenize:
         if basis.detokenize is None:
             raise InputError(name, "counted on text that was not detokenized", "evaluate without --detokenize")
@@ -149,11 +149,11 @@ def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Non
 
 
 def _empty_lines(files: SetFiles, texts: Mapping[str, Segments]) -> Iterator[tuple[str, str]]:
-    """Yield which outputs are empty where a reference is not. Raises InputError if more than half of the lines are."""
+    """Yield a warning for outputs with empty lines where the reference has text. Raises InputError if they are over half."""
     whole = [any(segments) for segments in zip(*(texts[path] for path in files.references), strict=True)]
     for path in [path for path in texts if path not in files.references]:
         n = sum(full and not segment for full, segment in zip(whole, texts[path], strict=True))
-        found = f"{n:,} of {sum(whole):,} lines are empty where the reference is not"
+        found = f"{n:,} of {sum(whole):,} lines are empty, but not in the reference"
         if 2 * n > sum(whole):
             raise InputError(display_name(path), found, "translate the whole set again")
         if n:
@@ -161,27 +161,27 @@ def _empty_lines(files: SetFiles, texts: Mapping[str, Segments]) -> Iterator[tup
 
 
 def _other_versions(basis: Basis) -> Iterator[str]:
-    """Yield which programs counted in other versions than those that are installed: allowed, and said."""
-    if basis.sacrebleu != (ours := version("sacrebleu")):
-        yield f"made with sacrebleu {printable(basis.sacrebleu)}, and {ours} is installed; figures may differ"
+    """Yield a warning for each program whose version is not the installed one."""
+    if basis.sacrebleu != (installed := version("sacrebleu")):
+        yield f"made with sacrebleu {printable(basis.sacrebleu)}, but {installed} is installed; figures may differ"
     if basis.sacremoses is not None:
         yield f"detokenized by sacremoses {printable(basis.sacremoses)}, not quite as Moses does; figures may differ"
 
 
 def _warnings(reference: str, looks: Mapping[str, Look], settings: EvaluationSettings) -> Iterator[tuple[str, str]]:
-    """Yield what makes scores of texts as they are other than they seem: (file, what about it)."""
+    """Yield warnings of texts whose scores mislead: (file, warning)."""
     its, tokenization = looks[reference], settings.tokenization
     for path, of_path in looks.items():
         if why := mismatch(its, of_path):
             yield path, f"{why} ({display_name(reference)}); --detokenize LANG makes both plain text"
     if its.escaped and "chrf" in settings.metrics:
-        found = "Moses' escapes stand in the text and chrF counts six characters for &apos;"
-        yield reference, f"{found}; --detokenize LANG undoes them"
+        found = "the text has Moses' escapes such as &apos;, and chrF counts their characters"
+        yield reference, f"{found}; undo them with --detokenize LANG"
     if "bleu" in settings.metrics and its.tokenized and tokenization in ("13a", "intl"):
         found = f"tokenized text, which BLEU tokenizes again ({tokenization})"
-        yield reference, f"{found}; write --tokenize none or --detokenize LANG"
+        yield reference, f"{found}; add --tokenize none or --detokenize LANG"
     if "bleu" in settings.metrics and its.tokenized is False and tokenization == "none":
-        yield reference, "not tokenized, and BLEU takes what stands between blanks for words; write --tokenize 13a"
+        yield reference, "not tokenized, but BLEU takes text between blanks for words; add --tokenize 13a"
 
 
 def _scorer(metric: Metric) -> Scorer:
@@ -192,11 +192,11 @@ def _compared(
     scores: dict[str, SystemScore], base: dict[str, SystemScore], outputs: tuple[Sequence[OutputStatistics], ...],
     metrics: Mapping[str, Metric], settings: EvaluationSettings,
 ) -> dict[str, SystemScore]:  # fmt: skip
-    """Add to a system's scores what there is to say against the baseline; ``outputs``: those of the baseline and its own."""
+    """Add to a system's scores the comparison with the baseline; ``outputs``: those of the baseline and its own."""
     by_bootstrap: Mapping[str, float] = {}
     if [len(runs) for runs in outputs] == [1, 1]:
-        (ours,), (its,) = outputs
-        by_bootstrap = bootstrap_p_values(ours.counts, its.counts, metrics, settings.resamples, settings.seed)
+        (base_output,), (output,) = outputs
+        by_bootstrap = bootstrap_p_values(base_output.counts, output.counts, metrics, settings.resamples, settings.seed)
     a, b = ([np.array([run.counts[name] for run in runs]) for name in metrics] for runs in outputs)
     scorers = [_scorer(metric) for metric in metrics.values()]
     by_randomization = randomization_p_values(a, b, scorers, settings.shuffles, settings.seed)
@@ -246,9 +246,9 @@ def evaluate(
     """
     check_sets(sets)
     if statistics_path == "-":
-        raise OptionError("--statistics - is standard output, where the table goes; name a file")
+        raise OptionError("--statistics - is standard output, which gets the table; name a file")
     if statistics_path is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
-        raise OptionError("--statistics has the counts of one output; give one set with one system and one output")
+        raise OptionError("--statistics is for one output; give one set with one system and one output")
     if settings.detokenize is not None:
         check_language("--detokenize", settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))

@@ -36,7 +36,7 @@ _COMPARED: dict[str, Callable[[SystemScore], str]] = {
 
 
 def _tables(result: Evaluation, form: str) -> Iterator[str]:
-    """Yield the scores and, where there is anything to compare, what the systems are against the baseline."""
+    """Yield the scores, and the comparison with the baseline if there is one."""
     metrics, baseline = result.metrics, result.baseline
 
     def cells(sets: Sequence[SetScores], system: str, figure: Callable[[SystemScore], str]) -> list[str]:
@@ -66,7 +66,7 @@ def _tables(result: Evaluation, form: str) -> Iterator[str]:
 
 
 def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
-    """Yield what the numbers are: a name, and what is to be said of it."""
+    """Yield notes on the numbers: a name, and the note."""
     for of_set in result.sets:
         yield of_set.files.name, f"{counted(of_set.basis.segments, 'segment')}, {counted(of_set.basis.references, 'reference')}"
     for metric in result.metrics:
@@ -91,7 +91,7 @@ def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
 
 
 def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
-    """Yield how large the noise of tuning is on a set where systems have several runs, and what can be found in it."""
+    """Yield the noise of tuning on a set where systems have several runs, and the smallest detectable differences."""
     noise = of_set.noise()
     if not noise:
         return
@@ -109,7 +109,7 @@ def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
 
 
 def _as_json(result: Evaluation) -> str:
-    """Give everything in full precision, null where there is nothing."""
+    """Return everything in full precision, null for missing values."""
 
     def of_score(score: SystemScore, compared: bool) -> dict[str, Any]:
         found = {"mean": score.mean, "standard_deviation": score.deviation, "runs": score.runs}

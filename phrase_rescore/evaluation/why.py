@@ -215,7 +215,7 @@ class Usage:
 
 @dataclass
 class Comparison:
-    """All that was found; pairs of values are those of the two systems."""
+    """The result; pairs of values are those of the two systems."""
 
     names: tuple[str, str]
     source: str  # the file of the source
@@ -282,7 +282,7 @@ def compare(
     systems: Sequence[tuple[str, str]], source: str, reference: str, table: str, segments: int = 10,
     on_read: Progress | None = None,
 ) -> Comparison:  # fmt: skip
-    """Read everything and compare two systems (name, output); the second is the one that is asked about.
+    """Read everything and compare two systems (name, output): the baseline, then the other one.
 
     ``segments``: how many that gained most are to be shown, and as many that lost most. ``on_read`` gets the table's bytes.
     Raises OptionError for anything but two systems and for a table that is a stream, InputError for files that cannot be read
@@ -312,20 +312,18 @@ def compare(
 
 def _check(systems: Sequence[tuple[str, str]], source: str, reference: str, table: str) -> None:
     if len(systems) != 2:
-        raise OptionError(
-            f"{counted(len(systems), 'system')}: name two, the one to compare with first, as baseline=OUT rnn=OUT"
-        )
+        raise OptionError(f"{counted(len(systems), 'system')}: name two, the baseline first, as baseline=OUT rnn=OUT")
     (one, first), (other, second) = systems
     if one == other:
         raise OptionError(f"two systems are called {shown(os.fsencode(one))}; give each a name of its own")
     if is_stream(table):
         raise OptionError("--table is read more than once; name a file")
     if [source, reference, first, second].count("-") > 1:
-        raise OptionError("'-', standard input, can be read once; name files for the rest")
+        raise OptionError("two inputs are '-', standard input; name a file for one of them")
 
 
 def _warnings(found: Comparison, outputs: Sequence[str], reference: str) -> Iterator[str]:
-    """Yield what makes the figures other than they seem."""
+    """Yield warnings of inputs that make the figures mislead."""
     table = found.table
     missing = sum(usage.missing.total() for usage in found.usage)
     phrases = sum(usage.phrases for usage in found.usage)
@@ -334,11 +332,11 @@ def _warnings(found: Comparison, outputs: Sequence[str], reference: str) -> Iter
         row = shown(b" ".join((src, SEPARATOR, tgt)))
         yield (
             f"{table.name} lacks {missing:,} of the {phrases:,} phrases, {row} {times:,} times: "
-            "perhaps it is not the table that these systems used, or it was pruned later"
+            "did the systems use another table, or was it pruned later?"
         )
     its = look([segment.reference.decode() for segment in found.segments])
     for system, path in enumerate(outputs):
         if why := mismatch(its, look([segment.text(system).decode() for segment in found.segments])):
             yield f"{display_name(path)}: {why} ({display_name(reference)}); right words then count as wrong ones"
     if table.columns.guessed:
-        yield f"{table.name} has no .columns.json; its last two columns look like annotate's and are taken for them"
+        yield f"{table.name} has no .columns.json; its last two columns look like annotate's and are used"

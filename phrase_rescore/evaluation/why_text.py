@@ -59,7 +59,7 @@ def _layout(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "") -> l
 
 
 def _headline(found: Comparison) -> Iterator[str]:
-    """Say how much is won and lost, and in how many segments."""
+    """Report how much is won and lost, and in how many segments."""
     differing, n = found.differing, len(found.segments)
     (one, other), name = found.bleu, found.names[1]
     gains = [segment.bleu[1] - segment.bleu[0] for segment in differing]
@@ -95,7 +95,7 @@ def _systems(found: Comparison) -> list[str]:
 
 
 def _changes(found: Comparison) -> list[str]:
-    """How the second system's choices differ, and what each kind of change earns in right words."""
+    """Report how the second system's choices differ, and how many right words each kind of change wins."""
     rows = list[list[str]]()
     for names in (*CHANGES.values(), ("all",)):
         of_kind = [name for name in names if name in found.changes]
@@ -115,7 +115,7 @@ def _changes(found: Comparison) -> list[str]:
 
 
 def _columns(found: Comparison) -> list[str]:
-    """What the phrases used are worth by every column, and words that somebody does not know."""
+    """Report the sums of every column over the phrases used, and unknown words."""
     rows, usages = list[list[str]](), found.usage
     for column in found.table.columns.columns:
         if column.feature != "unknown_words":

@@ -73,7 +73,7 @@ class ColumnFormat(Checked):
 
 
 def _is_count(x: float) -> bool:
-    """Tell whether a number is exp of a whole one."""
+    """Return whether a number is exp of a whole number."""
     n = round(math.log(x)) if 1 <= x < 1e39 else -1
     return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
 
@@ -87,7 +87,7 @@ _LOOKS: dict[tuple[str, str], Callable[[float], bool]] = {  # of the values of a
 
 
 def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
-    """Tell whether the ``last`` columns of all rows look like these features, model after model, or their logarithms.
+    """Return whether the ``last`` columns of all rows look like these features, model after model, or their logarithms.
 
     Plain scores may all be probabilities, and a penalty is always the same. So a count must vary, or the usual four come first.
     """
@@ -108,7 +108,7 @@ def check_own(table: str, rows: Sequence[TableRow], last: int, remedy: str) -> N
     n = rows[0].n_scores
     if (added := read_sidecar(table)) is not None:
         foreign = sorted(set(range(n - last + 1, n + 1)) - {column.column for column in added})
-        found = f"column {foreign[0]} is none of those that {sidecar_path(table)} names" if foreign else ""
+        found = f"column {foreign[0]} is not one that {sidecar_path(table)} names" if foreign else ""
     else:
         what = "its last column does" if last == 1 else f"its last {last} columns do"
         looks = any(looks_annotated(rows, last, features) for features in (FEATURES, *zip(FEATURES)))
@@ -131,12 +131,12 @@ class ScoreColumn:
 
     @property
     def inverse(self) -> bool:
-        """Tell whether its model predicts the source."""
+        """Whether its model predicts the source."""
         return "p(source" in self.unit
 
     @property
     def is_log(self) -> bool:
-        """Tell whether the table has the logarithm, or the number of words, itself."""
+        """Whether the table has the logarithm, or the number of words, itself."""
         return not self.unit.startswith(("probability", "exp")) if self.feature else self.low < 0
 
     def of(self, values: Sequence[T]) -> T:
@@ -144,7 +144,7 @@ class ScoreColumn:
         return values[self.number - 1]
 
     def is_count(self, added: bool) -> bool:
-        """Tell whether the column is exp of a count, never below 1. A column of ones is one if it is ``added``."""
+        """Return whether the column is exp of a count, never below 1. A column of ones is one if it is ``added``."""
         if self.feature:
             return self.feature.startswith("unknown")
         return self.low >= 1 and (added or self.high > 1)
@@ -156,7 +156,7 @@ class TableColumns:
 
     table: str
     columns: tuple[ScoreColumn, ...]
-    guessed: bool = False  # there is no sidecar, and the last ones look like those of annotate
+    guessed: bool = False  # without a sidecar, the last ones look like those of annotate
 
     @classmethod
     def read(cls, table: str, limit: int = JUDGED_ROWS, loadable: bool = False) -> TableColumns:
@@ -171,7 +171,7 @@ class TableColumns:
                 try:
                     row = parse_row(data.removesuffix(b"\n"), rows[0].n_scores if rows else None)
                     if loadable and float(least := min(row.scores, key=float)) < 0:
-                        hint = "Moses takes the logarithm of every column and would lose the pair without a message"
+                        hint = "Moses takes its logarithm and would drop the pair without a message"
                         raise RowError(f"score {shown(least)} is negative", f"{hint}; annotate without --scale log")
                     rows.append(row)
                 except RowError as error:
@@ -182,7 +182,7 @@ class TableColumns:
 
     @classmethod
     def of(cls, table: str, first: Sequence[TableRow]) -> TableColumns:
-        """Tell the columns of a table from its first valid rows and its sidecar. Raises InputError as ``read``."""
+        """Return the columns of a table from its first valid rows and its sidecar. Raises InputError as ``read``."""
         n, added = first[0].n_scores, read_sidecar(table)
         rows = [row for row in first if row.n_scores == n]
         ranges = [(min(values), max(values)) for values in zip(*(map(float, row.scores) for row in rows), strict=True)]
@@ -249,7 +249,7 @@ class TableColumns:
         return min(counts, key=lambda column: score is None or column.model != score.model, default=None)
 
     def logs(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the natural logarithms of the scores of rows (rows, columns), those of 0 as Moses' least."""
+        """Return the natural logarithms of the scores of rows (rows, columns), Moses' least for a score of 0."""
         import numpy as np
 
         is_log = [column.is_log for column in self.columns]
@@ -273,4 +273,6 @@ def check_compression(table: str) -> None:
         head = raw.read(10)
         plain = stream.read(10) == head
     if not plain and not (head.startswith(b"\x1f\x8b") and table.endswith(".gz")):
-        raise InputError(table, "is compressed, and not gzip named .gz", "Moses loads plain tables and .gz: compress it so")
+        raise InputError(
+            table, "is compressed, but not a gzip file named .gz", "Moses loads plain tables and .gz: compress it with gzip"
+        )

@@ -156,7 +156,7 @@ def _derivation(name: str, line: int, fields: Sequence[bytes], source: Sequence[
 
 
 class Entry(NamedTuple):
-    """An entry of a list, its fields with the blanks around them: id, hypothesis, features, total, and what else there is.
+    """An entry of a list, its fields with the blanks around them: id, hypothesis, features, total, and further ones.
 
     Marian has more fields before the features.
     """
@@ -183,7 +183,7 @@ class Entry(NamedTuple):
         return parse_entry([field.strip(BLANKS) for field in self.fields])
 
     def features(self) -> dict[bytes, list[float]]:
-        """Return the values by label. Raises RowError for a value before any label, a label that stands twice, a bad value."""
+        """Return the values by label. Raises RowError for a value before any label, a label used twice, a bad value."""
         found, values = dict[bytes, list[float]](), None
         for word in words(self.fields[self.at]):
             if word.endswith(b"="):
@@ -197,7 +197,7 @@ class Entry(NamedTuple):
         return found
 
     def total(self) -> float:
-        """Return the total. Raises RowError if it is no number."""
+        """Return the total. Raises RowError if it is not a number."""
         return _number(self.fields[self.at + 1].strip(BLANKS)) if self.exact_total is None else self.exact_total
 
     def with_feature(self, label: bytes, values: Sequence[float], replace: bool) -> Entry:
@@ -211,7 +211,7 @@ class Entry(NamedTuple):
             raise _repeated_label(label + b"=")
         if there:
             if not replace:
-                hint = "renew it with --replace, or choose another with --label"
+                hint = "overwrite it with --replace, or choose another label with --label"
                 raise RowError(f"the list has a feature {printable(label)} already", hint)
             features = features[: there.start()] + text + features[there.end() :]
         else:
@@ -229,7 +229,7 @@ class Entry(NamedTuple):
 
 
 def as_value(value: float) -> bytes:
-    """Write a number with six significant digits as Moses does, and never with ``e+``, of which mert-moses.pl would die."""
+    """Write a number with six significant digits as Moses does, but never with ``e+``, which would stop mert-moses.pl."""
     text = b"%.6g" % value
     return b"%.0f" % value if b"e+" in text else text
 
@@ -239,7 +239,7 @@ def _unlabelled(value: bytes) -> RowError:
 
 
 def _repeated_label(label: bytes) -> RowError:
-    return RowError(f"the label {shown(label)} stands twice", "make the list anew")
+    return RowError(f"the label {shown(label)} is used twice", "make the list again")
 
 
 def _number(word: bytes) -> float:
@@ -282,9 +282,9 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
         raise RowError(f"{shown(number)} is not the number of a segment", _HINT)
     if len(fields) == 3 and _TOTAL.fullmatch(fields[2]):
         hint = "write a cost as '||| Label= cost ||| -cost'"
-        raise RowError("a score alone in the third field, as Nematus writes", hint)
+        raise RowError("a score without a label in the third field, as Nematus writes", hint)
     if len(fields) < 4:
-        raise RowError(f"{counted(len(fields), 'field')}, and an entry has four at least", _HINT)
+        raise RowError(f"{counted(len(fields), 'field')}; an entry has at least four", _HINT)
     at = _place_of_features(fields)
     if not _FEATURES.fullmatch(fields[at]):
         raise _bad_feature(fields[at])
@@ -295,7 +295,7 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
 
 
 def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
-    """Yield the entries of a list. Raises InputError for a line that is no entry, and for a segment after a later one."""
+    """Yield the entries of a list. Raises InputError for a line that is not an entry, and for a segment after a later one."""
     last = -1
     for line, row in enumerate(rows, 1):
         try:

@@ -60,11 +60,11 @@ class Feature:
         return printable(self.name)
 
     def value(self, key: bytes) -> bytes:
-        """Look up a key of its line; the value is empty where the line has no such key."""
+        """Return the value of a key of its line; empty if the line lacks the key."""
         return self.values.get(key, b"")
 
     def is_on(self, key: bytes) -> bool:
-        """Tell whether a key has a value that Moses takes for true (``moses/Util.cpp``)."""
+        """Return whether a key has a value that Moses takes for true (``moses/Util.cpp``)."""
         return self.value(key).lower() in (b"1", b"true", b"yes", b"y")
 
     @property
@@ -73,7 +73,7 @@ class Feature:
 
     @property
     def is_table(self) -> bool:
-        """Tell whether its scores come from a table of phrase pairs, text or binarized; a glue grammar's do not."""
+        """Whether its scores come from a table of phrase pairs, text or binarized, and not from a glue grammar."""
         return self.implementation in TEXT_TABLES + BINARIZED_TABLES and b"glue-grammar" not in self.path
 
     @property
@@ -83,12 +83,12 @@ class Feature:
 
     @property
     def is_tuneable(self) -> bool:
-        """Tell whether tuning moves weights of the feature."""
+        """Whether tuning moves weights of the feature."""
         return self.value(b"tuneable").lower() not in _FALSE
 
     @property
     def tuneable_columns(self) -> list[bool]:
-        """Tell of every column whether tuning moves its weight."""
+        """Return for every column whether tuning moves its weight."""
         tuneable = [word.lower() not in _FALSE for word in self.value(b"tuneable-components").split(b",")]
         return (tuneable + [True] * self.n_columns)[: self.n_columns]
 
@@ -113,7 +113,7 @@ def _arguments(line: IniLine, where: str) -> dict[bytes, bytes]:
         if not sign:
             raise InputError(where, f"{shown(word)} in [{printable(line.section)}]", "Moses wants key=value there", line.number)
         if key in values:
-            raise InputError(where, f"{printable(key)}= stands twice in a line", "Moses wants every key once", line.number)
+            raise InputError(where, f"{printable(key)}= twice in a line", "Moses wants every key once", line.number)
         if key == b"num-features" and not re.fullmatch(rb"0*\d{1,9}", value):
             raise InputError(
                 where, f"num-features={printable(value)}", "write the number of the table's score columns", line.number
@@ -182,7 +182,7 @@ def _chosen(name: bytes | None, where: str, features: Sequence[Feature]) -> Feat
     if not named:
         raise InputError(where, f"no feature is named {printable(name or b'')}", f"use {choice}")
     if len(named) > 1:
-        raise InputError(where, f"two features are named {named[0]}", "give each its own name=", named[1].line.number)
+        raise InputError(where, f"two features are named {named[0]}", "give each another name=", named[1].line.number)
     if not named[0].is_table:
         found = f"{named[0]} is not a phrase table: {shown(named[0].line.text)}"
         raise InputError(where, found, f"use {choice}", named[0].line.number)
@@ -197,7 +197,7 @@ def weight_lines(feature: Feature, where: str, lines: Sequence[IniLine]) -> tupl
     own = [line for section in (b"weight-add", b"weight") for line in named if line.section == section]
     for line in lines:
         if line.section == b"weight-overwrite" and feature.name + b"=" in line.words:
-            hint = "move them into [weight], as they take the place of those"
+            hint = "move them into [weight]; Moses takes them in place of those"
             raise InputError(where, f"weights of {feature} in [weight-overwrite]", hint, line.number)
     if not own:
         for line in lines:
@@ -210,8 +210,8 @@ def weight_lines(feature: Feature, where: str, lines: Sequence[IniLine]) -> tupl
     taken = (own[-1], *(line for line in named if line.section == b"alternate-weight-setting"))
     for line in taken:
         if (n_weights := len(line.words) - 1) != n:
-            found = f"{counted(n_weights, 'weight')} of {feature}, of which num-features={n} (line {feature.line.number})"
-            hint = "Moses stops there: make them as many as the columns of the table it had so far"
+            found = f"{feature} has {counted(n_weights, 'weight')} but num-features={n} (line {feature.line.number})"
+            hint = "set num-features back to the columns of the old table; moses-ini raises both"
             raise InputError(where, found, hint, line.number)
     return taken
 
@@ -236,7 +236,7 @@ def read_ini(path: str) -> bytes:
 
 
 def is_ini(path: str) -> bool:
-    """Tell whether a file looks like an ini: its first line with a value is a header, and one of Moses' sections is there."""
+    """Return whether a file looks like an ini: its first line with a value is a header, and it has a section of Moses."""
     if not os.path.isfile(path):
         return False
     with open_plain(path) as stream:

@@ -14,7 +14,7 @@ READERS = {  # keys of features that name tables whose scores they read, and why
     b"components": "reads only the first scores of {}: new columns would have no effect",  # PhraseDictionaryMultiModel.cpp
     b"target-table": "reads only the first scores of {}: new columns would have no effect",
     b"leave-one-out-from": "stops unless {} has 4 scores",  # moses/FF/VW/VW.cpp
-    b"use": "gives the scores of {} to a classifier that was trained without new ones",
+    b"use": "gives the scores of {} to a classifier trained without new columns",
 }
 
 
@@ -41,7 +41,7 @@ def check_group(group: Feature, features: Sequence[Feature], where: str) -> None
 
 
 def uses_of(ini: bytes, table: Feature, n_columns: int, where: str = "moses.ini") -> tuple[list[InGroup], bool]:
-    """Find the groups that a table is a member of, and tell whether ``[mapping]`` uses the table itself.
+    """Find the groups that a table is a member of, and whether ``[mapping]`` uses the table itself.
 
     Raises InputError if ``n_columns``, more than it has, would have no effect or do harm: Moses uses neither the table nor a
     group, another feature reads their scores, a group is a member of another, or its members must have equally many scores.
@@ -57,7 +57,7 @@ def uses_of(ini: bytes, table: Feature, n_columns: int, where: str = "moses.ini"
                 raise InputError(where, f"{other} {what.format(read)}", hint, other.line.number)
         if read is not table and read.name in other.members:
             found = f"{read} is a member of {other}"
-            raise InputError(where, found, "moses-ini knows no group of groups: change them by hand", other.line.number)
+            raise InputError(where, found, "moses-ini cannot change a group of groups; change them by hand", other.line.number)
     used = mapped(lines, features)
     if used is not None and not used & {table.name, *(group.name for group in groups)}:
         found = f"no line of [mapping] uses {table}"
@@ -71,12 +71,12 @@ def _in_group(
 ) -> InGroup:
     check_group(group, features, where)
     if [feature.name for feature in features].count(group.name) > 1:
-        raise InputError(where, f"two features are named {group}", "give each its own name=", group.line.number)
+        raise InputError(where, f"two features are named {group}", "give each another name=", group.line.number)
     sizes = {feature.name: feature.n_columns for feature in features}
     after = {n_columns if name == table.name else sizes[name] for name in group.members}
     if len(after) > 1 and group.is_on(b"default-average-others"):
         found = f"{group} has default-average-others: all its members must have as many scores as {table} would have"
-        hint = "take that out, run moses-ini for each member, and put it in again"
+        hint = "take that out, run moses-ini for each member, then put it back"
         raise InputError(where, found, hint, group.line.number)
     ends = accumulate(sizes[name] for name in group.members)
     starts = [end - sizes[name] for name, end in zip(group.members, ends, strict=True) if name == table.name]
@@ -84,7 +84,7 @@ def _in_group(
 
 
 def mapped(lines: Sequence[IniLine], features: Sequence[Feature]) -> set[bytes] | None:
-    """Name the tables that ``[mapping]`` uses; None if it does not tell, as in a chart decoder, which uses all of them."""
+    """Name the tables that ``[mapping]`` uses; None without one, as for a chart decoder, which uses all of them."""
     steps = [line.words for line in lines if line.section == b"mapping"]
     known = all(len(step) in (2, 3) and step[-2] in (b"T", b"G") and re.fullmatch(rb"\d{1,9}", step[-1]) for step in steps)
     if search_algorithm(lines) not in (b"0", b"1", b"4") or not (steps and known):
@@ -102,7 +102,7 @@ def _tables(features: Sequence[Feature]) -> list[Feature]:
 
 
 def scores_markup(ini: bytes, table: Feature, where: str = "moses.ini") -> bool:
-    """Tell whether Moses divides the probabilities of marked translations among a table's scores (``SetXMLScore``)."""
+    """Return whether Moses divides the probabilities of marked translations among a table's scores (``SetXMLScore``)."""
     lines = list(read_lines(ini))
     marked = any(line.section in (b"xml-input", b"xi") and line.words[0] in (b"exclusive", b"inclusive") for line in lines)
     return marked and _tables(read_features(lines, where))[0].name == table.name

@@ -1,4 +1,4 @@
-"""What kind of file its first rows are of: commands that read tables refuse others by name."""
+"""The kind of a file, recognized by its first rows: commands that read tables refuse others by name."""
 
 import os
 import re
@@ -36,9 +36,9 @@ _SUMS = {3: (3,), 6: (3,), 8: (4,), 4: (4, 2)}  # scores of a reordering table: 
 
 
 def kind_of_file(rows: Sequence[bytes]) -> str | None:
-    """Tell by its first rows, without their newlines, what a file is: a key of KINDS; None if nothing tells it.
+    """Recognize a file by its first rows, without their newlines: a key of KINDS; None if unknown.
 
-    Most rows decide, so single words in brackets make no rule table of a phrase table.
+    Most rows decide, so a phrase table with some words in brackets is not taken for a rule table.
     """
     found = [kind for row in rows[:JUDGED] if row.strip() and (kind := kind_of_row(row)) is not None]
     if not any(SEPARATOR in row for row in rows[:JUDGED]):
@@ -62,14 +62,14 @@ def kind_of_file(rows: Sequence[bytes]) -> str | None:
 
 
 def is_rule(row: bytes) -> bool:
-    """Tell whether a row is of a rule table of Moses: both sides end in a label such as [X]."""
+    """Return whether a row is of a rule table of Moses: both sides end in a label such as [X]."""
     fields = split_fields(row)
     sides = [words(field)[-1:] for field in fields[:2]]
     return len(fields) > 2 and all(side and is_non_terminal(side[0]) for side in sides)
 
 
 def kind_of_row(row: bytes) -> str | None:
-    """Tell what a row looks like: a key of KINDS, or None."""
+    """Return what a row looks like: a key of KINDS, or None."""
     fields = split_fields(row.rstrip(b"\r\n"))
     if len(fields) < 3:
         return _without_fields(row, fields)
@@ -94,7 +94,7 @@ def kind_of_row(row: bytes) -> str | None:
 
 
 def _without_fields(row: bytes, fields: Sequence[bytes]) -> str | None:
-    """Tell what a row of less than three fields looks like."""
+    """Return what a row of less than three fields looks like."""
     if len(fields) == 2:
         scores = words(fields[1])
         if all(map(is_number, scores)):
@@ -145,5 +145,5 @@ _FOLDERS = {  # by a file that it has: what it is, and what to do
 
 
 def kind_of_folder(path: str) -> tuple[str, str] | None:
-    """Tell what a directory is and what to do, if the name of a file in it shows it."""
+    """Return what a directory is and what to do, if the name of a file in it shows it."""
     return next((what for name, what in _FOLDERS.items() if os.path.exists(os.path.join(path, name))), None)

@@ -57,7 +57,7 @@ FORMATS = ("table", *_ROW_READERS)
 
 
 def detect_format(path: str, first_rows: list[bytes]) -> str:
-    """Choose the format that most of the first rows have. Raises InputError if it is none of FORMATS."""
+    """Choose the format that most of the first rows have. Raises InputError if it is not one of FORMATS."""
     kind = kind_of_file(first_rows)
     if kind in FORMATS:
         return kind
@@ -69,14 +69,14 @@ def detect_format(path: str, first_rows: list[bytes]) -> str:
         raise InputError(path, "is empty", wanted)
     row = shown(first_rows[0].rstrip(b"\r\n"))
     found = f"{row} does not look like a phrase table, extract file or two-column TSV"
-    raise InputError(path, found, "say which by --format", 1)
+    raise InputError(path, found, "name its format with --format", 1)
 
 
 def refuse_by_name(path: str) -> None:
-    """Raise InputError for the names that Moses gives to files whose pairs are inverted or incomplete, or that hold none."""
+    """Raise InputError for the names that Moses gives to files with inverted or incomplete pairs, or with none."""
     for pattern, what, hint in _REFUSED_NAMES:
         if pattern.search(os.path.basename(path)):
-            raise InputError(path, f"is by its name {what}", hint)
+            raise InputError(path, f"has the name of {what}", hint)
 
 
 def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:

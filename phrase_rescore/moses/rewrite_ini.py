@@ -46,7 +46,8 @@ def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
         return [b"0" for _ in added]
     numbers = check_weights(how)
     if len(numbers) != len(added):
-        raise OptionError(f"--weights {how}: the number of weights is {len(numbers)}, that of added columns {len(added)}")
+        found = f"--weights {how} is {counted(len(numbers), 'weight')}; the table has {counted(len(added), 'new column')}"
+        raise OptionError(f"{found}; give a weight for each")
     return [number.encode() for number in numbers]
 
 
@@ -101,7 +102,7 @@ def _with_values(ini: bytes, feature: Feature, values: Mapping[bytes, bytes]) ->
 
 def _check_path(option: str, path: bytes) -> None:
     if not path or re.search(rb"[\s#]", path):
-        raise OptionError(f"{option} {shown(path)}: no blank and no '#' can stand in an ini; name the file without")
+        raise OptionError(f"{option} {shown(path)}: an ini cannot have a path with blanks or '#'; rename the file")
 
 
 def _cut(row: bytes) -> tuple[bytes, bytes]:
@@ -114,20 +115,20 @@ def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: 
     """Raise InputError if the columns that the ini does not count yet are not those that models added."""
     n_old, columns = table.n_columns, there.columns
     new, before, found = columns[n_old:], f"{table} has num-features={n_old}", ""
-    hint = f"is {where} of another table? If the new columns are yours, add --own-columns"
+    hint = f"is {where} of another table? If you added the columns, add --own-columns"
     if len(columns) < n_old or not (new or any(column.feature for column in columns)):
-        none = "" if len(columns) < n_old else ", none of a model"
-        found = f"{counted(len(columns), 'score column')}{none}, where {before}"
+        none = "" if len(columns) < n_old else ", none from a model"
+        found = f"{counted(len(columns), 'score column')}{none}, but {before}"
         hint = "pass the table that annotate wrote"
     elif not own_columns and there.guessed:  # all pairs of a score and a count look as those of a model do
         pairs = list(zip(new[::2], new[1::2], strict=False))
         if len(new) % 2 or not all(p.low > 0 and p.high <= 1 <= count.low for p, count in pairs):
-            found = f"column {n_old + 1} does not look like one of a model, where {before}"
+            found = f"column {n_old + 1} does not look like a model's, but {before}"
     elif not own_columns and new:
         if columns[n_old - 1].feature and columns[n_old - 1].model == new[0].model:
-            found = f"column {n_old} is a model's, as column {n_old + 1}, where {before}"
+            found = f"column {n_old} is a model's, as column {n_old + 1}, but {before}"
         elif foreign := [column.number for column in new if not column.feature]:
-            found = f"column {foreign[0]} is none of a model, where {before}"
+            found = f"column {foreign[0]} is not from a model, but {before}"
     if found:
         raise InputError(display_name(there.table), found, hint)
 
@@ -135,7 +136,7 @@ def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: 
 def _for_table(
     ini: bytes, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool, where: str
 ) -> tuple[bytes, list[str]]:
-    """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and what is to be said of it."""
+    """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and the lines of the report."""
     old = find_table(ini, None if name is None else os.fsencode(name), where)
     if path is None:
         if old.implementation in BINARIZED_TABLES:
@@ -161,8 +162,8 @@ def _for_table(
             hint = "take it out, or set them yourself"
             found.append(f"{feature} has tuneable=false: tuning will not move the new weights; {hint}")
     if values and scores_markup(ini, old, where):
-        why = f"Moses divides them among the {n} columns, and weighs each"
-        found.append(f"[xml-input]: the probabilities of marked translations count otherwise than before: {why}")
+        why = f"Moses divides them among all {n} columns"
+        found.append(f"[xml-input]: the probabilities of marked translations weigh differently than before: {why}")
     said = [f"warning: {where}: {warning}" for warning in found]
     if after == ini:
         return after, [*said, f"nothing to do: {old} has {n} columns and this path already"]
@@ -192,8 +193,8 @@ def moses_ini(
     """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
 
     ``out`` may be ``ini``. ``table`` takes the place of the phrase table ``feature``, or of the only one, and ``path`` is
-    written instead of its own. Paths are made absolute, as mert-moses.pl starts Moses in another folder, unless
-    ``keep_relative``. Returns what else must know the number of columns, line by line; warnings begin with ``warning:``.
+    written instead of its own. Paths are made absolute, since mert-moses.pl starts Moses in another folder, unless
+    ``keep_relative``. Returns the lines of the report, with the options of other programs; warnings begin with ``warning:``.
 
     Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table without new columns, or with new
     ones that no model added unless ``own_columns``; OptionError for a binarized one without ``path``, and as ``new_weights``.
@@ -203,11 +204,11 @@ def moses_ini(
     if table is None and lm is None:
         raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
     if table is None and (feature or path):
-        raise OptionError(f"{'--feature' if feature else '--path'} is of the phrase table; name it with --table")
+        raise OptionError(f"{'--feature' if feature else '--path'} is for a phrase table; name it with --table")
     if table == "-" and path is None:
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
-        raise OptionError("ini and table cannot both be standard input; name one of them")
+        raise OptionError("ini and table are both '-', standard input; name a file for one of them")
     text, where, said = read_ini(ini), display_name(ini), list[str]()
     if table is not None:
         text, said = _for_table(text, table, feature, path, weights, own_columns, keep_relative, where)
@@ -219,7 +220,7 @@ def moses_ini(
         text, added = with_neural_lm(text, os.fsencode(lm_path), _order_of(lm), weight, where)
         name = added.decode()
         if any(line.section == b"alternate-weight-setting" for line in read_lines(text)):
-            found = f"the settings of [alternate-weight-setting] have no weight of {name}, so that it is 0 there"
+            found = f"[alternate-weight-setting] has no weight of {name}, so it is 0 there"
             said.append(f"warning: {where}: {found}; add '{name}= {weight.decode()}' to each")
         said.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
     if out == "-":
@@ -272,7 +273,7 @@ def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: st
 
 
 def warnings(ini: bytes, feature: Feature, path: bytes) -> Iterator[str]:
-    """Name what Moses loads, but its scripts misread."""
+    """Yield what Moses loads but its scripts misread."""
     if not re.fullmatch(rb"[A-Za-z][A-Za-z0-9]*", feature.name):
         fails = "mert-moses.pl fails at it in n-best lists; rename it in [feature] and [weight]"
         yield f"the name {feature} is not a letter, then letters and digits: {fails}"
@@ -297,7 +298,7 @@ def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn
 
 
 def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGroup]) -> list[str]:
-    """Tell what else must know the number of columns, as the options of Moses' programs.
+    """Return the options of Moses' programs that depend on the number of columns.
 
     ``tuned``: the features that have the weights, and where the columns begin in each. ``--range`` has bounds for each tuneable
     column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank by p(target | source), which
@@ -309,14 +310,13 @@ def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGr
     on_disk = f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}"
     bounded = " ".join(f"--range={of}:{_ranges(of, starts, columns, n_old)}" for of, starts in tuned if of.is_tuneable)
     mert = [
-        f"mert-moses.pl: {bounded} (it bounds where random restarts begin, not the weights)",
-        "mert-moses.pl: delete features.list from its working directory, or it ends with 'Mismatched lambdas'",
+        f"mert-moses.pl: {bounded} (so that random restarts may begin with a negative weight of the count)",
+        "mert-moses.pl: delete features.list from its working directory, else it stops with 'Mismatched lambdas'",
     ]
     return [
         *(mert if bounded else []),
-        f"processPhraseTableMin: -nscores {n} -rankscore {rank}; "
-        "-quantize N if it grows too large, as it keeps every distinct value",
-        f"CreateProbingPT: --num-scores {n}; it takes 4 without, and checks nothing",
-        f"{on_disk} TABLE DIRECTORY; it checks nothing",
-        f"filter-model-given-input.pl: -Binarizer '{on_disk}' or 'CreateProbingPT --num-scores {n}'; it passes them no number",
+        f"processPhraseTableMin: -nscores {n} -rankscore {rank}; if it gets too large add -quantize N",
+        f"CreateProbingPT: --num-scores {n}, else it takes 4 and writes garbage",
+        f"{on_disk} TABLE DIRECTORY, else it writes garbage",
+        f"filter-model-given-input.pl: -Binarizer '{on_disk}' or 'CreateProbingPT --num-scores {n}'",
     ]

@@ -26,7 +26,7 @@ def check_language(option: str, language: str) -> None:
 
     known = sorted(_AS_ENGLISH.union(NonbreakingPrefixes().available_langs.values()))
     if language not in known:
-        hint = f"write one of {', '.join(known)}, or en, whose rules others get"
+        hint = f"write one of {', '.join(known)}; for other languages Moses uses the rules of en"
         raise OptionError(f"{option} {shown(language)}: Moses has no rules for this language; {hint}")
 
 
@@ -93,7 +93,7 @@ class Tokenizer:
         return tokens
 
     def _words(self, words: list[str]) -> Iterator[str]:
-        """Yield words, the point at their end apart where it ends a sentence."""
+        """Yield words, with the point at the end apart if it ends a sentence."""
         for word, following in zip(words, [*words[1:], None], strict=True):
             stem = word.removesuffix(".")
             whole = stem == word or not word.strip(".") or self._keeps_point(stem, following)
@@ -162,7 +162,7 @@ class Detokenizer:
         return _single_blanks("".join(self._pieces(words)))
 
     def _pieces(self, words: list[str]) -> Iterator[str]:
-        """Yield words, the first of which is empty or has a dash, each with the blank before it."""
+        """Yield words, each with the blank before it; the first is empty or has a dash."""
         language, blank, quotes = self._language, " ", dict[str, int]()
         places = iter(range(len(words)))
         for i in places:

@@ -64,7 +64,7 @@ def format_sidecar(
 
 
 def _head(path: str) -> str:
-    """Return a digest of the first MiB of a table's text, which tells whose columns it has, compressed or not."""
+    """Return a digest of the first MiB of a table's text, compressed or not, by which its sidecar recognizes it."""
     with open_input(path) as stream:
         return hashlib.blake2b(stream.read(_HEAD), digest_size=16).hexdigest()
 
@@ -80,12 +80,12 @@ def read_sidecar(table: str) -> list[AddedColumn] | None:
         if sidecar["format_version"] != 1 or any(abs(column["column"]) > _MOST_COLUMNS for column in sidecar["columns"]):
             raise ValueError
         if "table" in sidecar and os.path.isfile(table) and sidecar["table"]["head"] != _head(table):
-            hint = 'remove it, or annotate the table again; if the table was only sorted or filtered, take out its "table"'
-            raise InputError(path, f"describes another table than the {display_name(table)} that is here", hint)
+            hint = 'delete it; if the table was only sorted or filtered, delete the entry "table" in it'
+            raise InputError(path, f"belongs to another table than {display_name(table)}", hint)
         return [
             AddedColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
             for column in sidecar["columns"]
         ]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        hint = "remove it, or annotate the table again"
+        hint = "delete it, or annotate the table again"
         raise InputError(path, "is not a list of columns that annotate wrote", hint) from None

@@ -1,13 +1,12 @@
-"""The grammar of a phrase table: how a row is cut, which rows are valid, and how columns go on and off without a stray byte.
+"""The grammar of a phrase table: how a row is cut, which rows are valid, how columns are appended and removed to the byte.
 
 ``source ||| target ||| scores [||| alignment ||| counts ||| sparse ||| properties]`` (``phrase-extract/consolidate-main.cpp``).
 Moses finds the separator as a raw substring (``TM/RuleTable/LoaderStandard.cpp``), and neighbouring empty fields share a
 blank (``... ||| 1 1 1 ||| |||``). So a row is cut at ``|||`` itself and never at ``" ||| "``. Blanks are the ASCII space and
 tab. Nothing else separates words: ``str.split`` would also cut at U+0085, U+00A0, U+2028 and their kin.
 
-``plain_row`` recognizes the valid rows that are laid out as Moses writes them, which is nearly all of them: ``parse_block``
-cuts a block of rows by it, in a fraction of the time of row by row. ``parse_row`` takes any row, and it alone says what is
-wrong with one.
+``plain_row`` recognizes valid rows with the layout that Moses writes, which are nearly all. ``parse_block`` cuts blocks of rows
+by it, in a fraction of the time of row by row. ``parse_row`` takes any row, and it alone says what is wrong with one.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def check_factors(src: bytes, tgt: bytes, factors: Factors) -> None:
 
 
 def have_factor(phrases: Sequence[bytes], factor: int | None) -> bool:
-    """Tell whether all words of all phrases have the factor."""
+    """Return whether all words of all phrases have the factor."""
     return factor is None or _text_with(factor).fullmatch(b"\n".join(phrases)) is not None
 
 
@@ -114,7 +113,7 @@ def select_factor(phrases: Sequence[bytes], factor: int | None, side: str) -> Se
 
 
 def is_non_terminal(word: bytes) -> bool:
-    """Tell whether Moses takes a word for a non-terminal: two bytes or more in brackets (``moses/Phrase.cpp``)."""
+    """Return whether Moses takes a word for a non-terminal: two bytes or more in brackets (``moses/Phrase.cpp``)."""
     return len(word) >= 2 and word.startswith(b"[") and word.endswith(b"]")
 
 
@@ -124,7 +123,7 @@ def phrase_words(field: bytes, side: str) -> list[bytes]:
     if not found:
         raise RowError(f"the {side} phrase is empty", "every row needs both phrases")
     if len(found) > LONGEST_PHRASE:
-        lost = "is a line break missing, or is this text and not phrases?"
+        lost = "is a line break missing, or is this text instead of phrases?"
         raise RowError(f"a {side} phrase of {len(found):,} words, more than {LONGEST_PHRASE:,}", lost)
     if b"]" in field and (bad := next(filter(is_non_terminal, found), None)):
         hint = "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;"
@@ -210,7 +209,7 @@ def cut_after_scores(fields: list[bytes]) -> tuple[bytes, bytes]:
 
 
 def has_irregular_blanks(scores: bytes) -> bool:
-    """Tell whether the score field has a tab or two neighbouring blanks, which CreateProbingPT and Perl filters misread."""
+    """Return whether the score field has a tab or two neighbouring blanks, which CreateProbingPT and Perl filters misread."""
     return b"  " in scores or b"\t" in scores
 
 
@@ -276,7 +275,7 @@ class TableBlock:
         return (self.heads[i] + self.tails[i]).removesuffix(b"\n")
 
     def occurrences(self) -> NDArray[np.float64]:
-        """Read how often the source and the pair of every row were seen, nan where a row does not say it: (rows, 2)."""
+        """Read how often the source and the pair of every row were seen, nan if a row does not say: (rows, 2)."""
         import numpy as np
 
         fields = [split_fields(tail.removesuffix(b"\n"), 3) for tail in self.tails]

@@ -70,7 +70,7 @@ class Look:
 
 
 def look(segments: Sequence[str]) -> Look:
-    """Tell whether the text has Moses' escapes, and whether it is tokenized.
+    """Return whether the text has Moses' escapes, and whether it is tokenized.
 
     >>> look(("c&apos; est tout .", "oui"))
     Look(escaped=True, tokenized=True)
@@ -83,11 +83,11 @@ def look(segments: Sequence[str]) -> Look:
 
 
 def mismatch(reference: Look, output: Look) -> str | None:
-    """Say why two texts should not be compared as they are; None if they can be."""
+    """Return why two texts should not be compared as they are; None if they can be."""
     for field, yes, no in (("escaped", "has Moses' escapes", "has none"), ("tokenized", "is tokenized", "is not")):
-        ours, theirs = getattr(output, field), getattr(reference, field)
-        if None not in (ours, theirs) and ours != theirs:
-            return f"it {yes} and the reference {no}" if ours else f"the reference {yes} and it {no}"
+        one, other = getattr(output, field), getattr(reference, field)
+        if None not in (one, other) and one != other:
+            return f"it {yes} and the reference {no}" if one else f"the reference {yes} and it {no}"
     return None
 
 
@@ -120,7 +120,7 @@ class Sentences:
         return sentence[start:end]
 
     def warnings(self) -> list[str]:
-        """Say how many sentences had marks, if some had."""
+        """Return a warning with the number of sentences that had marks, if some had."""
         around = f"<s> and </s> around {counted(self.marked, 'sentence')}"
         return [f"{around} were left out; the model adds its own"] if self.marked else []
 
@@ -145,7 +145,7 @@ class PhraseReader:
     def __call__(self, line: bytes) -> bytes:
         text = self.prepare(line.rstrip(b"\r\n"))
         if SEPARATOR in text or b"\t" in text:
-            raise RowError(f"{shown(text)} is more than a {self.side} phrase", "write one phrase a line, and nothing else")
+            raise RowError(f"{shown(text)} is more than a {self.side} phrase", "write one phrase a line and nothing else")
         if not words(text):
             raise RowError("the line is empty", f"write one {self.side} phrase a line")
         phrase = b" ".join(phrase_words(text, self.side))

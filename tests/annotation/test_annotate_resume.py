@@ -133,10 +133,10 @@ def test_other_rows_are_refused_and_later_ones_are_not(
     table.write_bytes(b"".join([*ROWS[:19], ROWS[0], *ROWS[20:]]))
     done = run(*command, out)
     assert done.status == 1
-    found = f"{table}: its first 20 rows differ from those of the interrupted run"
+    found = f"{table}: its first 20 rows differ from the interrupted run's"
     assert f"error: {found}; pass that table, or delete {out}.partial to" in done.err
     table.write_bytes(b"".join(ROWS[:10]))
-    assert "differ from those of the interrupted run" in run(*command, out).err, "a shorter one"
+    assert "differ from the interrupted run's" in run(*command, out).err, "a shorter one"
     table.write_bytes(b"".join(ROWS[:50]))
     assert run(*command, out).status == 0
     fresh = table.parent / "fresh.gz"
@@ -300,7 +300,7 @@ def test_a_complete_run_is_not_finished_with_another_table(
     remains = f"{out}.partial" + (".json" if left == "the journal" else "")
     assert done.status == 1
     assert re.search(
-        f"rows (differ from those of|of) the (interrupted|complete) run; pass that table, or delete {remains} to", done.err
+        f"rows (differ from|of) the (interrupted run's|complete run); pass that table, or delete {remains} to", done.err
     )
     assert names(table.parent) == before
     table.write_bytes(b"".join(ROWS[:rows]))
@@ -355,7 +355,7 @@ def test_the_advice_on_rows_expected_ends_well(
     for resume in ((), ("--resume",)):
         done = run(*command, *resume, "--expect-rows", expected)
         assert done.status == 1
-        assert "--resume" not in done.err
+        assert "with --resume" not in done.err
     told = re.search(
         r"expected; add (--resume), and pass the whole table if it is cut off, else (--expect-rows) (97)\n", done.err
     )

@@ -55,7 +55,7 @@ def test_columns_that_annotate_wrote_are_replaced(
 def test_the_sidecar_says_what_may_be_replaced(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     once = tmp_path / "once"
     assert run("annotate", table, "-m", model_dir, "-o", once).status == 0
-    said = f"{once}: column 4 is none of those that {once}.columns.json names; --replace 3 {OWN_SCORES}"
+    said = f"{once}: column 4 is not one that {once}.columns.json names; --replace 3 {OWN_SCORES}"
     result = run("annotate", once, "-m", model_dir, "-o", tmp_path / "out", "--replace", 3)
     assert result == (2, b"", f"phrase-rescore: error: {said}\n")
 

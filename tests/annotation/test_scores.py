@@ -95,7 +95,7 @@ def test_a_run_goes_on_with_the_same_scores_alone(run: Run, here: Path, monkeypa
     asked = ("annotate", "table", "--scores", "p", "-o", "out", "--block-size", "2")
     assert "p: ends at line 30" in run(*asked).err
     Path("p").write_bytes(b"0.5\n" + b"".join(lines[1:]))
-    assert "rows or their scores differ from those of the interrupted run" in run(*asked, "--resume").err
+    assert "rows or their scores differ from the interrupted run's" in run(*asked, "--resume").err
     Path("p").write_bytes(b"".join(lines))
     assert run(*asked, "--resume").status == 0
     assert Path("out").read_bytes() == whole

@@ -171,7 +171,7 @@ def test_a_sidecar_with_an_odd_number(run: Run, tmp_path: Path, number: str) -> 
     (tmp_path / "table").write_bytes(TABLE)
     text = f'{{"format_version": 1, "columns": [{{"column": {number}, "feature": "a", "model": "b", "unit": "c"}}]}}'
     (tmp_path / "table.columns.json").write_text(text)
-    said = "is not a list of columns that annotate wrote; remove it, or annotate the table again"
+    said = "is not a list of columns that annotate wrote; delete it, or annotate the table again"
     told = f"phrase-rescore: error: {tmp_path}/table.columns.json: {said}\n"
     assert run("info", tmp_path / "table") == (1, b"", told)
 

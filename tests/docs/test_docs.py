@@ -424,7 +424,7 @@ def test_messages_of_commands_are_as_documented(run, inputs, trained, tmp_path, 
     Path("phrase-table.gz").write_text(f"{row}\n")
     stripped = run("strip", "phrase-table.gz", "--columns", 2, "--force", "-o", "out")
     assert stripped.last_line == f"phrase-rescore: error: {message}"
-    messages = re.findall(r"`((\S+): is by its name [^`]+)`", text_of("format.md"))
+    messages = re.findall(r"`((\S+): has the name of [^`]+)`", text_of("format.md"))
     assert len(messages) == 3
     for message, name in messages:
         Path(name).write_bytes(b"a ||| b ||| 1\n")

@@ -186,9 +186,7 @@ def test_the_columns_are_found(folder: Path) -> None:
     (folder / "table.columns.json").unlink()
     found = compared(folder)
     assert found.table.unknown.number == 6
-    assert found.warnings == [
-        f"{folder}/table has no .columns.json; its last two columns look like annotate's and are taken for them"
-    ]
+    assert found.warnings == [f"{folder}/table has no .columns.json; its last two columns look like annotate's and are used"]
 
 
 def test_logarithms_in_a_table_are_taken_as_they_are(folder: Path) -> None:
@@ -212,7 +210,7 @@ def test_another_table_is_noticed(folder: Path) -> None:
     assert found.usage[1].missing == {(b"d", b"u"): 2}
     assert found.warnings == [
         f"{folder}/table lacks 4 of the 16 phrases, 'd ||| u' 3 times: "
-        "perhaps it is not the table that these systems used, or it was pruned later"
+        "did the systems use another table, or was it pruned later?"
     ]
 
 
@@ -270,8 +268,8 @@ def test_empty_lines_and_odd_names(folder: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(("words", "status", "said"), [
-    (["a=base"], 2, "error: 1 system: name two, the one to compare with first, as baseline=OUT rnn=OUT"),
-    (["a=base", "b=rnn", "c=rnn"], 2, "error: 3 systems: name two, the one to compare with first, as baseline=OUT rnn=OUT"),
+    (["a=base"], 2, "error: 1 system: name two, the baseline first, as baseline=OUT rnn=OUT"),
+    (["a=base", "b=rnn", "c=rnn"], 2, "error: 3 systems: name two, the baseline first, as baseline=OUT rnn=OUT"),
     (["a=base", "a=rnn"], 2, "error: two systems are called 'a'; give each a name of its own"),
     (["a=none", "b=rnn"], 2, "error: SYSTEM=OUT none: No such file or directory; check the path"),
     (["a=base", "b=rnn", "--reference", "short"], 1,
@@ -279,7 +277,7 @@ def test_empty_lines_and_odd_names(folder: Path, run: Run) -> None:
     (["a=base", "b=rnn", "--reference", "latin"], 1,
      r"error: latin:2: '\xe9' is not UTF-8; convert the file with iconv -t UTF-8"),
     (["a=base", "b=ref"], 1, "error: ref:1: no phrase segmentation; run moses with -t"),
-    (["a=-", "b=-"], 2, "error: '-', standard input, can be read once; name files for the rest"),
+    (["a=-", "b=-"], 2, "error: two inputs are '-', standard input; name a file for one"),
     (["a=base", "b=rnn", "--table", "-"], 2, "error: --table is read more than once; name a file"),
 ])  # fmt: skip
 def test_errors_are_one_line(

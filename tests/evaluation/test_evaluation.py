@@ -287,7 +287,7 @@ USAGE = {
     "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
     "an empty set": (["--set"], "Error: Option '--set' requires an argument."),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give every"),
-    "standard input twice": (["--set", "d", "-", "a=-"], "'-', standard input, can be read once; name files for the rest"),
+    "standard input twice": (["--set", "d", "-", "a=-"], "two inputs are '-', standard input; name a file for one"),
     "baseline": (["--set", "d", "ref", "a=all", "--baseline", "b"], "error: no system is called 'b'; --baseline is one of: a"),
     "language": (["--set", "d", "ref", "a=all", "--detokenize", "xx"], "'xx': Moses has no rules for this language"),
 }
@@ -313,7 +313,7 @@ def test_files_of_other_lengths(run: Run) -> None:
 
 
 ESCAPED, PLAIN = b"l&apos; eau .\n", b"l'eau.\n"
-UNDO = "Moses' escapes stand in the text and chrF counts six characters for &apos;; --detokenize LANG undoes them"
+UNDO = "the text has Moses' escapes such as &apos;, and chrF counts their characters; undo them with --detokenize LANG"
 MIXED = "the reference has Moses' escapes and it has none (ref); --detokenize LANG makes both plain text"
 WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {
     "escapes": (ESCAPED, ESCAPED, [], [f"ref: {UNDO}"]),
@@ -321,9 +321,9 @@ WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {
     "detokenized": (ESCAPED, PLAIN, ["--detokenize", "fr"], []),
     "plain output": (ESCAPED, PLAIN, [], [f"out: {MIXED}", f"ref: {UNDO}"]),
     "13a of tokenized": (b"oui .\n", b"oui .\n", ["--tokenize", "13a"],
-        ["ref: tokenized text, which BLEU tokenizes again (13a); write --tokenize none or --detokenize LANG"]),
+        ["ref: tokenized text, which BLEU tokenizes again (13a); add --tokenize none or --detokenize LANG"]),
     "none of plain": (PLAIN, PLAIN, [],
-        ["ref: not tokenized, and BLEU takes what stands between blanks for words; write --tokenize 13a"]),
+        ["ref: not tokenized, but BLEU takes text between blanks for words; add --tokenize 13a"]),
     "none of plain, without BLEU": (PLAIN, PLAIN, ["--metrics", "chrf"], []),
     "13a of plain": (PLAIN, PLAIN, ["--tokenize", "13a"], []),
 }  # fmt: skip
@@ -360,8 +360,8 @@ def test_empty_lines_are_told_of(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("a b c d\n\n\na b c d\n" + "\n" * 4)
     said = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}").err
-    assert f"{out}: 2 of 4 lines are empty where the reference is not; they count as lost" in said
+    assert f"{out}: 2 of 4 lines are empty, but not in the reference; they count as lost" in said
     out.write_text("a b c d\n" + "\n" * 7)
     refused = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}")
     assert refused.status == 1
-    assert f"{out}: 3 of 4 lines are empty where the reference is not; translate the whole set again" in refused.err
+    assert f"{out}: 3 of 4 lines are empty, but not in the reference; translate the whole set again" in refused.err

@@ -205,12 +205,12 @@ def refused(run: Run, status: int, *args: str) -> str:
 
 
 def test_only_one_output_can_be_written(run: Run, here: Path) -> None:
-    told = "--statistics has the counts of one output; give one set with one system and one output"
+    told = "--statistics is for one output; give one set with one system and one output"
     for sets in ("--set a ref x=base y=one", "--set a ref x=base,one", "--set a ref x=base --set b ref x=one"):
         assert refused(run, 2, *sets.split(), "--statistics", "new") == told
         assert not Path("new").exists()
     table = refused(run, 2, "--set", "a", "ref", "x=base", "--statistics", "-")
-    assert table == "--statistics - is standard output, where the table goes; name a file"
+    assert table == "--statistics - is standard output, which gets the table; name a file"
     same = refused(run, 2, "--set", "a", "ref", "x=base", "--statistics", "base")
     assert same == "--set base and --statistics base are the same; name another for one of them"
 
@@ -231,9 +231,9 @@ def test_references_and_texts(run: Run, here: Path) -> None:
         assert refused(run, 1, "--set", "test", *args).startswith(told)
     usage = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
     for args, told in (
-        (["x=base"], f"set 'test' has no reference, and base is text, not statistics; {usage}"),
-        (["x=base.gz", "y=one"], f"set 'test' has no reference, and one is text, not statistics; {usage}"),
-        (["base.gz", "x=one"], "base.gz has statistics and stands where the reference of set 'test' should; leave it out, or "),
+        (["x=base"], f"set 'test' has no reference, but base is text, not statistics; {usage}"),
+        (["x=base.gz", "y=one"], f"set 'test' has no reference, but one is text, not statistics; {usage}"),
+        (["base.gz", "x=one"], "base.gz has statistics, but is the reference of set 'test'; leave it out, or "),
     ):
         assert refused(run, 2, "--set", "test", *args).startswith(told)
 
@@ -314,7 +314,7 @@ def test_damage_is_one_line(run: Run, here: Path, damage: Callable[[list[str]], 
 def test_another_version_of_the_format(run: Run, here: Path, version: int) -> None:
     rows = [f"{line}\n" for line in lines_of(write(run, "ref", "base"))[:-1]]
     Path("newer").write_text("".join(headed(rows, version=version)), "utf-8")
-    told = f"newer: statistics in version '{version}' of their format where 2 is read; write them again with this version's "
+    told = f"newer: statistics in format version '{version}', not 2; write them again with this version's "
     assert refused(run, 1, "--set", "test", "x=newer") == told + "evaluate --statistics"
 
 

@@ -192,7 +192,7 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     sidecar = json.loads(Path(f"{out}.columns.json").read_bytes())
     os.unlink(f"{out}.columns.json")
     Path(f"{table}.columns.json").write_text(json.dumps(sidecar))
-    assert f"{table}.columns.json: describes another table than" in run("info", table).err
+    assert f"{table}.columns.json: belongs to another table than" in run("info", table).err
     del sidecar["table"]  # as the version before wrote it
     Path(f"{table}.columns.json").write_text(json.dumps(sidecar))
     assert "but the table has 4: the .columns.json belongs to another\n" in run("info", table).out.decode()

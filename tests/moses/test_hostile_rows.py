@@ -19,7 +19,7 @@ from phrase_rescore.files import inputs
 from phrase_rescore.files.inputs import batches, open_input, read_blocks
 
 GOOD = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
-LONG = "words, more than 1,000; is a line break missing, or is this text and not phrases?"
+LONG = "words, more than 1,000; is a line break missing, or is this text instead of phrases?"
 PLAIN = "scores are plain decimal numbers such as 0.25 or 6.1e-05"
 WEIGHTS = "model-00001-of-00001.safetensors"
 TINY = ("--hidden", 4, "--embedding", 3, "--maxout", 2, "--rank", 2, "--max-steps", 1, "--threads", 1, "--held-out", 0)

@@ -87,17 +87,16 @@ def test_two_lines_of_the_real_ini_change(run: Run, real: tuple[Path, Path], opt
         f"+ {OLD_LINES[1][2:]} {weights}",
     ]
     said = [line.removeprefix("phrase-rescore: ") for line in result.err.splitlines()]
-    assert said == [
+    parts = [
         f"TranslationModel0: num-features 4 -> 6, new weights {weights}, path phrase-table.gz -> {table}",
-        "mert-moses.pl: --range=TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1 "
-        "(it bounds where random restarts begin, not the weights)",
-        "mert-moses.pl: delete features.list from its working directory, or it ends with 'Mismatched lambdas'",
-        "processPhraseTableMin: -nscores 6 -rankscore 2; -quantize N if it grows too large, as it keeps every distinct value",
-        "CreateProbingPT: --num-scores 6; it takes 4 without, and checks nothing",
-        "CreateOnDiskPt 1 1 6 100 2 TABLE DIRECTORY; it checks nothing",
-        "filter-model-given-input.pl: -Binarizer 'CreateOnDiskPt 1 1 6 100 2' or 'CreateProbingPT --num-scores 6'; "
-        "it passes them no number",
+        "mert-moses.pl: --range=TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1 ",
+        "mert-moses.pl: delete features.list ",
+        "processPhraseTableMin: -nscores 6 -rankscore 2; ",
+        "CreateProbingPT: --num-scores 6, ",
+        "CreateOnDiskPt 1 1 6 100 2 TABLE DIRECTORY, ",
+        "filter-model-given-input.pl: -Binarizer 'CreateOnDiskPt 1 1 6 100 2' or 'CreateProbingPT --num-scores 6'",
     ]
+    assert [line.startswith(part) for line, part in zip(said, parts, strict=True)] == [True] * len(parts), said
 
 
 def test_done_twice_there_is_nothing_to_do(run: Run, real: tuple[Path, Path], tmp_path: Path) -> None:
@@ -274,10 +273,10 @@ REFUSALS = {
     ),
     "two of a name": (
         TWO.replace("Model1", "Model0"), ["--feature", "TranslationModel0"],
-        ":6: two features are named TranslationModel0; give each its own name=",
+        ":6: two features are named TranslationModel0; give each another name=",
     ),
     "key twice": (
-        INI.replace("path=old.gz", "path=a path=b"), [], ":5: path= stands twice in a line; Moses wants every key once",
+        INI.replace("path=old.gz", "path=a path=b"), [], ":5: path= twice in a line; Moses wants every key once",
     ),
     "no value": (
         INI.replace("path=old.gz", "path"), [], ":5: 'path' in [feature]; Moses wants key=value there",
@@ -298,13 +297,11 @@ REFUSALS = {
     ),
     "too few weights": (
         INI.replace("0.2 0.2\n", "0.2\n"), [],
-        ":9: 3 weights of TranslationModel0, of which num-features=4 (line 5); "
-        "Moses stops there: make them as many as the columns of the table it had so far",
+        ":9: TranslationModel0 has 3 weights but num-features=4 (line 5); set num-features back",
     ),
     "too many weights": (
         INI.replace("0.2 0.2\n", "0.2 0.2 0.04 0\n"), [],
-        ":9: 6 weights of TranslationModel0, of which num-features=4 (line 5); "
-        "Moses stops there: make them as many as the columns of the table it had so far",
+        ":9: TranslationModel0 has 6 weights but num-features=4 (line 5); set num-features back",
     ),
 }  # fmt: skip
 
@@ -322,16 +319,17 @@ def test_usage(run: Run, table: Path) -> None:
         return result.err.removeprefix("phrase-rescore: error: ").removesuffix("\n")
 
     assert refused("--table", "-") == "--table - has no name to write into the ini; give it with --path"
-    assert refused("--table", "-", "--path", "p") == "ini and table cannot both be standard input; name one of them"
+    assert refused("--table", "-", "--path", "p") == "ini and table are both '-', standard input; name a file for one of them"
     assert refused("--table", table, "--path", "/a b") == (
-        "--table or --path '/a b': no blank and no '#' can stand in an ini; name the file without"
+        "--table or --path '/a b': an ini cannot have a path with blanks or '#'; rename the file"
     )
     assert refused("--table", table, "--path", "a#b", "--keep-relative").startswith("--table or --path 'a#b': ")
     assert refused("--table", table, "--path", "").endswith("Error: Invalid value for '--path': the name is empty")
     assert refused("--table", table, "--weights", "tiny").endswith(
         "'--weights': 'tiny' is not a number from -1e+06 to 1e+06; write small, zero or numbers such as 0.05,-0.1"
     )
-    assert refused("--table", table, "--weights", "0.1") == "--weights 0.1: the number of weights is 1, that of added columns 2"
+    found = "--weights 0.1 is 1 weight; the table has 2 new columns; give a weight for each"
+    assert refused("--table", table, "--weights", "0.1") == found
     assert refused("--table", table, ini=INI.replace("PhraseDictionaryMemory", "ProbingPT")) == (
         f"TranslationModel0 is ProbingPT, a binarized table: give the one made of {table} with --path"
     )
@@ -358,10 +356,10 @@ def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
         ":2: 5 scores where the first row has 6; Moses needs the same number on every row"
     )
     assert refused(rows.replace(b"0.0625 7.389056", b"-2.77 2")) == (
-        ":2: score '-2.77' is negative; Moses takes the logarithm of every column and would lose the pair without a message; "
+        ":2: score '-2.77' is negative; Moses takes its logarithm and would drop the pair without a message; "
         "annotate without --scale log"
     )
-    text = ": is compressed, and not gzip named .gz; Moses loads plain tables and .gz: compress it so"
+    text = ": is compressed, but not a gzip file named .gz; Moses loads plain tables and .gz: compress it with gzip"
     assert refused(gzip.compress(rows)) == text
     assert refused(bz2.compress(rows)) == text
     path.write_bytes(gzip.compress(rows))
@@ -432,7 +430,7 @@ def test_sidecars_that_are_refused(table: Path, text: str, found: str) -> None:
     Path(f"{table}.columns.json").write_text(text)
     with pytest.raises(InputError) as error:
         columns_of(table)
-    assert str(error.value) == f"{table}.columns.json: {found}; remove it, or annotate the table again"
+    assert str(error.value) == f"{table}.columns.json: {found}; delete it, or annotate the table again"
 
 
 @pytest.mark.slow
@@ -451,7 +449,7 @@ def test_small_weights_of_two_models() -> None:
     assert new_weights("small", added) == [b"0.04", b"0", b"0.04", b"0"]
     assert new_weights("zero", added) == [b"0"] * 4
     assert new_weights("small", [SCORE, SCORE]) == [b"0.04", b"0.04"]
-    with pytest.raises(OptionError, match=r"^--weights 1,2: the number of weights is 2, that of added columns 0$"):
+    with pytest.raises(OptionError, match=r"^--weights 1,2 is 2 weights; the table has 0 new columns; "):
         new_weights("1,2", [])
 
 
@@ -504,7 +502,7 @@ def test_a_neural_language_model_is_two_lines_more(run, tmp_path, ini):
     assert (again.status, again.out) == (1, b"")
     assert f": {name.decode()} has this language model already; name another with --lm" in again.err
     alternate = run("moses-ini", "-", "--lm", tmp_path / "lm.nplm", stdin=ini + b"\n[alternate-weight-setting]\nid=A\nLM0= 1\n")
-    assert f"[alternate-weight-setting] have no weight of {name.decode()}, so that it is 0 there; add '" in alternate.err
+    assert f"[alternate-weight-setting] has no weight of {name.decode()}, so it is 0 there; add '" in alternate.err
 
 
 def test_what_is_no_neural_language_model(run, tmp_path):

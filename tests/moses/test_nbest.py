@@ -69,7 +69,7 @@ def test_a_total_is_replaced() -> None:
         (b"\n", "'' is not the number of a segment"),
         (b"a ||| b ||| X= 1 ||| 1\n", "'a' is not the number of a segment"),
         (b"-1 ||| b ||| X= 1 ||| 1\n", "'-1' is not the number"),
-        (b"0 ||| b ||| X= 1\n", "3 fields, and an entry has four at least"),
+        (b"0 ||| b ||| X= 1\n", "3 fields; an entry has at least four"),
         (b"0 ||| b ||| X= 1 ||", "3 fields"),
         (b"0 ||| b ||| X= 1 ||| ", "'' is not a number; pass a list that moses wrote"),
         (b"0 ||| b ||| X= 1_0 ||| 1", "'1_0' is not a number"),
@@ -82,7 +82,7 @@ def test_a_total_is_replaced() -> None:
             "'F0= -3' is not a number; the total belongs there; run Marian",
         ),
         (b"0 ||| b ||| some text ||| F0= -3 ||| -3", "'some' is not a number"),
-        (b"0 ||| b ||| 0.2475", "a score alone in the third field, as Nematus writes; write a cost as"),
+        (b"0 ||| b ||| 0.2475", "a score without a label in the third field, as Nematus writes; write a cost as"),
         (b"0 ||| b ||| 0.2475 ||| 0.1 0.2", "'0.1 0.2' is not a number"),
         (b"\xef\xbb\xbf0 ||| b ||| X= 1 ||| 1", "a byte order mark before the number; take it off: sed"),
         (b'{"sentence_id": 0, "translations": ["b"]}', "JSON, as Sockeye writes it"),
@@ -124,7 +124,7 @@ def test_values_that_only_pass_through() -> None:
         (b"-1 LM0= -1", "the value '-1' has no label; run moses without -labeled-n-best-list false"),
         (b"LM0= x", "'x' is not a number"),
         (b"LM0= nan", "'nan' is not a number"),
-        (b"LM0= 1 LM0= 1", "the label 'LM0=' stands twice"),
+        (b"LM0= 1 LM0= 1", "the label 'LM0=' is used twice"),
     ],
 )
 def test_features_that_cannot_be_weighted(features: bytes, found: str) -> None:

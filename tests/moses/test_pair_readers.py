@@ -70,7 +70,7 @@ def test_refused_by_name(tmp_path: Path, name: str, found: str, hint: str) -> No
     path = written(tmp_path, EXTRACT, name)
     with pytest.raises(InputError) as caught:
         list(read_pairs(path))
-    assert str(caught.value) == f"{path}: is by its name {found}; {hint}"
+    assert str(caught.value) == f"{path}: has the name of {found}; {hint}"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_files_of_no_known_format(tmp_path: Path, data: bytes, found: str) -> No
     with pytest.raises(InputError) as caught:
         list(read_pairs(path))
     what = "does not look like a phrase table, extract file or two-column TSV"
-    assert str(caught.value) == f"{path}:1: {found} {what}; say which by --format"
+    assert str(caught.value) == f"{path}:1: {found} {what}; name its format with --format"
 
 
 BAD_ROWS = [

@@ -48,7 +48,7 @@ def test_a_sidecar_of_another_table_is_refused(run: Run, model_dir: str, annotat
     annotated.write_bytes(gzip.compress(gzip.decompress(annotated.read_bytes()).replace(b" 1 |||", b" 2.718282 |||")))
     status, err = read(run, command, annotated, model_dir)
     assert (status, err.count("\n")) == (1, 1), err
-    assert err.startswith(f"phrase-rescore: error: {sidecar}: describes another table than the {annotated} that is here; ")
+    assert err.startswith(f"phrase-rescore: error: {sidecar}: belongs to another table than {annotated}; delete it")
     told = json.loads(sidecar.read_bytes())
     del told["table"]
     sidecar.write_text(json.dumps(told))  # as of the version before

@@ -80,7 +80,7 @@ def test_an_inverse_and_factored_model_reads_that_factor_of_targets(run: Run, mo
 
 FACTORS = "factors are counted from 0 and stand between bars"
 
-HINT = "write one phrase a line, and nothing else"
+HINT = "write one phrase a line and nothing else"
 
 
 @pytest.mark.parametrize(("line", "told"), [

@@ -165,7 +165,7 @@ def test_factors(run: Run, model_dir: str, proposed: Rows, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("line", "told"), [
     (b"", "the line is empty; write one source phrase a line"),
-    (b"the ||| das", "'the ||| das' is more than a source phrase; write one phrase a line, and nothing else"),
+    (b"the ||| das", "'the ||| das' is more than a source phrase; write one phrase a line and nothing else"),
 ])  # fmt: skip
 def test_a_bad_line_is_named_after_the_proposals_before_it(run, model_dir, proposed, line, told) -> None:
     done = run("generate", "-m", model_dir, "-n", 6, stdin=STDIN + line + b"\nthe\n")

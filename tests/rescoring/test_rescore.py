@@ -113,7 +113,7 @@ def test_renewing_a_feature(run: Run, lm: Path) -> None:
     once = run("rescore", "-", "-m", lm, stdin=a_list()).out
     refused = run("rescore", "-", "-m", lm, stdin=once)
     assert refused.status == 1
-    assert "<stdin>:1: the list has a feature CSLM0 already; renew it with --replace, or choose another" in refused.err
+    assert "<stdin>:1: the list has a feature CSLM0 already; overwrite it with --replace, or choose another" in refused.err
     assert refused.last_line == "phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows"
     assert run("rescore", "-", "-m", lm, "--replace", stdin=once).out == once
 
@@ -169,7 +169,7 @@ def test_a_list_cut_in_the_middle_of_a_line(run: Run, lm: Path, tmp_path: Path, 
     data = b"".join(lines[: at - 1]) + lines[at - 1][:9]
     result = run("rescore", "-", "-m", lm, "-o", tmp_path / "out", stdin=data)
     assert result.status == 1
-    assert f"<stdin>:{at}: 2 fields, and an entry has four at least" in result.last_line
+    assert f"<stdin>:{at}: 2 fields; an entry has at least four" in result.last_line
     assert not (tmp_path / "out").exists()
 
 
@@ -238,7 +238,7 @@ def test_what_is_no_number_or_has_no_label(run: Run, lm: Path, tmp_path: Path) -
     result = run("rescore", "-", "--weights", tmp_path / "w", stdin=b"0 ||| a ||| X= 1e200 ||| 1\n")
     assert "<stdin>:1: the total of its weights and values is not a finite number" in result.err
     result = run("rescore", "-", "-m", lm, "--replace", stdin=b"0 ||| a ||| CSLM0= 1 X= 2 CSLM0= 3 ||| 1\n")
-    assert "<stdin>:1: the label 'CSLM0=' stands twice; make the list anew" in result.err
+    assert "<stdin>:1: the label 'CSLM0=' is used twice; make the list again" in result.err
     result = run("rescore", "-", "-m", lm, stdin=b"0 ||| a ||| -1 -2 ||| 1\n")
     assert "<stdin>:1: the value '-1' has no label; run moses without -labeled-n-best-list false" in result.err
 

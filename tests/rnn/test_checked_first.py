@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by 
     "second input no table": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/junk")}, "junk:1: .* does not look like a"),
     "second input cut off": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/cut.gz")}, "cut.gz: the compressed file"),
     "second input empty": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/empty")}, "empty: is empty; pass"),
-    "second input by its name": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/x.half.f2e")}, "by its name a half table"),
+    "second input by its name": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/x.half.f2e")}, "name of a half table"),
     "vocabulary empty": (lambda at, _: {"target_vocab": f"{at}/empty"}, "empty: is empty; name the words"),
     "vocabulary of text": (lambda at, _: {"source_vocab": f"{at}/junk"}, "junk:1: "),
     "pairs of others": (lambda at, _: {"pairs_dir": f"{at}/thesis"}, "thesis holds other files, such as thesis.tex"),
