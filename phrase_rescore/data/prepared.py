@@ -1,6 +1,6 @@
-"""Data prepared for training, as a directory on disk: arrays, vocabularies and a summary that says what they were made of.
+"""Data prepared for training, as a directory on disk: arrays, vocabularies and a summary that names their inputs.
 
-A later training uses them again, if the files and options that they were made of are the same.
+A later training uses them again if the inputs and options are the same.
 """
 
 import json
@@ -25,7 +25,7 @@ Fingerprint = dict[str, Any]
 
 
 def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **options: Any) -> Fingerprint | None:
-    """Return what tells whether a store still fits: path, size and time of every file that it comes from, and the options.
+    """Return what decides whether a store still fits: path, size and time of every input, and the options.
 
     ``files``: those besides the inputs, None where one is not given. ``options``: whatever else changes what is prepared, as
     JSON has it. Returns None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
@@ -46,7 +46,7 @@ def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **op
 
 @dataclass(frozen=True)
 class Numbers:
-    """What prepared data hold, as their summary says: counts, shares, hashes. Raises ValueError for what none can hold."""
+    """The numbers in the summary of prepared data: counts, shares, hashes. Raises ValueError for impossible ones."""
 
     def __post_init__(self) -> None:
         for name, kind in ((item.name, item.type) for item in fields(self)):  # text where annotations are postponed
@@ -63,7 +63,7 @@ Fill = Callable[[str], tuple[Numbers, Sequence[Vocabulary]]]
 
 @dataclass(frozen=True)
 class Layout(Generic[Store]):
-    """What a directory of prepared data has: the file of the summary and all others, and how they are loaded."""
+    """The files of a directory of prepared data, the summary and all others, and how they are loaded."""
 
     what: str  # pairs, text
     summary: str  # format version, fingerprint, numbers, sizes of the others
@@ -93,10 +93,10 @@ class Layout(Generic[Store]):
             raise OptionError(f"{directory}: {error.strerror}; name another directory for the prepared {self.what}") from None
         if strangers:
             found = f"holds other files, such as {min(strangers)}"
-            raise OptionError(f"{directory} {found}; name a directory for nothing but the prepared {self.what}")
+            raise OptionError(f"{directory} {found}; name another directory for the prepared {self.what}")
 
     def write(self, directory: str, fingerprint: Fingerprint | None, fill: Fill, check: Callable[[Any], None]) -> Store:
-        """Make a directory that appears whole or not at all and replaces an older one; return what it holds.
+        """Make a directory that appears whole or not at all and replaces an older one; return its contents.
 
         ``fill`` writes the arrays into a directory, and returns the numbers and the vocabularies. What ``check``
         raises of the numbers keeps an older one from being replaced. The caller holds the lock (``files.locks``). Raises
@@ -122,7 +122,7 @@ class Layout(Generic[Store]):
         return self._load(directory, numbers)
 
     def open(self, directory: str, *fingerprints: Fingerprint | None) -> Store | None:
-        """Return what the directory holds, if whole, of one of these fingerprints and not replaced meanwhile, else None."""
+        """Return the contents of the directory if it is whole, has one of these fingerprints and is still there, else None."""
         try:
             before = os.stat(directory)
             with open(os.path.join(directory, self.summary), encoding="utf-8") as stream:
@@ -146,7 +146,7 @@ def write_npy_header(stream: BinaryIO, dtype: DTypeLike, *shape: int) -> None:
 
 @contextmanager
 def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Give what appends values to a new one-dimensional .npy file, which is whole when the ``with`` block ends well."""
+    """Yield a function that appends values to a new one-dimensional .npy file, whole when the ``with`` block ends well."""
     length = 0
 
     def append(values: NDArray[Any]) -> None:
@@ -174,13 +174,13 @@ def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
     return array
 
 
-def unk_not_learnt(what: str) -> str:
+def unk_untrained(what: str) -> str:
     """Return the warning of data without an unknown word."""
-    return f"warning: no unknown {what}: UNK is not learnt; a smaller --shortlist would leave some"
+    return f"warning: no unknown {what}: UNK is untrained; use a smaller --shortlist"
 
 
 def unigram_log_probs(ids: NDArray[np.int32], size: int, ends: int = 0) -> list[float]:
-    """Return the natural log of the smoothed relative frequency of every id, with EOS so often more: (size,)."""
+    """Return the natural log of the smoothed relative frequency of every id, with this number of EOS added: (size,)."""
     counts = np.ones(size)
     for start in range(0, len(ids), AT_ONCE):  # bincount makes eight bytes of every id
         counts += np.bincount(ids[start : start + AT_ONCE], minlength=size)

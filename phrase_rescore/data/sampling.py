@@ -64,8 +64,8 @@ def drawn_rows(n: int, size: int, seed: int, first: int = 0) -> Iterator[NDArray
 class Smallest:
     """Keeps the items of the smallest hashes while items go by: at most as many as weigh ``most``, and a ``share`` of all.
 
-    An item is a tuple that begins with its hash, a number below 2⁶⁴. What cannot be chosen any more is forgotten: call
-    ``forget`` when ``weight`` is above twice ``most``, and no more is ever remembered.
+    An item is a tuple that begins with its hash, a number below 2⁶⁴. Call ``forget`` when ``weight`` is above twice ``most``:
+    items that cannot be chosen any more are then dropped.
     """
 
     def __init__(self, most: int, share: float, weigh: Callable[[tuple[Any, ...]], int] = lambda item: 1) -> None:
@@ -108,7 +108,7 @@ def hashes(phrases: Sequence[bytes]) -> Hashes:
 
 
 def _seeded(phrases: Sequence[bytes], seed: int) -> Hashes:
-    """Return hashes of phrases whose order is another one for every seed."""
+    """Return hashes of phrases, whose order depends on the seed."""
     salt = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8).digest()
     mixed = (hashes(phrases) ^ np.uint64(int.from_bytes(salt, "little"))) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)

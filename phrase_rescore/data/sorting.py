@@ -118,7 +118,7 @@ def _feed(stream: IO[bytes], blocks: Iterable[PairBlock], counted: bool) -> bool
 
 def _totals(chunks: Iterable[bytes], counted: bool) -> Iterator[dict[bytes, float]]:
     """Yield the distinct pairs of sorted lines, in order, with how often each was seen (once, without counts)."""
-    last_pair: dict[bytes, float] = {}  # with which the next chunk may go on
+    last_pair: dict[bytes, float] = {}  # which the next chunk may continue
     for chunk in chunks:
         lines = chunk[:-1].split(b"\n")
         if not counted:
@@ -139,7 +139,7 @@ def _is_short(pair: bytes, max_length: int) -> bool:
 
 
 def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_length: int | None) -> None:
-    """Write the pairs that are to be kept, and count the others."""
+    """Write the pairs to keep, and count the others."""
     with open(result.path, "wb") as stream:
         for totals in _totals(chunks, min_count > 1):
             short = list(totals) if max_length is None else [pair for pair in totals if _is_short(pair, max_length)]
@@ -176,7 +176,7 @@ def sorted_pairs(
     blocks: Iterable[PairBlock], scratch: str, memory: int, threads: int, min_count: int = 1, max_length: int | None = None,
     owner: str | None = None,
 ) -> Iterator[SortedPairs]:  # fmt: skip
-    """Give the distinct pairs of all blocks, once each, for as long as the ``with`` block lasts.
+    """Yield the distinct pairs of all blocks, once each, which exist until the ``with`` block ends.
 
     ``memory``: the bytes that sorting may use; the rest lies in a directory made in ``scratch``, which is always removed.
     Pairs with a phrase of more than ``max_length`` words are left out, and those whose counts add up to less than ``min_count``

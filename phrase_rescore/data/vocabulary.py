@@ -1,4 +1,4 @@
-"""Shortlists: which words of a side the network knows, under which ids, and whether they go together with a text."""
+"""Shortlists: the words of a side that the network knows, their ids, and how well they fit a text."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
 FIRST_WORD = 2
 _DIGITS = 18  # of a count, at most: 64 bits
-UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK can be learnt, if the shortlist would hold all
+UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK is trained, if the shortlist would hold all
 MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
 MOSTLY, _TELLING = 0.5, 4  # share of unknown words from which sides may be swapped, and words of a side that it takes to tell
 EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
@@ -70,9 +70,9 @@ def count_words(lines: Iterable[bytes]) -> Counter[bytes]:
     return counts
 
 
-def shared_rows(ours: Vocabulary, theirs: Vocabulary) -> tuple[list[int], list[int]]:
-    """Return the ids in both vocabularies of what both know: EOS and UNK, by position, then the words of equal spelling."""
-    pairs = [(id, theirs.ids.get(word)) for word, id in ours.ids.items()]
+def shared_rows(own: Vocabulary, other: Vocabulary) -> tuple[list[int], list[int]]:
+    """Return the ids, in both vocabularies, of EOS and UNK, by position, then of the words that both have."""
+    pairs = [(id, other.ids.get(word)) for word, id in own.ids.items()]
     known = [(EOS, EOS), (UNK, UNK), *((here, there) for here, there in pairs if there is not None)]
     here, there = zip(*known, strict=True)
     return list(here), list(there)
@@ -95,7 +95,7 @@ def read_vocabulary(path: str) -> Vocabulary:
             if line.endswith((b"\r", b"\r\n")):
                 raise InputError(path, "the line ends in CR LF", "convert it to LF line ends", line_number)
             if word in found:
-                raise InputError(path, f"{shown(word)} stands twice", "name every word once", line_number)
+                raise InputError(path, f"{shown(word)} is listed twice", "name every word once", line_number)
             if not tab:
                 raise InputError(path, f"{shown(word)} has no count", hint, line_number)
             if not (count.isdigit() and len(count) <= _DIGITS):
@@ -105,7 +105,7 @@ def read_vocabulary(path: str) -> Vocabulary:
 
 
 def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabulary:
-    """Read the words that a network is to know, as ``read_vocabulary`` does, without those of ``without``; at least one."""
+    """Read a network's words, as ``read_vocabulary`` does, except those of ``without``. Raises InputError if none is left."""
     vocabulary = read_vocabulary(path)
     kept = [item for item in zip(vocabulary.words, vocabulary.counts, strict=True) if item[0] not in without]
     if not kept:
@@ -118,7 +118,7 @@ def _folded(word: bytes) -> bytes:
 
 
 def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, annotating: bool) -> str:
-    """Name the commonest unknown words, and what would make most of them known, as tested on the words themselves."""
+    """Name the commonest unknown words, and the change that makes most of them known."""
     ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
     commonest = "commonest: " + ", ".join(f"{shown(word)} {n}" for word, n in ranked)
     total = unknown.total()
@@ -141,10 +141,8 @@ def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes],
         return f"{commonest}; likely cause: {likeliest} ({causes[likeliest]:.0%} of them)"
     if sum(n for word, n in seen.items() if word not in other.ids) >= total / 2:
         return commonest
-    whose, question = "", "are the two exchanged?"
-    if annotating:
-        whose, question = "model's ", "is the table, or the model, the inverse one?"
-    return f"{commonest}; likely cause: the {whose}vocabulary of the other side fits better: {question}"
+    whose = "the model's" if annotating else "the vocabulary of the"
+    return f"{commonest}; likely cause: source and target are swapped (most are words of {whose} other side)"
 
 
 def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
@@ -152,7 +150,7 @@ def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
 
 
 def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) -> tuple[float, str]:
-    """Return the share of running words that a vocabulary has, and, below FEW_KNOWN, which words it lacks most, and why.
+    """Return the share of running words that a vocabulary has, and, below FEW_KNOWN, the words it lacks most, and why.
 
     ``other`` is the vocabulary of the other side.
     """
@@ -170,14 +168,16 @@ def untrained_unk(shares: Mapping[str, float], consequence: str) -> list[str]:
 
 
 def too_many_unknown(share: float, in_training: float) -> bool:
-    """Tell whether a share of unknown words exceeds 5 % and twice their share in training."""
+    """Return whether a share of unknown words exceeds 5 % and twice their share in training."""
     return share > max(MOST_UNKNOWN, 2 * in_training)
 
 
 def misfits(unknown: int, words: int, in_training: float) -> list[str]:
     """Return a line if ``too_many_unknown`` of the words of a text are."""
     share = unknown / max(1, words)
-    found = f"{share:.1%} of the words are unknown to the model, {in_training:.1%} in its training: is it of this language?"
+    found = (
+        f"{share:.1%} of the words are unknown to the model, {in_training:.1%} in its training: is this the model's language?"
+    )
     return [found] * too_many_unknown(share, in_training)
 
 
@@ -207,9 +207,9 @@ def fit_warnings(
 def refuse_swapped(
     name: str, seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], model: str = "the model"
 ) -> None:
-    """Raise InputError if most words ``seen`` in source and target are unknown, and far fewer with the sides exchanged.
+    """Raise InputError if most words ``seen`` in source and target are unknown, and far fewer with the sides swapped.
 
-    Sorted tables begin with numbers and marks: words without a letter tell nothing, and those that both sides know neither.
+    Sorted tables begin with numbers and marks: words without a letter do not count, nor words that both sides know.
     """
     known, shares = [vocab.ids.keys() for vocab in vocabs], list[tuple[float, float]]()
     for i, counts in enumerate(seen):
@@ -221,8 +221,8 @@ def refuse_swapped(
         shares.append((own / total, other / total))
     (src, src_other), (tgt, tgt_other) = shares
     unknown = f"{src:.0%} of the source and {tgt:.0%} of the target words are unknown to {model}"
-    found = f"source and target seem swapped: {unknown}, with the sides exchanged {src_other:.0%} and {tgt_other:.0%}"
-    raise InputError(name, found, "exchange them, or name a model that was trained in this direction with -m")
+    found = f"source and target seem swapped: {unknown}, with the sides swapped {src_other:.0%} and {tgt_other:.0%}"
+    raise InputError(name, found, "swap them, or name a model of this direction with -m")
 
 
 def _has_letter(word: bytes) -> bool:

@@ -30,7 +30,7 @@ def _of(*programs: str) -> str:
 
 
 class Fault(NamedTuple):
-    """A kind of row: what is wrong with it, and what programs do with it."""
+    """A kind of bad row, and what programs do with it."""
 
     what: str  # with "rows", plural
     effects: dict[str, str]  # programs -> what they do
@@ -44,11 +44,11 @@ FAULTS: dict[str, Fault] = {
     "empty_phrase": Fault("rows with an empty source or target phrase", {  # LoaderStandard.cpp
         MEMORY: "skips those without a source", **_REFUSED}),
     "non_terminals": Fault("rows with a word in brackets", {  # moses/Phrase.cpp
-        MEMORY: "takes it for a non-terminal: the last word of a phrase is lost, any other makes it stop", **_REFUSED}),
+        MEMORY: "takes it for a non-terminal: loses the last word of a phrase, stops at any other", **_REFUSED}),
     "long_phrase": Fault(f"rows with a phrase of more than {LONGEST_PHRASE:,} words", _REFUSED),
     "bars": Fault("rows with a bar within words", {  # moses/Word.cpp, OnDiskPt, StoreTarget.cpp, moses2/Word.cpp
         _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY): "take what is before the first bar for the word"}),
-    "no_numbers": Fault("rows with a score that is no number", {
+    "no_numbers": Fault("rows with a score that is not a number", {
         MEMORY: "stops", _of(MOSES2, COMPACT, ON_DISK, PROBING): "read 0 (feature -100) or the number it begins with",
         BINARY: "reads 1e-38", **_REFUSED}),
     "infinite": Fault("rows with a score 'inf'", {
@@ -60,7 +60,7 @@ FAULTS: dict[str, Fault] = {
     "overflow": Fault("rows with a score above 3.4e38, the largest 32-bit float", {
         _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK, BINARY): "feature 88.7"}),
     "negative": Fault("rows with a negative score", {  # the logarithm is taken of every score: moses/Util.h
-        _of(MEMORY, MOSES2, ON_DISK, PROBING): "NaN feature: the phrase pair vanishes without a message",
+        _of(MEMORY, MOSES2, ON_DISK, PROBING): "NaN feature: the phrase pair is lost without a message",
         COMPACT: "stops", BINARY: "feature -87.5"}),
     "zero": Fault("rows with a score of 0 or below 7e-46", {  # FloorScore, moses/Util.h
         _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING): "feature -100", BINARY: "feature -87.5"}),
@@ -78,7 +78,7 @@ FAULTS: dict[str, Fault] = {
     "no_alignment": Fault("rows without a field for the alignment", {  # PhraseTableCreator.cpp:1052-1073
         _of(COMPACT, BINARY): f"{_STOP} (by default)"}),
     "empty_alignment": Fault("rows with an empty alignment", {COMPACT: "stops (-encoding None does not)"}),
-    "alignment": Fault("rows with an alignment that is no list of points such as 0-0", {MEMORY: "stops"}),  # TargetPhrase.cpp
+    "alignment": Fault("rows with an alignment that is not a list of points such as 0-0", {MEMORY: "stops"}),
     "n_fields": Fault("rows with another number of fields than the first", {BINARY: "stops"}),  # :500-509
     "sparse": Fault("rows with an odd number of words in the sparse scores", {  # ScoreComponentCollection.cpp:225-239
         MEMORY: "takes any number for the last", BINARY: "stops"}),
@@ -105,7 +105,7 @@ BAR = SEPARATOR[:1]
 
 
 class Examined(NamedTuple):
-    """What a row has, as far as it can be read."""
+    """The parts of a row, as far as they can be read."""
 
     faults: Sequence[str]  # keys of FAULTS
     src: bytes = b""  # words between single blanks; empty if there is none
@@ -117,7 +117,7 @@ class Examined(NamedTuple):
 def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
     """Examine one row, without its newline, of a table whose first row has ``n_scores`` scores and ``n_fields`` fields.
 
-    What the value of a number makes of a row is left to ``value_faults``.
+    ``value_faults`` examines the values of its numbers.
     """
     if not row.strip(b" \t\r"):
         return Examined(["blank"])
@@ -180,7 +180,7 @@ def tail_faults(tail: bytes, n_scores: int, n_fields: int) -> tuple[str, ...]:
 
 
 def value_faults(values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
-    """Find the rows of scores (rows, n_scores) that are mishandled for what their numbers are, as 32-bit floats hold them."""
+    """Find the rows of scores (rows, n_scores) that are mishandled because of their values as 32-bit floats."""
     with np.errstate(over="ignore", under="ignore"):
         held = values.astype(np.float32)
     masks = {"overflow": np.isinf(held), "negative": held < 0, "zero": held == 0}

@@ -1,4 +1,4 @@
-"""Describe a moses.ini: its features, and where it does not fit itself or the files that it names."""
+"""Describe a moses.ini: its features, and where it contradicts itself or the files that it names."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ _HEADER_KEYS = (b"NumScores", b"num_scores")
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that Moses, or a script of it, stumbles over."""
+    """A line at which Moses or one of its scripts fails."""
 
     line: int | None
     what: str
@@ -52,7 +52,7 @@ class IniInfo:
             raise RescoreError(f"{self.ini}: {counted(len(self.problems), 'problem')} (--strict)")
 
     def as_object(self) -> dict[str, Any]:
-        """Return the description in nothing but what JSON has."""
+        """Return the description as JSON has it."""
         return {
             "file": self.ini,
             "kind": "moses.ini",
@@ -103,7 +103,7 @@ def _problems(lines: Sequence[IniLine], features: Sequence[Feature], where: str)
         if line.section in (b"weight", b"weight-add") and name not in names and name.partition(b"_")[0] not in names:
             yield Problem(line.number, f"no feature is named {printable(name)}; Moses stops there")
         if line.section == b"weight-file" and not os.path.isfile(line.text):
-            yield Problem(line.number, f"[weight-file]: there is no {printable(line.text, 1000)}")
+            yield Problem(line.number, f"[weight-file]: {printable(line.text, 1000)} does not exist")
     named = {name for feature in features for key in (b"members", *READERS) for name in feature.value(key).split(b",")}
     if (used := mapped(lines, features)) is not None:
         for feature in features:
@@ -126,7 +126,7 @@ def _file_problems(feature: Feature) -> Iterator[Problem]:
         found = f"{feature} has the relative path {printable(path, 1000)}"
         yield Problem(line, f"{found}; mert-moses.pl starts Moses in another folder")
     if not any(os.path.exists(path + suffix) for suffix in _SUFFIXES.get(feature.implementation, ("",))):
-        yield Problem(line, f"{feature}: there is no {printable(path, 1000)}")
+        yield Problem(line, f"{feature}: {printable(path, 1000)} does not exist")
         return
     try:
         n = _n_columns(path, feature)

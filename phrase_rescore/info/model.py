@@ -27,7 +27,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model that was loaded, of phrase pairs or of text, and all that its ``config.json`` says."""
+    """A loaded model, of phrase pairs or of text, and its ``config.json``."""
 
     directory: str
     model: Checkpoint | LanguageModel
@@ -45,16 +45,16 @@ class ModelInfo:
             return cls(directory, model, config, training_seconds(directory))
 
     def check(self) -> None:
-        """Do nothing: no program mishandles a model that was loaded."""
+        """Do nothing: a model that loads has no problems."""
 
     def lines(self) -> list[str]:
         """Return the description line by line."""
         model, weights, training = self.model, self.config["weights"], _object(self.model.training)
         if isinstance(model, LanguageModel):
-            what, learnt, amounts, network = "language model", "word", ["sentences", "words"], _language_model(model)
+            what, item, amounts, network = "language model", "word", ["sentences", "words"], _language_model(model)
             vocabularies = [("words", model.vocab, model.unk_share)]
         else:
-            what, learnt, amounts, network = "model", "pair", ["distinct_pairs"], _pair_model(model)
+            what, item, amounts, network = "model", "pair", ["distinct_pairs"], _pair_model(model)
             sides = [f"{side} words" for side in checkpoint.SIDES]
             vocabularies = list(zip(sides, (model.src_vocab, model.tgt_vocab), model.unk_shares, strict=True))
         size = f"{model.model.config.parameters():,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"
@@ -64,13 +64,13 @@ class ModelInfo:
             *network,
             labelled("parameters", size),
             *(labelled(label, _words(vocabulary, share)) for label, vocabulary, share in vocabularies),
-            *_training(training, self.seconds, learnt, amounts),
-            *_losses(training, learnt),
+            *_training(training, self.seconds, item, amounts),
+            *_losses(training, item),
             labelled("made by", _text(self.config.get("made_by"))),
         ]
 
     def as_object(self) -> dict[str, Any]:
-        """Return what ``config.json`` says, and what the weights and the log tell, in nothing but what JSON has."""
+        """Return the contents of ``config.json``, and facts of the weights and the log, as JSON has them."""
         return {
             "file": self.directory,
             "kind": "language model" if isinstance(self.model, LanguageModel) else "model",
@@ -112,35 +112,35 @@ def _words(vocabulary: Vocabulary, unk_share: float) -> str:
     return f"{len(vocabulary.words):,}: {commonest}{more} ({unk_share:.1%} of those in training were others)"
 
 
-def _training(training: Mapping[str, Any], seconds: float | None, learnt: str, amounts: list[str]) -> Iterator[str]:
-    """Write what was learnt and how; ``amounts``: the entries of the training summary that count it."""
+def _training(training: Mapping[str, Any], seconds: float | None, item: str, amounts: list[str]) -> Iterator[str]:
+    """Write the training data and settings; ``amounts``: the entries of the training summary that count the data."""
     if not training:
         yield labelled("training", "not known")
         return
     inputs = training.get("inputs")
     names = ", ".join(map(_text, inputs)) if isinstance(inputs, list) else _text(inputs)
     counts = [(name.removeprefix("distinct_"), _object(training.get(name))) for name in amounts]
-    learnt_of, held_out = (", ".join(f"{_text(n.get(part))} {name}" for name, n in counts) for part in ("training", "held_out"))
-    yield labelled("trained on", f"{names}: {learnt_of}; held out {held_out}")
+    trained, held_out = (", ".join(f"{_text(n.get(part))} {name}" for name, n in counts) for part in ("training", "held_out"))
+    yield labelled("trained on", f"{names}: {trained}; held out {held_out}")
     time = f" in {seconds:,.0f} s" if seconds is not None else ""
-    passes = f", {_text(training['passes'])} passes over the {learnt}s" if "passes" in training else ""
+    passes = f", {_text(training['passes'])} passes over the {item}s" if "passes" in training else ""
     steps, best = _text(training.get("steps")), _text(training.get("best_step"))
     yield labelled("training", f"{steps} steps{time}{passes}, weights of step {best}")
-    if found := shortfall(training, f"{learnt}s"):
+    if found := shortfall(training, f"{item}s"):
         yield labelled("warning", found)
     yield labelled("settings", _named({name: training[name] for name in _SETTINGS if training.get(name) is not None}))
 
 
-def _losses(training: Mapping[str, Any], learnt: str) -> Iterator[str]:
-    """Write the losses of what was held out and of the control, those after a final pass, and the deviation of log Z."""
+def _losses(training: Mapping[str, Any], item: str) -> Iterator[str]:
+    """Write the losses on held-out data and of the control, those after a final pass, and the deviation of log Z."""
     for label, name, what in (("held out", "held_out", ""), ("  control", "held_out_other_sources", " (sources exchanged)")):
         if figures := _object(training.get(name)):
             loss, perplexity = _text(figures.get("loss")), _text(figures.get("perplexity"))
-            yield labelled(label, f"{loss} nats a {learnt}, perplexity {perplexity} a word{what}")
+            yield labelled(label, f"{loss} nats a {item}, perplexity {perplexity} a word{what}")
     if final := _object(training.get("final_pass")):
         yield labelled("final pass", _named(final))
     if log_z := _object(training.get("log_z")):
-        yield labelled("log Z", f"strays from 0 by {_text(log_z.get('deviation'))}, in scores without a division")
+        yield labelled("log Z", f"standard deviation {_text(log_z.get('deviation'))} around 0 (unnormalized scores)")
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -152,7 +152,7 @@ def _named(values: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Write a value of the training summary, which nothing has checked, in printable characters."""
+    """Write a value of the training summary, which may be anything, in printable characters."""
     if isinstance(value, float):
         return f"{value:,.4g}"
     text = "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,4 +1,4 @@
-"""Survey a phrase table in one pass: what is in it, its order, and the rows that some Moses program mishandles."""
+"""Survey a phrase table in one pass: its contents, its order, and the rows that a Moses program mishandles."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -22,14 +22,14 @@ BLOCK_ROWS = 16384
 
 
 class RowCount(NamedTuple):
-    """A number of rows (or sources) that have something in common, and the line of the first."""
+    """The number of rows (or sources) of a kind, and the line of the first."""
 
     rows: int
     first_line: int
 
 
 class ScoreRanges:
-    """What every score column ranges over, in the rows that have all scores: arrays (n_scores,)."""
+    """The range of every score column, in the rows that have all scores: arrays (n_scores,)."""
 
     def __init__(self, n_scores: int) -> None:
         self.rows = 0
@@ -49,7 +49,7 @@ class ScoreRanges:
 
 
 class SurveyedSide:
-    """What is counted of the phrases of one side."""
+    """Counts of the phrases of one side."""
 
     def __init__(self) -> None:
         self.words = Counter[bytes]()  # in how many places each stands
@@ -72,7 +72,7 @@ class SurveyedSide:
 
 
 class Survey:
-    """What is known of the rows of a table so far, whose first row has ``n_scores`` scores and ``n_fields`` fields."""
+    """Counts of the rows so far of a table whose first row has ``n_scores`` scores and ``n_fields`` fields."""
 
     def __init__(
         self, n_scores: int, n_fields: int, table: str = "", looks_annotated: bool = False, rules: bool = False
@@ -160,7 +160,7 @@ def _count(counts: dict[str, RowCount], kind: str, lines: Sequence[int]) -> None
 
 
 def _scored(rows: Iterable[bytes]) -> list[tuple[list[bytes], bool]]:
-    """Return the scores of rows of three fields or more, and whether they are numbers, whatever else is wrong with a row."""
+    """Return the scores of rows of three fields or more, and whether they are numbers, even of bad rows."""
     listed = [words(fields[2].rstrip(b"\r")) for row in rows if len(fields := split_fields(row, 3)) > 2]
     return [(scores, bool(scores) and all(map(is_number, scores))) for scores in listed]
 
@@ -174,7 +174,7 @@ _TAKEN = {  # kinds of other files: who takes them
 
 
 def _has_rules(table: str, rows: Sequence[bytes]) -> bool:
-    """Tell whether a table's first rows are rules. Raises InputError for any other kind of file."""
+    """Return whether a table's first rows are rules. Raises InputError for any other kind of file."""
     kind = kind_of_file(rows)
     counts = Counter(map(is_rule, filter(None, rows)))
     if kind == "table" or (kind == "rules" and any(numbers for _, numbers in _scored(rows))):  # else of Joshua or cdec
@@ -189,7 +189,7 @@ def _has_rules(table: str, rows: Sequence[bytes]) -> bool:
 def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress = silent) -> Survey:
     """Survey a table (``-``: standard input), which is read once. Memory grows with the number of distinct words alone.
 
-    ``on_rows`` is told how many rows were read so far. Raises InputError for a file that cannot be read or is not a phrase
+    ``on_rows`` gets the number of rows read so far. Raises InputError for a file that cannot be read or is not a phrase
     table; bad rows are counted.
     """
     name = display_name(table)

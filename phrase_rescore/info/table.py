@@ -26,7 +26,7 @@ def labelled(label: str, text: str) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Write a percentage, which is 0 % or 100 % only where it is meant so.
+    """Write a percentage, which is 0 % or 100 % only if it is exact.
 
     >>> share(1, 3), share(99999, 100000), share(1, 100000), share(0, 0)
     ('33.3%', '99.9%', '0.1%', 'none')
@@ -41,7 +41,7 @@ def share(part: int, whole: int) -> str:
 
 @dataclass(frozen=True)
 class TableInfo:
-    """The survey of a table, the columns that its sidecar names (None without one), and what a model knows of its words."""
+    """The survey of a table, the columns that its sidecar names (None without one), and the share of known words."""
 
     survey: Survey
     added: list[AddedColumn] | None
@@ -72,7 +72,7 @@ class TableInfo:
             raise RescoreError(f"{self.survey.table}: problems of {counted(len(kinds), 'kind')} (--strict)")
 
     def as_object(self) -> dict[str, Any]:
-        """Return the description in nothing but what JSON has."""
+        """Return the description as JSON has it."""
         survey = self.survey
         is_sorted, exact = "unsorted" not in survey.faults, survey.src.sample.exact
         adjacent = "adjacent" if is_sorted or exact else "adjacent in a sample"  # there are too many to tell
@@ -123,7 +123,7 @@ class TableInfo:
             texts = ["none" if value is None else f"{value:.5g}" for value in numbers]
             zeros = share(column["zeros"], self.survey.scores.rows) if column["zeros"] else "-"
             yield labelled(f"  {column['column']}", "".join(f"{text:>12}" for text in (*texts, zeros)))
-        yield labelled("our columns", self._added_columns())
+        yield labelled("new columns", self._added_columns())
         yield labelled("order", self._order(found["order"]))
         if model := found["model"]:
             yield labelled("known to", model["model_dir"])
@@ -138,13 +138,13 @@ class TableInfo:
 
     def _added_columns(self) -> str:
         if self.added is None:
-            return "the last two look like ours (no .columns.json says more)" if self.survey.looks_annotated else "none"
+            return "the last two look like annotate's (no .columns.json)" if self.survey.looks_annotated else "none"
         by_model: dict[str, list[str]] = {}
         for column in self.added:
             by_model.setdefault(column.model, []).append(f"{column.column} {column.feature}")
         texts = [f"{', '.join(columns)} of {model}" for model, columns in by_model.items()]
         if any(column.column > self.survey.n_scores for column in self.added):
-            texts.append(f"but the table has {self.survey.n_scores}: the .columns.json belongs to another")
+            texts.append(f"but the table has {self.survey.n_scores}: the .columns.json belongs to another table")
         return "; ".join(texts) or "none"
 
     def _order(self, order: dict[str, Any]) -> str:

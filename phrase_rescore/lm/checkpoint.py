@@ -4,7 +4,7 @@ LM/
     config.json                          format version 1: what the tensors mean, sizes, UNK's share, training summary
     model-00001-of-00001.safetensors     the weights by the names of docs/lm-model.md, float32 or bfloat16
     words.vocab                          one word a line: bytes, tab, count; line i (from 1) has id i + 1
-    train.log.jsonl                      what was measured in training (not part of the model)
+    train.log.jsonl                      measurements of the training (not part of the model)
 """
 
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ _ACTIVATION = "rectifier"
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A language model with all that is needed to use it. ``unk_share``: UNK's share of the training words."""
+    """A language model ready to use. ``unk_share``: UNK's share of the training words."""
 
     model: FeedforwardLM
     vocab: Vocabulary
@@ -31,10 +31,10 @@ class LanguageModel:
 
 
 def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
-    """Return what the model did not learn: the unknown word, and, if ``lower_orders`` are asked of it, shorter contexts."""
+    """Return warnings of what was not trained: the unknown word, and shorter contexts if ``lower_orders`` are needed."""
     found = untrained_unk({"": lm.unk_share}, "scores of unknown words mean nothing")
     if lower_orders and not lm.training.get("shorten"):
-        found.append("no context was shortened in training (--shorten): scores after fewer words than it reads mean nothing")
+        found.append("trained with --shorten 0: scores after fewer words than the model reads mean nothing")
     return found
 
 
@@ -54,9 +54,9 @@ def load(directory: str) -> LanguageModel:
         sizes = config.sizes(LanguageModelSizes, {})
         share: Any = config.entries.get("unk_share")
         require(is_share(share), f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
-        require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, and an n-gram has 2 words at least; {DAMAGED}")
+        require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, but an n-gram has at least 2 words; {DAMAGED}")
         fits = sizes.output == sizes.embedding or not sizes.tied
-        require(fits, f"{config.path}: sizes.tied, and sizes.output is not sizes.embedding; {DAMAGED}")
+        require(fits, f"{config.path}: sizes.tied, but sizes.output is not sizes.embedding; {DAMAGED}")
         vocab = storage.read_words(directory, WORDS, sizes.vocabulary)
         network = storage.load_network(directory, config, FeedforwardLM, sizes)
         parts = [f"{name}:{size}" for name, size in asdict(sizes).items() if name != "vocabulary"]

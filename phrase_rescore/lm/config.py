@@ -8,7 +8,7 @@ from phrase_rescore.training.config import LAYER_SIZES, TIMES, Recipe, Settings
 
 @dataclass(frozen=True)
 class Text(Checked):
-    """Which text is learnt, and how its words become ids."""
+    """The text to train on, and how its words become ids."""
 
     vocab: str | None = None  # file of the words that the network knows
     shortlist: int = ranged(15_000, TIMES)  # words
@@ -38,7 +38,7 @@ class TextStart:
 
 @dataclass(frozen=True)
 class Regularization(Checked):
-    """What keeps the network from learning the text by heart, and its scores from needing a division."""
+    """Regularization against memorizing the text, and for scores without a division."""
 
     dropout: float = ranged(0.2, Range(0, 0.95))  # of embeddings and hidden units
     shorten: float = ranged(0.1, Range(0, 1))  # share of the contexts that lose their oldest words

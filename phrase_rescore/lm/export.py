@@ -39,7 +39,7 @@ _LEAST = 10.0**NEVER
 def export_lm(lm: Path, out: Path, arpa: str | None = None, *, device: str = "cpu", warn: Say = silent) -> str:
     """Write a language model for decoders as ``phrase-rescore export-lm`` does, as NPLM or with the n-grams of an ARPA file.
 
-    ``-``: to standard output. Returns what was written, in words.
+    ``-``: to standard output. Returns a line of the report.
     """
     out = os.fspath(out)
     if out.endswith((".gz", ".bz2", ".xz", ".zst")):
@@ -57,7 +57,7 @@ def export_lm(lm: Path, out: Path, arpa: str | None = None, *, device: str = "cp
         found = NetworkArpa(ArpaReader(read_rows(stream), name), model, name, resolve_device(device))
         write_arpa(output, found.counts, found.ngrams())
     if not found.has_unknown:
-        warn(f"{name} has no <unk>, what decoders give to other words is theirs; make it with lmplz")
+        warn(f"{name} has no <unk>, so decoders choose the score of other words; make it with lmplz")
     return f"{out}: {sum(found.counts):,} n-grams"
 
 
@@ -153,7 +153,7 @@ class NetworkArpa:
         return starts, which, rows
 
     def _shares_after(self, n: int, lower: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return S(h) of every (n-1)-gram h, NaN if nothing in the file stands after it."""
+        """Return S(h) of every (n-1)-gram h, NaN if nothing in the file follows it."""
         of = self._orders[n - 1]
         starts, which, rows = self._contexts(n)
         outside = np.flatnonzero(self._outside[of.words[:, -1]])
@@ -206,7 +206,7 @@ class NetworkArpa:
         return network
 
     def _context_ids(self, words: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the network's contexts of n-grams: what stands before the last words."""
+        """Return the network's contexts of n-grams: the words before the last."""
         sizes = self._sizes
         before = words[:, :-1][:, -(sizes.order - 1) :]
         contexts = np.full((len(words), sizes.order - 1), sizes.missing, np.int64)

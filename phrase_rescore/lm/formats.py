@@ -71,7 +71,7 @@ class ArpaReader:
                 self.unigrams[word] = ngram
         for mark in (START, END):
             if mark not in self.unigrams:
-                raise self.error(f"no {mark.decode()} among the unigrams", "make it of sentences, as lmplz does")
+                raise self.error(f"no {mark.decode()} among the unigrams", "make it from sentences, as lmplz does")
         self.counts = (len(self.unigrams), *others)
 
     def _next(self) -> bytes:
@@ -83,7 +83,7 @@ class ArpaReader:
         raise self.error("the file ends before \\end\\", "is it cut off?")
 
     def error(self, found: str, hint: str = _HINT) -> InputError:
-        """Return the error of the line that was read last."""
+        """Return the error for the line that was read last."""
         return InputError(self._name, found, hint, max(1, self._line))
 
     def _read_counts(self) -> list[int]:
@@ -189,10 +189,10 @@ def write_nplm(stream: Writable, lm: LanguageModel) -> None:
     """
     words = (END, UNKNOWN, *lm.vocab.words, START, NULL)
     if len(set(words)) < len(words):
-        raise RescoreError("a word stands twice in the vocabulary, or is spelt like a mark of NPLM; train the model again")
+        raise RescoreError("the vocabulary has a word twice, or one spelt like a mark of NPLM; train the model again")
     for word in words:
         if not word or any(byte in _SEPARATORS for byte in word):
-            raise RescoreError(f"the word {shown(word)} cannot stand in a file of NPLM; train without it")
+            raise RescoreError(f"NPLM's format cannot write the word {shown(word)}; train without it")
     config, V = lm.model.config, len(words)
     sizes = {
         b"ngram_size": config.order, b"input_vocab_size": V, b"output_vocab_size": V,

@@ -31,7 +31,7 @@ from phrase_rescore.nn.softmax import cross_entropy
 
 @dataclass(frozen=True)
 class Ngrams:
-    """N-grams of word ids, and the number that dropout of them is drawn from."""
+    """N-grams of word ids, and the seed of their dropout."""
 
     contexts: NDArray[np.int64]  # (m, order - 1), the oldest word first
     words: NDArray[np.int64]  # (m,)

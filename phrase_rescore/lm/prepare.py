@@ -3,8 +3,8 @@
 It is made once and used again while its inputs stay the same. DIR/
     text.json               format version, fingerprint of inputs and options, numbers, file sizes
     words.vocab             the vocabulary, as in a model directory
-    train.ids.npy           the text to learn from, int32: the ids of every sentence and EOS
-    held_out.ids.npy        the sentences to measure on, the same way
+    train.ids.npy           the text to train on, int32: the ids of every sentence and EOS
+    held_out.ids.npy        the held-out sentences, the same way
 """
 
 import codecs
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data import prepared
-from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
+from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_untrained
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
 from phrase_rescore.errors import InputError, OptionError, Progress, silent
@@ -169,7 +169,7 @@ class TextSource(Source[TextStore]):
 
     layout = LAYOUT
     called = "text"
-    others = "the text of other inputs, options or versions"
+    others = "text prepared from other inputs, options or versions"
 
     def __init__(self, inputs: Sequence[str], model_dir: str, text: Text) -> None:
         self.text, self._read = text, Sentences()
@@ -186,19 +186,19 @@ class TextSource(Source[TextStore]):
             read_shortlist(self.text.vocab, RESERVED)
 
     def report(self, store: TextStore, made: bool, say: Callable[[str], None]) -> None:
-        """Say what the text is."""
+        """Report the size of the text."""
         numbers = store.numbers
         held_out = f"{numbers.held_out_sentences:,} sentences held out"
-        say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to learn from, {held_out}")
+        say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to train on, {held_out}")
         for warning in self._read.warnings():
             say(f"warning: {warning}")
         if numbers.empty:
             say(f"{numbers.empty:,} lines without a word left out")
         if self.text.held_out and self.text.held_out_share and not numbers.held_out_sentences:
-            say("warning: too few sentences to hold any out; the last model is kept, not the best")
+            say("warning: too few sentences to hold any out; the last step is kept, not the best")
         say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
         if not numbers.unk:
-            say(unk_not_learnt("word in the text"))
+            say(unk_untrained("word in the text"))
 
     def make(self, observer: Observer, check: Callable[[TextNumbers], None]) -> TextStore:
         """Read, count and encode the text."""
@@ -218,7 +218,7 @@ class TextSource(Source[TextStore]):
         if not counts:
             raise OptionError("the text has no words but marks such as <unk>; pass tokenized text")
         if not often:
-            raise OptionError(f"no word stands {text.min_count} times or more; lower --min-count")
+            raise OptionError(f"no word occurs {text.min_count} times; lower --min-count")
         return most_frequent(often, text.shortlist, teach_unk=len(often) == len(counts))[0]  # else the rare words do
 
 

@@ -43,7 +43,7 @@ def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """What sentences of n words together, each sentence's EOS counted, have got."""
+    """The scores of sentences with n words together, each sentence's EOS counted."""
 
     log_probs: NDArray[np.float64]  # (n,) natural log
     starts: NDArray[np.int64]  # (sentences,) where each begins
@@ -121,7 +121,7 @@ class NgramScorer:
 
 @dataclass(frozen=True)
 class Mixture:
-    """What the two models, alone and together, make of a text. ``perplexities`` are those of the tokens that the file knows."""
+    """The scores of a text by the two models, alone and mixed. ``perplexities`` are those of the tokens that the file knows."""
 
     weight: float  # λ, of the network
     perplexities: dict[str, float]  # of the n-gram model, the network, the mixture
@@ -131,8 +131,8 @@ class Mixture:
     has_unk: bool  # whether it has a probability for those
 
     def lines(self) -> list[str]:
-        """Return what is to be said of it."""
-        lines = [f"with the words that the n-gram model knows, all but {self.unknown:,} of {self.tokens:,} tokens:"]
+        """Return the lines of the report."""
+        lines = [f"on the words that the n-gram model knows, all but {self.unknown:,} of {self.tokens:,} tokens:"]
         for name, including in self.including_unknown.items():
             lines.append(f"{name}: perplexity {including:.6g} including OOVs, {self.perplexities[name]:.6g} excluding OOVs")
         share = max(0.0, 1 - self.perplexities["mixture"] / self.perplexities["n-gram model"])
@@ -143,7 +143,7 @@ class Mixture:
 def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> Mixture:
     """Return the mixture of a network, whose p(UNK) the file's unigrams share out, and an ARPA file's model on sentences."""
     if not sentences:
-        raise OptionError("--interpolate needs text to find the weight on, and there is none")
+        raise OptionError("--interpolate needs text to find the weight, but there is none")
     backoff = BackoffModel(reader, sentences)
     ngram = np.array([p for sentence in sentences for p in backoff.log10_probs(sentence)]) * _LOG_10
     network = np.concatenate(list(_network_log_probs(scorer, backoff, sentences)))
@@ -170,7 +170,7 @@ def _network_log_probs(
 
 
 def _weight(network: NDArray[np.float64], ngram: NDArray[np.float64]) -> float:
-    """Find λ by EM: the mean posterior of the network, again and again."""
+    """Find λ by EM: repeat the mean posterior of the network."""
     ratio, weight = np.exp(np.clip(ngram - network, -700, 700)), 0.5
     for _ in range(_STEPS):
         before, weight = weight, float((weight / (weight + (1.0 - weight) * ratio)).mean())
@@ -198,7 +198,7 @@ class BackoffModel:
         return [START, *(word if self.has(word) else UNKNOWN for word in sentence), END]
 
     def has(self, word: bytes) -> bool:
-        """Tell whether the file knows a word of a text, where ``<s>`` and the like are no words."""
+        """Return whether the file has a word of a text, where ``<s>`` and the like do not count."""
         return word in self.unigrams and word not in (START, END, UNKNOWN)
 
     def _of(self, sentences: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, ...]]:

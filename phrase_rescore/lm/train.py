@@ -1,4 +1,4 @@
-"""Learning a language model, the whole of ``phrase-rescore train-lm``."""
+"""Training a language model, the whole of ``phrase-rescore train-lm``."""
 
 import math
 import os
@@ -130,7 +130,7 @@ def initialise_from(model: FeedforwardLM, vocab: Vocabulary, donor: LanguageMode
 def train_text(
     inputs: Sequence[str], model_dir: str, config: LanguageModelConfig | None = None, observer: Observer | None = None
 ) -> LanguageModel:
-    """Learn log p(word | the words before it) from all inputs; write and return the model. Raises RescoreError."""
+    """Train log p(word | the words before it) on all inputs; write and return the model. Raises RescoreError."""
     config = on_this_machine(config or LanguageModelConfig())
     text, regularization, machine, start = config.text, config.regularization, config.machine, config.start
     with torch.device("meta"):  # raises OptionError before hours of preparing data
@@ -188,7 +188,7 @@ def train_text(
 
 
 def sizes(config: LanguageModelConfig, vocabulary: int) -> LanguageModelSizes:
-    """Return the sizes of the network that is to know so many words."""
+    """Return the sizes of a network for this number of words."""
     chosen = config.network
     output = chosen.output or chosen.embedding
     return LanguageModelSizes(vocabulary, chosen.order, chosen.embedding, chosen.hidden, output, tied=chosen.output is None)

@@ -20,7 +20,7 @@ MULTIPLE = 64  # the rows of a product in fewer digits are filled up to one
 
 
 def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return x itself if it is of this type, else ``filled``."""
+    """Return x itself if it has this type, else ``filled``."""
     return x if x.dtype == dtype else filled(x, dtype)
 
 
@@ -68,7 +68,7 @@ class _Product(torch.autograd.Function):
 
 
 class _Gathering(threading.local):
-    """What a thread gathers, in which precision."""
+    """The gradients that a thread gathers, and their precision."""
 
     def __init__(self) -> None:
         self.on = False
@@ -91,7 +91,7 @@ def gathered_gradients(dtype: torch.dtype | None = None) -> Iterator[None]:
 
 
 def gathering() -> bool:
-    """Tell whether this thread gathers: never where no gradient is wanted."""
+    """Return whether this thread gathers: never where no gradient is wanted."""
     return _active.on and torch.is_grad_enabled()
 
 

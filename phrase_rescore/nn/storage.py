@@ -1,4 +1,4 @@
-"""What every model directory has: config.json, weights in safetensors shards, files of words. Nothing in it is executed."""
+"""The parts of every model directory: config.json, weights in safetensors shards, files of words. Nothing in it is executed."""
 
 import contextlib
 import hashlib
@@ -32,7 +32,7 @@ _WEIGHTS = "model-00001-of-00001.safetensors"
 
 _FILE = re.compile(r"[\w.-]+\.(safetensors|vocab)|config\.json|train\.log\.jsonl", re.ASCII)
 _WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
-_DEPTH = 32  # of the JSON in a config; ours has 4
+_DEPTH = 32  # of the JSON in a config; configs written here have 4
 _MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
 
 DAMAGED = "the model is damaged"
@@ -43,7 +43,7 @@ _READ_AGAIN = "run the command again when it stays as it is"
 
 
 class NetworkSizes(Protocol):
-    """The sizes of a network: a dataclass of whole numbers from 1, of flags, and of what else its structure is named by."""
+    """The sizes of a network: a dataclass of whole numbers from 1, of flags, and of names of its structure."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -108,7 +108,7 @@ def check_target(directory: str, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(directory: str, overwrite: bool = False) -> Iterator[str]:
-    """Give a directory that takes its name if the block ends well and else disappears. Raises OptionError or RescoreError."""
+    """Yield a directory that takes its name if the block ends well and else disappears. Raises OptionError or RescoreError."""
     check_target(directory, overwrite)
     try:
         with writing(directory), replace_directory(directory) as temporary:
@@ -130,7 +130,7 @@ def unchanged(directory: str) -> Iterator[None]:
 
 
 def _stamps(directory: str) -> dict[str, tuple[int, ...]]:
-    """Return what tells files from others of the same names: the inode, size and time of each."""
+    """Return the inode, size and time of each file, which differ if a file is replaced."""
     stamps: dict[str, tuple[int, ...]] = {}
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -174,12 +174,12 @@ class Config:
         self.know(is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}", "format_version")
 
     def know(self, condition: bool, known: str, *keys: str) -> None:
-        """Refuse values of entries that this version does not know, or anything but what is ``known``."""
+        """Refuse values of entries that this version does not know, or other than ``known``."""
         found = ", ".join(f"{key} {as_json(self.entries.get(key))}" for key in keys)
-        require(condition, f"{self.path}: {found}, and this version of phrase-rescore {known}", _OTHER_VERSION)
+        require(condition, f"{self.path}: {found}, but this version of phrase-rescore {known}", _OTHER_VERSION)
 
     def model_of(self) -> str:
-        """Return what the model is one of: PAIRS or TEXT."""
+        """Return what the model was trained on: PAIRS or TEXT."""
         name: Any = self.entries.get("kind")
         self.know(name in list(MODELS_OF), f"knows {', '.join(map(json.dumps, MODELS_OF))}", "kind")
         return MODELS_OF[name]
@@ -202,11 +202,11 @@ class Config:
             elif name not in structure:
                 require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
         possible = sizes.parameters() <= _MOST_PARAMETERS
-        require(possible, f"{self.path}: 'sizes' are those of more numbers than any file can hold")
+        require(possible, f"{self.path}: 'sizes' need more numbers than any file can hold")
         return sizes
 
     def training(self) -> dict[str, Any]:
-        """Return the training summary. Nothing depends on it, so one that is no object counts as empty."""
+        """Return the training summary. Nothing depends on it, so one that is not an object counts as empty."""
         training = self.entries.get("training")
         return training if isinstance(training, dict) else {}
 
@@ -216,7 +216,7 @@ class Config:
         require(isinstance(weights, dict), f"{self.path}: 'weights' is missing or not an object")
         dtype, files = weights.get("dtype"), weights.get("files")
         known = isinstance(dtype, str) and dtype in DTYPES
-        require(known, f"{self.path}: weights.dtype {as_json(dtype)} is none of {', '.join(DTYPES)}")
+        require(known, f"{self.path}: weights.dtype {as_json(dtype)} is not one of {', '.join(DTYPES)}")
         named = isinstance(files, list) and all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files)
         require(named, f"{self.path}: weights.files {as_json(files)} are not names of .safetensors files")
         return list(dict.fromkeys(files)), DTYPES[dtype]
@@ -232,12 +232,12 @@ def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
 
 
 def is_share(value: Any) -> bool:
-    """Tell whether a value of a config is a number from 0 to 1."""
+    """Return whether a value of a config is a number from 0 to 1."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _is_deep(value: Any) -> bool:
-    """Tell whether a JSON value is nested so deeply that walking through it may exhaust Python's stack."""
+    """Return whether a JSON value is nested so deeply that walking through it may exhaust Python's stack."""
     level = [value]
     for _ in range(_DEPTH):
         values = (inner.values() if isinstance(inner, dict) else inner for inner in level if isinstance(inner, dict | list))
@@ -246,7 +246,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _check_regular(path: str) -> None:
-    """Raise ModelError for a named pipe or a device, from which one might read for ever."""
+    """Raise ModelError for a named pipe or a device, which might never end."""
     require(os.path.isfile(path) or not os.path.exists(path), f"{path} is not a regular file", _DAMAGED_FILE)
 
 
@@ -266,7 +266,7 @@ def read_words(directory: str, name: str, ids: int) -> Vocabulary:
 
 @contextlib.contextmanager
 def utf8_name(path: str) -> Iterator[str]:
-    """Give a name of a file that safetensors can open, which knows no other names than UTF-8. Raises OSError."""
+    """Yield a name of a file that safetensors can open, which takes only UTF-8. Raises OSError."""
     if path.encode("utf-8", "ignore") == os.fsencode(path):
         yield path
         return

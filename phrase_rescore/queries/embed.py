@@ -27,7 +27,7 @@ _ESCAPED = re.compile(rb"[\\_]")
 
 
 def vector_name(phrase: bytes) -> bytes:
-    r"""Name a phrase as word2vec's format needs it: UTF-8 without blanks, and no two phrases are named alike.
+    r"""Return a phrase's name in word2vec's format: UTF-8 without blanks, another name for each phrase.
 
     Blanks become ``_``; a ``_`` or backslash of the phrase gets a backslash before it, a byte that is not UTF-8 becomes
     ``\xff``.
@@ -54,7 +54,7 @@ def format_of(out: str, asked: str | None) -> str:
     ending = os.path.splitext(out)[1]
     form = asked or ENDINGS.get(ending) or ("tsv" if is_stream(out) else None)
     if form is None:
-        raise OptionError(f"-o {out} ends in none of {', '.join(ENDINGS)}; choose a --format")
+        raise OptionError(f"-o {out} does not end in {', '.join(ENDINGS)}; choose a --format")
     if form == "npy" and is_stream(out):
         raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
     return form
@@ -116,14 +116,14 @@ class VectorWriter:
 def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
     """Open a file (and for ``npy`` its index) that takes its name when the ``with`` block ends well; ``-``: standard output.
 
-    ``form`` is of ``format_of``. ``count`` is the number of vectors, None where nobody knows it before the end. Raises
-    OptionError for a stream where that number must come first.
+    ``form`` is of ``format_of``. ``count`` is the number of vectors, None if it is unknown before the end. Raises OptionError
+    for a stream if the format begins with that number.
     """
     with contextlib.ExitStack() as stack:
         stream: BinaryIO = sys.stdout.buffer if out == "-" else stack.enter_context(atomic_output(out))
         if count is None and form != "tsv" and is_stream(out):
             hint = "name a regular file with -o, or write --format tsv"
-            raise OptionError(f"--format {form} begins with the number of phrases, which is known at the end; {hint}")
+            raise OptionError(f"--format {form} begins with the number of phrases, known only at the end; {hint}")
         # The file takes its name after its index, so where it stands both are there
         index = stack.enter_context(atomic_output(index_of(out))) if form == "npy" else None
         writer = VectorWriter(stream, form, width, count, index)
@@ -141,7 +141,7 @@ def embed(
     """Write the vectors of phrases, or of the words of a ``side``, to a file as ``phrase-rescore embed`` does.
 
     Phrases are lines of standard input. ``form``: txt, npy or tsv; by default, the name of ``out`` (``-``: standard output)
-    says it. ``on_phrases`` hears how many more phrases were written. Returns what was written, in words.
+    says it. ``on_phrases`` gets the number of phrases of each write. Returns a line of the report.
 
     Raises InputError, with the line, for a bad line.
     """

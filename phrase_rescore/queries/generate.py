@@ -53,12 +53,12 @@ def generate(
     Sources are lines of standard input, or so many distinct ones of a table (``from_table``). ``form``: tsv or jsonl. With a
     ``table`` all sources are read first, then the table once, to see which pairs it has. ``search``: the fields of ``Search``.
 
-    ``on_sample`` and ``on_read`` get the bytes read of the two tables, ``on_sources`` how many sources are done, ``tell``
-    what may be wrong, ``conclude`` the closing lines. Raises InputError for a bad line, after the hypotheses before it.
+    ``on_sample`` and ``on_read`` get the bytes of each read of the two tables, ``on_sources`` the number of sources done,
+    ``tell`` warnings, ``conclude`` the closing lines. Raises InputError for a bad line, after the hypotheses before it.
     """
     _check(from_table, table, only_new, tokenize, lowercase, flush, search)
     prepare_line = typed(tokenize, lowercase)
-    consequence = "what is proposed with such a word means nothing"
+    consequence = "proposals with such a word mean nothing"
     alone = not search.get("unk")
     checkpoint = ready_model(model_dir, lambda warning: tell(f"warning: {warning}"), consequence, reads_alone=alone)
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
@@ -110,9 +110,9 @@ def _check(
     sharpened = search.get("temperature") is not None or search.get("top_k") is not None
     stdin_twice = table == "-" and (from_table is None or from_table[1] == "-")
     contradictions = [
-        (random and search.get("beam"), "--beam finds the most probable hypotheses, --random draws them; give one of the two"),
+        (random and search.get("beam"), "--beam finds the most probable hypotheses, --random draws them; give one"),
         (sharpened and not random, "--temperature and --top-k are for hypotheses drawn at random; add --random"),
-        (only_new and table is None, "--only-new needs --table TABLE, to see what is new"),
+        (only_new and table is None, "--only-new needs --table TABLE"),
         (from_table and (tokenize is not None or flush),
          "--tokenize and --flush are for lines of standard input; leave out --from-table"),
         (flush and table is not None, "--flush answers at once, but --table needs all phrases first"),
@@ -143,7 +143,7 @@ def _sources_of_table(
 
 
 def _pairs_of(table: str, checkpoint: Checkpoint, sources: Iterable[bytes], on_read: Progress) -> set[tuple[bytes, bytes]]:
-    """Find the pairs that a table has of sources, the side that the model reads first. Raises InputError for a bad row."""
+    """Return the pairs of a table with these sources, the side that the model reads first. Raises InputError for a bad row."""
     wanted, found = set(sources), set[tuple[bytes, bytes]]()
     for block in read_pair_blocks(table, "table", on_read, factors=checkpoint.factors):
         sides = (block.tgt, block.src) if checkpoint.inverse else (block.src, block.tgt)

@@ -1,4 +1,4 @@
-"""Lines that a person or another program writes, of which each gets its answer, in order; ``score`` answers with scores."""
+"""Answer lines that a person or another program writes, in order; ``score`` answers with scores."""
 
 import contextlib
 import io
@@ -48,7 +48,7 @@ def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: i
 
 
 def typed(language: str | None, lowercase: bool) -> Prepare:
-    """Return what makes tokens of typed text in a language; without one the lines are tokenized already."""
+    """Return the tokenizer of typed text in a language; without a language, lines are taken as tokenized."""
     return as_written if language is None else TypedText(language, lowercase)
 
 
@@ -105,7 +105,7 @@ def _score_lines(
 
 @dataclass
 class TextTotals:
-    """Sums over a text. Tokens are words and the end of every sentence, as KenLM's ``query`` counts them."""
+    """Sums over a text. Tokens are words and the ends of sentences, as KenLM's ``query`` counts them."""
 
     tokens: int = 0
     words: int = 0
@@ -122,7 +122,7 @@ class TextTotals:
         self.log_prob_known += float(scores.log_probs[~scores.unknown].sum())
 
     def lines(self) -> list[str]:
-        """Return the totals in the words of KenLM's ``query``."""
+        """Return the totals as KenLM's ``query`` writes them."""
         if not self.tokens:
             return ["Tokens: 0"]
         return [
@@ -149,8 +149,8 @@ def score_lm(
     """
     text = os.fspath(text)
     if interpolate and (flush or text == interpolate == "-"):
-        what = "--flush answers line by line" if flush else "standard input cannot be both"
-        raise OptionError(f"--interpolate reads TEXT and ARPA whole, and {what}; leave one out")
+        what = "--flush answers line by line" if flush else "both are standard input"
+        raise OptionError(f"--interpolate reads TEXT and ARPA whole, but {what}; leave one out")
     prepare(usable_cores())
     model = language_model.load(os.fspath(lm))
     for warning in language_model.warnings(model):

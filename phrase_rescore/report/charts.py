@@ -30,7 +30,7 @@ def altair(command: str = "report") -> Any:
 
 
 def specification(chart: Any, **datasets: Records) -> Spec:
-    """Give a chart its looks and its data, where None stands for a number that is not finite, since JSON has none."""
+    """Give a chart its looks and its data, with None for numbers that are not finite, which JSON lacks."""
     chart = chart.configure(
         font=_FONT, background="#FFFFFF", view={"stroke": None}, padding={"left": 4, "right": 12, "top": 6, "bottom": 4},
         axis={
@@ -115,13 +115,13 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     bars = base.mark_bar(color=SKY)
     above = bars.encode(alt.X("log_phi:Q", **binned, scale=scale_x), alt.Y(**rows)).properties(width=width, height=side)
     beside = bars.encode(alt.Y("log_p:Q", **binned, scale=scale_y), alt.X(**rows)).properties(width=side, height=height)
-    told = (
+    shown = (
         base.transform_aggregate(n="count()", rows="sum(weight)")
         .transform_calculate(text="format(datum.n, ',') + ' points'")
         .mark_text(align="left", baseline="middle", fontSize=13, color=INK, x=4, y=side / 2)
         .encode(text="text:N").properties(width=side, height=side)
     )  # fmt: skip
-    chart = alt.vconcat(alt.hconcat(above, told, spacing=12), alt.hconcat(main, beside, spacing=12), spacing=12)
+    chart = alt.vconcat(alt.hconcat(above, shown, spacing=12), alt.hconcat(main, beside, spacing=12), spacing=12)
     points = [point | {"seen": classes[point["class"]]} for point in points]
     return specification(
         chart.add_params(*filters), points=points, medians=medians, equal=[{"x": max(least_phi, least_p)}, {"x": 0.0}]

@@ -26,20 +26,22 @@ _LEGEND_ROWS, _LEGEND_WIDTH = 16, 280  # runs in a column of the legend; pixels 
 
 @dataclass(frozen=True)
 class CurveChart:
-    """What stands along the axes: ``x`` is a key of X_LABELS, ``y`` of Y_LABELS."""
+    """The axes: ``x`` is a key of X_LABELS, ``y`` of Y_LABELS."""
 
     x: str = "steps"
     y: str = "loss"
     log_x: bool = False
 
     def place(self, run: Run, point: Point) -> float:
-        """Where a point stands along the x axis. Raises OptionError if the run does not say."""
+        """Return the place of a point along the x axis. Raises OptionError if the run does not say."""
         if self.x == "hours":
             return point.seconds / 3600
         if self.x == "steps":
             return point.step
         if run.batch_size is None:
-            raise OptionError(f"{run.name}: no {CONFIG} beside its log says the batch size; draw it with --x steps")
+            raise OptionError(
+                f"{run.name}: the batch size is unknown without a {CONFIG} beside its log; draw it with --x steps"
+            )
         return point.step * run.batch_size / 1e6
 
     def curve(self, run: Run, figure: str, points: Sequence[Point]) -> Records:
@@ -69,7 +71,7 @@ def draw(runs: Sequence[Run], path: str, chart: CurveChart = CurveChart()) -> No
 
 
 def curves(runs: Sequence[Run], chart: CurveChart = CurveChart()) -> Spec:
-    """Draw runs: held-out solid, training dashed, the best step a star.
+    """Draw runs: held-out solid, training dashed, a star at the best step.
 
     Raises OptionError for a run that has nothing to draw or does not say where.
     """
@@ -134,7 +136,7 @@ def _figures(run: Run, chart: CurveChart) -> tuple[Records, Records]:
 
 
 def _scaled(logarithmic: bool) -> dict[str, Any]:
-    """The scale and the axis of a channel; what is between the numbers of a logarithmic axis has faint lines."""
+    """Return the scale and the axis of a channel; a logarithmic axis has faint lines between its numbers."""
     alt = altair()
     grid = alt.condition("datum.label == ''", alt.value(0.35), alt.value(1.0))
     return {

@@ -1,7 +1,7 @@
 """One HTML file that needs no other: text, tables, charts and the one bundle that draws them.
 
-The text is a Jinja template, ``page.html``. It escapes all that it is given; data stand in it as
-JSON. Scripts run by their hashes alone (Content-Security-Policy), and the page may ask nobody for anything.
+The text is a Jinja template, ``page.html``, which escapes all values; data are JSON in it. Only scripts with known hashes run
+(Content-Security-Policy), and the page may load nothing.
 """
 
 import base64
@@ -31,7 +31,7 @@ for (const data of document.querySelectorAll('script[type="application/json"]'))
 
 
 def nats(x: float, digits: int = 2) -> str:
-    """Write a number with a minus sign that is one.
+    """Write a number with a true minus sign.
 
     >>> nats(-0.5), nats(float("nan"))
     ('−0.50', 'none')
@@ -53,7 +53,7 @@ def _text(name: str) -> str:
 
 
 def environment() -> Environment:
-    """The template's language: all is escaped; ``tojson`` writes ASCII that neither ends a script nor begins a comment."""
+    """Return the template's environment: all is escaped; ``tojson`` writes ASCII that cannot end a script."""
     made = Environment(
         loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -72,7 +72,7 @@ def _script() -> str:
 
 
 def page(title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:
-    """Write the whole file; ``facts`` are what its sections say."""
+    """Write the whole file; ``facts`` are the values in its sections."""
     style, script = _text("page.css"), Markup(_script())
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = {"title": title, "charts": charts, "style": Markup(style), "script": script, "script_hash": f"sha256-{digest}"}

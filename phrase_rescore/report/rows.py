@@ -1,4 +1,4 @@
-"""What ``report`` reads of a table in one pass: a sample of its sources with all their rows, words, and long sources."""
+"""Reads a table for ``report`` in one pass: a sample of its sources with all their rows, words, and long sources."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Phrases = NDArray[Any]  # of bytes, words with single blanks between them
 
 
 def is_long(src: bytes) -> bool:
-    """Tell whether a source is long, as in the paper's Table 2."""
+    """Return whether a source is long, as in the paper's Table 2."""
     return src.count(b" ") + 1 >= LONG and len(_WORDS.findall(src)) >= LONG - 1
 
 
 @dataclass
 class SampleRows:
-    """Rows, all those of a source next to each other; logarithms are natural, and nan stands where the table does not say."""
+    """Rows, all those of a source next to each other; logarithms are natural, nan if the table does not say."""
 
     src: Phrases
     tgt: Phrases
@@ -103,7 +103,7 @@ class SideWords:
 
 
 class TableReader:
-    """Reads a table, of which all rows of the sources of the smallest hashes are kept: ``room`` rows, or a little fewer.
+    """Reads a table and keeps all rows of the sources with the smallest hashes: ``room`` rows, or a little fewer.
 
     ``phi``: the number of φ's column, None for the usual place. Raises InputError as ``TableColumns.read``, OptionError as
     ``TableColumns.phi``.

@@ -28,7 +28,7 @@ from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer, Side, word_embeddings
 
 _SAME = 0.01  # nats between a score and what few digits of it say
-SAMPLE = 50_000  # rows of which the page is made, unless others are asked for
+SAMPLE = 50_000  # rows that the page shows by default
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def report(
     table: str, model_dir: str, out: str, phi_column: int | None = None, sample: int = SAMPLE, command: str = "",
     on_read: Progress | None = None, on_step: Say = silent,
 ) -> ReportSummary:  # fmt: skip
-    """Write the page; ``command`` is the line that asked, ``on_step`` hears what is being done.
+    """Write the page; ``command`` is the line that asked for it, ``on_step`` gets the name of each step.
 
     Raises InputError for a table that cannot be read, ModelError for a model directory that cannot, OptionError where a
     library is missing or the page cannot be written.
@@ -86,14 +86,14 @@ def report(
 
 
 def _check_own_columns(reader: TableReader, scorer: Scorer) -> None:
-    """Raise InputError if the model's scores are in a column that neither sidecar nor looks show: it might be taken for φ."""
+    """Raise InputError if an unnamed column has the model's scores: it might be taken for φ."""
     rows = next(read_table(reader.table, len(reader.columns), block_rows=100))
     log_p = np.maximum(scorer.log_probs(scorer.encode_phrases(rows.src, rows.tgt)), MIN_LOG_P)
     logs = np.maximum(reader.columns.logs(rows.values(len(reader.columns))), MIN_LOG_P)
     apart = np.abs(logs - log_p[:, None]).max(axis=0)
     apart[[bool(column.feature) for column in reader.columns.columns]] = np.inf
     if apart.min() < _SAME < np.ptp(log_p):
-        found = f"column {apart.argmin() + 1} has the scores of this model, and no {sidecar_path(reader.table)} says so"
+        found = f"column {apart.argmin() + 1} has the scores of this model, but {sidecar_path(reader.table)} does not say so"
         raise InputError(reader.table, found, "put that file beside the table, or annotate the table as it was before")
 
 
@@ -102,10 +102,10 @@ def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows:
         of_all = "all its rows were" if len(rows) == reader.rows else (
             f"a sample was, {len(rows):,} of its {reader.rows:,} rows (all rows of {len(rows.starts):,} sources)"
         )  # fmt: skip
-        yield f"The table has no score of a model: {of_all} scored for this page. Annotate it to see all of it."
+        yield f"The table has no score of a model: {of_all} scored for this page. Annotate the table to see all rows."
     elif not reader.log_p.model:
         yield (
-            f"No .columns.json says whose scores the table has; column {reader.log_p.number} looks like a model’s and is "
+            f"The table has no .columns.json; column {reader.log_p.number} looks like a model’s and is "
             f"taken to be that of {model_dir}."
         )
     elif reader.log_p.model != checkpoint.signature:
@@ -172,7 +172,7 @@ def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[flo
 
 
 def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
-    """The ``most`` most frequent phrases; of two of which one is part of the other only the more frequent one.
+    """Return the ``most`` most frequent phrases. If one is part of another, only the more frequent one is taken.
 
     >>> within({b"a b c d": 9, b"a b c d e": 8, b"x y z w": 7}, 5)
     [b'a b c d', b'x y z w']
@@ -188,7 +188,7 @@ def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
 
 
 def method_for(vectors: int) -> str:
-    """Name what lays out so many vectors here: t-SNE or PCA."""
+    """Return the method that lays out this number of vectors here: t-SNE or PCA."""
     return "t-SNE" if vectors >= _FEWEST_TSNE and importlib.util.find_spec("openTSNE") else "PCA"
 
 

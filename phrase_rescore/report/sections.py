@@ -1,4 +1,4 @@
-"""What each section of the page says of the sample of rows: the facts that ``page.html`` puts into words."""
+"""The facts of each section of the page, which ``page.html`` puts into words."""
 
 import math
 from collections import Counter
@@ -91,7 +91,7 @@ class Targets:
         return rows
 
     def agreement(self) -> tuple[float, float]:
-        """The share of sources whose best target by the model is one of the best by φ, and that which chance would find."""
+        """Return the share of sources whose best target by the model is one of the best by φ, and that of a random choice."""
         if not len(self.sizes):
             return math.nan, math.nan
         best = self.log_phi >= np.maximum.reduceat(self.log_phi, self.begins)[self.group] - 1e-9
@@ -115,7 +115,7 @@ class Targets:
 
 
 def summary(rows: SampleRows, targets: Targets | None, table: TableReader, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The figures by which one decides."""
+    """The main figures."""
     given, predicted = checkpoint.sides
     frequent, sure = rows[rows.joint >= ENOUGH], rows.log_phi >= 0
     same, chance = targets.agreement() if targets else (math.nan, math.nan)
@@ -134,7 +134,7 @@ def summary(rows: SampleRows, targets: Targets | None, table: TableReader, check
 
 
 def _loss(training: Any, name: str) -> float:
-    """A loss in the training summary, which nothing has checked; nan if it is not there."""
+    """Return a loss in the training summary, which may be anything; nan if it is missing."""
     figures = training.get(name) if isinstance(training, dict) else None
     value = figures.get("loss") if isinstance(figures, dict) else None
     return float(value) if isinstance(value, int | float) else math.nan
@@ -238,7 +238,7 @@ def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
 
 
 def disagreements(of: Targets) -> dict[str, Any]:
-    """Where the two would decide differently, without those that say the same of nearly the same source."""
+    """Return where the two would decide differently, without repetitions for nearly the same source."""
     rows = of.rows
 
     def shares(i: int) -> list[str]:

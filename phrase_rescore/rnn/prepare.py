@@ -20,7 +20,7 @@ import numpy as np
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data import prepared, vocabulary
-from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_not_learnt
+from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_untrained
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs, check_room, sorted_pairs
@@ -239,7 +239,7 @@ class PairSource(Source[PairStore]):
         say(f"the shortlists have {' and '.join(known)}")
         for name, share in zip(SIDES, shares, strict=True):
             if share == 0:
-                say(unk_not_learnt(f"{name} word among the pairs"))
+                say(unk_untrained(f"{name} word among the pairs"))
 
     def make(self, observer: Observer, check: Callable[[PairNumbers], None]) -> PairStore:
         """Read, sort and encode the pairs."""

@@ -687,7 +687,7 @@ def test_a_swapped_table_is_refused(run: Run, model_dir: str, tmp_path: Path, co
     assert ": source and target seem swapped: " in result.last_line
     share = "80% of the source and 80%" if content.endswith(ROW) else "100% of the source and 100%"
     assert f"{share} of the target words are unknown to " in result.last_line
-    assert result.last_line.endswith("; exchange them, or name a model that was trained in this direction with -m")
+    assert result.last_line.endswith("; swap them, or name a model of this direction with -m")
 
 
 @pytest.mark.usefixtures("four_rows_judged")

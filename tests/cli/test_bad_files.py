@@ -281,7 +281,7 @@ MODELS: dict[str, tuple[Damage, str]] = {
     "directory for vocabulary": (replaced_by_directory("source.vocab"), "/source.vocab"),
     "a word too many": (edited("source.vocab", lambda data: data + b"more\t1\n"), "/source.vocab: 13 ids where config.json"),
     "vocabulary empty": (edited("target.vocab", lambda data: b""), "/target.vocab: 2 ids where config.json says 12"),
-    "a word twice": (edited("source.vocab", lambda data: data + b"the\t1\n"), "/source.vocab:11: 'the' stands twice; "),
+    "a word twice": (edited("source.vocab", lambda data: data + b"the\t1\n"), "/source.vocab:11: 'the' is listed twice; "),
 }
 USERS = {
     "annotate": "annotate {good}/table -m {model} -o {out}",

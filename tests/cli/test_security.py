@@ -162,8 +162,8 @@ def test_the_sidecar_of_a_stranger_does_not_command_the_terminal(run: Run, tmp_p
     (tmp_path / "table.columns.json").write_text(json.dumps({"format_version": 1, "columns": [column]}))
     result = run("info", tmp_path / "table")
     assert result.status == 0
-    line = next(line for line in result.out.decode().splitlines() if line.startswith("our columns"))
-    assert line == "our columns  3 log\\x1b[2J of m\\x1b]0;title\\x07\\n\\u202e"
+    line = next(line for line in result.out.decode().splitlines() if line.startswith("new columns"))
+    assert line == "new columns  3 log\\x1b[2J of m\\x1b]0;title\\x07\\n\\u202e"
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "[]", "null", '"x"'])

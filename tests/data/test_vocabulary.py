@@ -83,7 +83,7 @@ LAYOUT = "write one word, a tab and a count a line"
 @pytest.mark.parametrize(("data", "text"), [
     (b"a\t1\n\nb\t1\n", f"2: '' is not a word; {LAYOUT}"), (b"a\t1\n\t3\n", f"2: '' is not a word; {LAYOUT}"),
     (b"a b\t1\n", f"1: 'a b' is not a word; {LAYOUT}"),
-    (b"a\t2\nb\t1\na\t1\n", "3: 'a' stands twice; name every word once"),
+    (b"a\t2\nb\t1\na\t1\n", "3: 'a' is listed twice; name every word once"),
     (b"b\t1\na\n", f"2: 'a' has no count; {LAYOUT}"), (b"a\t\n", f"1: count ''; {LAYOUT}"),
     (b"a\tmany\n", f"1: count 'many'; {LAYOUT}"), (b"a\t-1\n", f"1: count '-1'; {LAYOUT}"),
     (b"a\t1\t2\n", rf"1: count '1\t2'; {LAYOUT}"),

@@ -46,7 +46,7 @@ score            smallest     largest    mean log       zeros
   2                   0.1           1     -1.2688           -
   3                   0.5           1    -0.17329           -
   4               6.1e-05       2.718     -2.7518           -
-our columns  none
+new columns  none
 order        LC_ALL=C sort; equal sources adjacent
 problems     none found
 """
@@ -63,7 +63,7 @@ problems
     processPhraseTable: feature -87.5
     annotate: refuses them (--on-bad-row drop leaves them out)
   rows with a negative score: 1, the first in line 2
-    PhraseDictionaryMemory, moses2, CreateOnDiskPt, CreateProbingPT: NaN feature: the phrase pair vanishes without a message
+    PhraseDictionaryMemory, moses2, CreateOnDiskPt, CreateProbingPT: NaN feature: the phrase pair is lost without a message
     processPhraseTableMin: stops
     processPhraseTable: feature -87.5
   rows with doubled blanks among the scores: 1, the first in line 2
@@ -184,7 +184,7 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     out = tmp_path / "new.gz"
     assert run("annotate", table, "-m", model_dir, "-o", out, "-q").status == 0
     signature = load(model_dir).signature
-    assert f"\nour columns  5 log_prob, 6 unknown_words of {signature}\n" in run("info", out).out.decode()
+    assert f"\nnew columns  5 log_prob, 6 unknown_words of {signature}\n" in run("info", out).out.decode()
     columns = told(run("info", out, "--json"))["our_columns"]
     assert [(column["column"], column["feature"], column["model"]) for column in columns] == [
         (5, "log_prob", signature), (6, "unknown_words", signature),
@@ -196,7 +196,7 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     del sidecar["table"]  # as the version before wrote it
     Path(f"{table}.columns.json").write_text(json.dumps(sidecar))
     assert "but the table has 4: the .columns.json belongs to another\n" in run("info", table).out.decode()
-    assert "\nour columns  the last two look like ours (no .columns.json says more)\n" in run("info", out).out.decode()
+    assert "\nnew columns  the last two look like annotate's (no .columns.json)\n" in run("info", out).out.decode()
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ training     400 steps, 0.7994 passes over the words, weights of step 400
 warning      only 79.9 % of the words were seen, each once
 settings     preset default, optimizer adam, min count 1, dropout 0.2, self normalize 0.1
 held out     3.258 nats a word, perplexity 26 a word
-log Z        strays from 0 by 0.5452, in scores without a division
+log Z        standard deviation 0.5452 around 0 (unnormalized scores)
 """
 
 

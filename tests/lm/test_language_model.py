@@ -75,13 +75,13 @@ def test_a_summary_of_training_that_is_none_is_empty(lm_dir, training):
 
 
 @pytest.mark.parametrize(("entries", "message"), [
-    ({"activation": "tanh"}, 'activation "tanh", and this version of phrase-rescore knows "rectifier"'),
+    ({"activation": "tanh"}, 'activation "tanh", but this version of phrase-rescore knows "rectifier"'),
     ({"unk_share": None}, "'unk_share' is missing or not a number from 0 to 1"),
     ({"unk_share": 1.5}, "'unk_share' is missing"),
     ({"sizes": {"vocabulary": 9, "order": 7, "embedding": 5, "hidden": 12, "output": 9}}, "8 ids where config.json says 9"),
     ({"sizes": {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12}}, "'sizes' is incomplete"),
-    ({"sizes": SIZES | {"order": 1}}, "sizes.order is 1, and an n-gram has 2 words at least"),
-    ({"sizes": SIZES | {"tied": True}}, "sizes.tied, and sizes.output is not sizes.embedding"),
+    ({"sizes": SIZES | {"order": 1}}, "sizes.order is 1, but an n-gram has at least 2 words"),
+    ({"sizes": SIZES | {"tied": True}}, "sizes.tied, but sizes.output is not sizes.embedding"),
     ({"sizes": SIZES | {"output": 5, "tied": True}}, "tensor G is unknown in the weights"),
     ({"sizes": SIZES | {"tied": 1}}, "sizes.tied is 1, not true or false"),
     ({"sizes": {"vocabulary": 8, "order": 6, "embedding": 5, "hidden": 12, "output": 9}}, r"has shape \[12, 30\] where"),

@@ -125,7 +125,7 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
     (b"a b\n" * 50, ("--patience", "3", "--held-out", "0"), 2, "--patience 3 needs held-out data"),
     (b"a b\n" * 50, ("--preset", "paper"), 2, "hold out more (--held-out; of a text --held-out-share, too)"),
     (b"a b\n" * 50, ("--patience", "3", "--held-out-share", "0"), 2, "--patience 3 needs held-out data"),
-    (b"a b\n" * 50, ("--min-count", "99"), 2, "no word stands 99 times or more; lower --min-count"),
+    (b"a b\n" * 50, ("--min-count", "99"), 2, "no word occurs 99 times; lower --min-count"),
     (b"a b\n" * 50, ("--vocab", "EMPTY"), 1, "is empty; name the words of the shortlist"),
     (b"a" * (1 << 24) + b"a\n", (), 1, "a row of more than 16 MiB; is this text with a row a line?"),
 ])  # fmt: skip
@@ -160,7 +160,7 @@ def test_the_other_kind_of_model_is_named(run: Run, model_dir: str, text: Path, 
     assert "warning" not in unshortened.err
     assert run(*command(text, tmp_path / "whole", "-q", "--max-steps", "2", "--shorten", "0")).status == 0
     told = run("export-lm", "-m", tmp_path / "whole", "-o", tmp_path / "y").err
-    assert "warning: no context was shortened in training" in told
+    assert "warning: trained with --shorten 0: " in told
     for line in (["score-lm", "-m", model_dir], ["export-lm", "-m", model_dir]):
         result = run(*line, stdin=b"a\n")
         assert result.status == 1

@@ -193,10 +193,10 @@ def test_a_bad_table_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
 
 
 CONTRADICTIONS = {
-    "beam": (["--random", "--beam", 3], "--beam finds the most probable hypotheses, --random draws them; give one of the two"),
+    "beam": (["--random", "--beam", 3], "--beam finds the most probable hypotheses, --random draws them; give one"),
     "temperature": (["--temperature", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
     "top-k": (["--top-k", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
-    "only-new": (["--only-new"], "--only-new needs --table TABLE, to see what is new"),
+    "only-new": (["--only-new"], "--only-new needs --table TABLE"),
     "tokenize": (["--from-table", 3, __file__, "--tokenize", "en"], "--tokenize and --flush are for lines of standard input"),
     "flush": (["--flush", "--table", __file__], "--flush answers at once, but --table needs all phrases first"),
     "lowercase": (["--lowercase"], "--lowercase is for typed text; name the language with --tokenize LANG"),
@@ -214,6 +214,6 @@ def test_options_that_contradict_each_other(run: Run, model_dir: str, args: list
 def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -> None:
     forward = make_model(unk_shares=(0.1, 0.0))
     assert "warning" not in run("generate", "-m", forward, stdin=b"the\n").err
-    warning = "warning: no target word was unknown in training: what is proposed with such a word means nothing"
+    warning = "warning: no target word was unknown in training: proposals with such a word mean nothing"
     assert warning in run("generate", "-m", forward, "--unk", stdin=b"the\n").err
     assert "no source word was" in run("generate", "-m", make_model(unk_shares=(0.0, 0.1)), stdin=b"the\n").err

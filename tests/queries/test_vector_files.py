@@ -125,7 +125,7 @@ def test_a_pipe_takes_what_needs_no_going_back(tmp_path: Path) -> None:
         assert read.pop() == (tmp_path / "file").read_bytes()
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    with pytest.raises(OptionError, match="--format txt begins with the number of phrases, which is known at the end; name a "):
+    with pytest.raises(OptionError, match="--format txt begins with the number of phrases, known only at the end; name a "):
         write(pipe, PHRASES, VECTORS, False, "txt")
     reader.join()
     with pytest.raises(OptionError, match="--format npy has an index beside it"):

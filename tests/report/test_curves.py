@@ -194,7 +194,7 @@ def test_what_cannot_be_drawn(make_run, tmp_path):
     ):
         with pytest.raises(OptionError, match=message):
             draw([read_run(make_run(name, records))], str(tmp_path / "curves.png"), chart)
-    told = r"d: no config\.json beside its log says the batch size; draw it with --x steps"
+    told = r"d: the batch size is unknown without a config\.json beside its log; draw it with --x steps"
     with pytest.raises(OptionError, match=told):
         draw([read_run(make_run("d", batch_size=None))], str(tmp_path / "curves.png"), CurveChart("pairs"))
     assert not (tmp_path / "curves.png").exists()

@@ -146,7 +146,9 @@ def test_the_model_s_own_column_is_not_taken_for_phi(plain, model, run, tmp_path
     )  # fmt: skip
     os.remove(f"{out}.columns.json")
     found = run("report", out, "-m", model, "-o", tmp_path / "r.html").last_line
-    assert found.startswith(f"phrase-rescore: error: {out}: column 3 has the scores of this model, and no {out}.columns.json")
+    assert found.startswith(
+        f"phrase-rescore: error: {out}: column 3 has the scores of this model, but {out}.columns.json does not"
+    )
 
 
 def test_what_cannot_be_read(annotated, model, run, tmp_path):

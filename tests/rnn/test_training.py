@@ -198,7 +198,7 @@ def test_messages_about_unk(tmp_path):
     vocabs = {name: str(tmp_path / name.replace("_", ".")) for name in ("source_vocab", "target_vocab")}
     checkpoint = trained(tmp_path, "full", Observer(say=said.append), max_steps=1, **vocabs)
     assert checkpoint.unk_shares == (0.0, 0.0)
-    assert sum("UNK is not learnt" in line for line in said) == 2
+    assert sum("UNK is untrained" in line for line in said) == 2
 
 
 def test_words_counted_over_a_corpus(tmp_path):
@@ -250,7 +250,7 @@ def test_given_vocabularies_are_judged_by_the_pairs(tmp_path: Path, words: str, 
 
 
 @pytest.mark.parametrize(("source", "target", "cause"), [
-    ("x y", "a b", "the vocabulary of the other side fits better: are the two exchanged?"),
+    ("x y", "a b", "source and target are swapped (most are words of the vocabulary of the other side)"),
     ("A B", "x y", "they differ from known words in letter case only"),
     ("a|N b|V", "x y", "the vocabulary's text had factors and the input has none"),
 ])  # fmt: skip
