@@ -162,7 +162,7 @@ class LSTM(RecurrentCell):
     """The LSTM of Graves (2013, arXiv 1308.0850, equations 7 to 11) without peepholes: ``torch.nn.LSTM`` with one bias.
 
     A state is the output h and the memory m. Gates: i (input), f (forget), o (output), g (what is stored). The forget gate's
-    bias starts at 1, so that the memory lasts until the gate has learnt when to forget (Jozefowicz et al. 2015).
+    bias starts at 1, so that the memory lasts until the gate is trained to forget (Jozefowicz et al. 2015).
     """
 
     NAME = "lstm"

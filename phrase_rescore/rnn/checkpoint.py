@@ -4,7 +4,7 @@ phrase-rescore-model/
     config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
     model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
     source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
-    train.log.jsonl                      what was measured in training (not part of the model)
+    train.log.jsonl                      measurements of the training (not part of the model)
 """
 
 import json
@@ -32,7 +32,7 @@ _LAST_FACTOR = 999  # a pattern is made of the number; Moses has 4 factors
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with all that is needed to use it. Source and target are those of the phrase table."""
+    """A model ready to use. Source and target are those of the phrase table."""
 
     model: RNNEncoderDecoder
     src_vocab: Vocabulary
@@ -68,7 +68,7 @@ class Checkpoint:
         self.refuse_swapped_words(name, src_words, tgt_words, model)
 
     def refuse_swapped_words(self, name: str, src: Counter[bytes], tgt: Counter[bytes], model: str = "the model") -> None:
-        """Raise InputError likewise, for words that are counted."""
+        """Raise InputError likewise, for counts of words."""
         seen = factor_counts(src, self.factors[0], SIDES[0]), factor_counts(tgt, self.factors[1], SIDES[1])
         refuse_swapped(name, seen, (self.src_vocab, self.tgt_vocab), model)
 
@@ -131,7 +131,7 @@ def save(checkpoint: Checkpoint, directory: str) -> None:
 def _factors(config: Config) -> Factors:
     factors: Any = config.entries.get("factors")
     by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
-    require(by_side, f"{config.path}: factors {as_json(factors)} have no source and target")
+    require(by_side, f"{config.path}: factors {as_json(factors)} lack source or target")
     for factor in factors.values():
         usable = factor is None or is_whole(factor, 0, _LAST_FACTOR)
         require(usable, f"{config.path}: factor {as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
@@ -147,7 +147,7 @@ def load(directory: str) -> Checkpoint:
         config.know(structure is not None, _KNOWN, "encoder", "decoder")
         sizes = config.sizes(ModelConfig, structure or {})
         inverse: Any = config.entries.get("inverse")
-        require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is neither true nor false")
+        require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is not true or false")
         factors, by_side = _factors(config), config.entries.get("unk_share")
         shares: list[Any] = [by_side.get(side) for side in SIDES] if isinstance(by_side, dict) else [None]
         require(all(map(is_share, shares)), f"{config.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")

@@ -12,7 +12,7 @@ RATES = {"gru": 8e-3, "lstm": 8e-3, "rnn": 3e-3}  # Adam's highest, by cell; doc
 
 @dataclass(frozen=True)
 class Data(Checked):
-    """Which pairs are learnt, in which direction, and how their words become ids."""
+    """The pairs to train on, the direction, and how their words become ids."""
 
     form: str | None = None  # table, extract or tsv; None: by the content
     factors: Factors = WHOLE
@@ -62,7 +62,7 @@ class Start:
 
 @dataclass(frozen=True)
 class PairRecipe(Recipe):
-    """How the weights are learnt of phrase pairs."""
+    """How the weights are trained on phrase pairs."""
 
     softmax: str = "auto"  # or full: over all words; or sampled: over drawn ones for most of the run
     final_pass: bool = False  # learn the held-out pairs at the end
@@ -82,7 +82,7 @@ class TrainingConfig(Settings):
     recipe: PairRecipe = field(default_factory=PairRecipe)
 
     def override(self, **settings: Any) -> Self:
-        """Return the configuration with these settings. A cell brings its rate to the default preset, if no other is given.
+        """Return the configuration with these settings. With the default preset, a cell has its own rate unless one is given.
 
         >>> TrainingConfig().override(cell="rnn").recipe.learning_rate
         0.003

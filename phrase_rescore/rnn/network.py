@@ -72,7 +72,7 @@ class PackedPhrases:
 
     @classmethod
     def of(cls, phrases: Ragged, device: torch.device | str = "cpu", which: NDArray[np.int64] | None = None) -> PackedPhrases:
-        """Pack phrases of at least one id each, which end in EOS. ``which`` (m,) tells which of them each of m phrases is."""
+        """Pack phrases of at least one id each, which end in EOS. ``which`` (m,): the row of each of m phrases."""
         lengths = phrases.lengths
         order = np.argsort(-lengths, kind="stable")
         sorted_lengths = lengths[order]

@@ -44,7 +44,7 @@ ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary
 
 @dataclass(frozen=True)
 class PairNumbers(prepared.Numbers):
-    """What a store holds and what was left out of it; all but the shares are numbers of distinct pairs."""
+    """The counts of a store and of what was left out; all but the shares are numbers of distinct pairs."""
 
     training: int
     held_out: int
@@ -150,7 +150,7 @@ def prepare_store(
     directory: str, fingerprint: Fingerprint | None, pairs: SortedPairs, vocabularies: ChooseVocabularies, held_out: int,
     progress: Callable[[int], object] = lambda pairs: None, check: Callable[[PairNumbers], None] = lambda numbers: None,
 ) -> PairStore:  # fmt: skip
-    """Encode distinct pairs, which go by twice, into a new store; ``vocabularies`` chooses by counts of the words to learn."""
+    """Encode distinct pairs, which go by twice, into a new store; ``vocabularies`` chooses words by their counts."""
     choice = HeldOut(held_out)
     src_counts, tgt_counts = Counter[bytes](), Counter[bytes]()
     for block in pairs:
@@ -196,7 +196,7 @@ class PairSource(Source[PairStore]):
 
     layout = LAYOUT
     called = "distinct pairs"
-    others = "pairs of other inputs, options or versions, or that cannot be compared"
+    others = "pairs prepared from other inputs, options or versions, or from streams"
 
     def __init__(self, inputs: Sequence[str], model_dir: str, data: Data, threads: int) -> None:
         self.data, self._threads = data, threads
@@ -209,7 +209,7 @@ class PairSource(Source[PairStore]):
         super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all, of_some)
 
     def check(self, say: Callable[[str], None]) -> None:
-        """Look at the first rows of every input, at vocabularies and at the room; not at streams. Raises InputError."""
+        """Check the first rows of every input, vocabularies and the room, but no streams. Raises InputError."""
         for path in self.inputs:
             refuse_by_name(path)
         files = [path for path in self.inputs if not is_stream(path)]
@@ -221,20 +221,20 @@ class PairSource(Source[PairStore]):
                 read_shortlist(given)
         room = check_room(self.scratch)
         if room < sum(map(os.path.getsize, files)):
-            found = f"{self.scratch} has room for {room / 2**30:.1f} GB, and sorting takes up to twice the text of all pairs"
-            say(f"warning: {found}; --scratch names another directory")
+            found = f"{self.scratch} has room for {room / 2**30:.1f} GB, but sorting needs up to twice the text of all pairs"
+            say(f"warning: {found}; name another directory with --scratch")
 
     def report(self, store: PairStore, made: bool, say: Callable[[str], None]) -> None:
-        """Say what the pairs are. Raises OptionError if there are none, or if given vocabularies lack too many words."""
+        """Report the number of pairs. Raises OptionError if there are none, or if given vocabularies lack too many words."""
         numbers, shares = store.numbers, (store.numbers.source_unk, store.numbers.target_unk)
         if not made:
             for side, unknown in enumerate(shares):
                 self._check_coverage(side, 1 - unknown, say)
         if not numbers.training:
             raise OptionError("there are no pairs to train on")
-        say(f"{numbers.training:,} distinct pairs to learn from, {numbers.held_out:,} held out")
+        say(f"{numbers.training:,} distinct pairs to train on, {numbers.held_out:,} held out")
         if self.data.held_out and not numbers.held_out:
-            say("warning: too few sources to hold any out; the last model is kept, not the best")
+            say("warning: too few sources to hold any out; the last step is kept, not the best")
         known = (f"{1 - share:.1%} of the running {side} words" for side, share in zip(SIDES, shares, strict=True))
         say(f"the shortlists have {' and '.join(known)}")
         for name, share in zip(SIDES, shares, strict=True):
@@ -288,10 +288,10 @@ class PairSource(Source[PairStore]):
             with open_input(corpus) as stream:
                 counts = vocabulary.count_words(read_rows(stream))
             if not counts:
-                raise InputError(display_name(corpus), "has no word in it", "pass tokenized text")
+                raise InputError(display_name(corpus), "has no words", "pass tokenized text")
         shortlist, left_out = most_frequent(counts, self.data.shortlist)
         found = f"{SIDES[side]}: {len(shortlist.words):,} of {len(counts):,} words are in the shortlist"
-        say(found + (f"; the {left_out:,} rarest were left out so that UNK is learnt" if left_out else ""))
+        say(found + (f"; the {left_out:,} rarest are left out to train UNK" if left_out else ""))
         return shortlist
 
     def _check_coverage(self, side: int, share: float, say: Callable[[str], None], lacking: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What a trained model says: log p(target | source) of phrase pairs, the steps of the decoder that scoring, beam search and
+"""Scores by a trained model: log p(target | source) of phrase pairs, the steps of the decoder that scoring, beam search and
 sampling share, and vectors: the embeddings e of words and the summaries c = tanh(V h + b_V) of phrases.
 
 Within a batch each distinct source prefix is read once. Of each distinct (source, target prefix) the state, the shared part of
@@ -36,7 +36,7 @@ Vectors = NDArray[np.float32]
 
 
 class ReadyModel:
-    """A model ready to go word by word; threads may share it. Raises OptionError for a ``precision`` that the device lacks."""
+    """A model that scores word by word; threads may share it. Raises OptionError for a ``precision`` that the device lacks."""
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
         check_precision(precision, device)
@@ -106,10 +106,10 @@ class Prefixes:
 
     def continued(self, parents: Indices, words: Indices) -> Prefixes:
         """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""
-        going_on, place = np.unique(parents, return_inverse=True)  # only prefixes that go on are projected
+        continued, place = np.unique(parents, return_inverse=True)  # only these prefixes are projected
         model, source = self._model, self.source
-        state = rows_of(self._state, model.index(going_on))
-        projected = model.decoder.stack.project(state, rows_of(self._contexts, model.index(source[going_on])))
+        state = rows_of(self._state, model.index(continued))
+        projected = model.decoder.stack.project(state, rows_of(self._contexts, model.index(source[continued])))
         after = model.index(place)
         state, projected = rows_of(state, after), rows_of(projected, after)
         return Prefixes(model, self._contexts, self._by_source, source[parents], projected, state, model.index(words))

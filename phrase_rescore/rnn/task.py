@@ -1,4 +1,4 @@
-"""The task of learning phrase pairs: random minibatches, the loss of the paper, the held-out measure, the final pass."""
+"""The task of training on phrase pairs: random minibatches, the loss of the paper, the held-out measure, the final pass."""
 
 import math
 import time
@@ -32,7 +32,7 @@ _LOW = (1 << 32) - 1
 
 
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> tuple[EncodedPairs, Indices]:
-    """Replace every source by another of equal length, which tells what it is worth: the pairs that have one, and which."""
+    """Replace every source by another of equal length. Return the pairs for which there is one, and their rows."""
     rng = np.random.default_rng(seed)
     sources = [tuple(pairs.src.ids[a:b]) for a, b in zip(pairs.src.offsets, pairs.src.offsets[1:], strict=False)]
     other: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -57,7 +57,7 @@ def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torc
 
 
 class Part(NamedTuple):
-    """Pairs of a minibatch, and what draws the words of their softmax; None: it is taken over all words."""
+    """Pairs of a minibatch, and the seed of the words drawn for their softmax; None: it is over all words."""
 
     pairs: EncodedPairs
     seed: tuple[int, ...] | None = None
@@ -99,7 +99,7 @@ class PhrasePairTask:
     def control(self) -> tuple[dict[str, float] | None, bool]:
         """Return the held-out figures with every source replaced by another of equal length, None if there are none.
 
-        Also tell whether the model hardly reads its source: the same pairs as they are cost nearly as much.
+        Also return whether the model hardly reads its source: the same pairs with their own sources cost nearly as much.
         """
         exchanged, rows = with_other_sources(self.held_out)
         if not len(rows):
@@ -124,16 +124,16 @@ def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> E
 
 
 class FinalPassTask(PhrasePairTask):
-    """Learns the held-out pairs: as many as training pairs, not to be forgotten, in a minibatch.
+    """Trains on the held-out pairs. Half of a minibatch are training pairs, so that these are not forgotten.
 
-    A table is annotated as a whole, and pairs that were not learnt score lower in it. So the pass ends where held-out pairs
-    cost as much as as many training pairs of the same or the nearest lengths.
+    A table is annotated as a whole, and pairs that were not trained on score lower in it. So the pass ends where held-out
+    pairs cost as much as training pairs of the same or the nearest lengths.
     """
 
     def __init__(self, task: PhrasePairTask, batch_size: int) -> None:
         half, pairs, held_out = max(1, batch_size // 2), task.pairs, task.held_out
         super().__init__(task.module, pairs, held_out, half, task.seed, task.device)
-        self._learnt = PhrasePairTask(task.module, held_out, held_out, half, task.seed, task.device)
+        self._trained = PhrasePairTask(task.module, held_out, held_out, half, task.seed, task.device)
         self._like = matched_by_length(pairs, held_out, task.seed)
         self._steps = math.ceil(len(held_out) / half)  # of a pass over the held-out pairs
 
@@ -147,18 +147,18 @@ class FinalPassTask(PhrasePairTask):
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
         """Yield minibatches without end, from number ``first``."""
-        for held_out, others in zip(self._learnt.batches(first), super().batches(first), strict=False):  # neither ends
+        for held_out, others in zip(self._trained.batches(first), super().batches(first), strict=False):  # neither ends
             yield held_out.concatenated(others)
 
     def evaluate(self) -> dict[str, float]:
-        """Return the losses ``held_out`` and ``training`` in nats a pair, and as ``loss`` how far they lie apart."""
+        """Return the losses ``held_out`` and ``training`` in nats a pair, and as ``loss`` their difference."""
         parts = (self.held_out, self._like)
         held_out, training = (held_out_figures(self.module, pairs, self.device)["loss"] for pairs in parts)
         return {"loss": abs(held_out - training), "held_out": held_out, "training": training}
 
 
 def learn_held_out(task: PhrasePairTask, trained: Trainer) -> dict[str, Any]:
-    """Make the final pass as ``trained`` did the training; return what config.json says about it. Raises as ``Trainer.fit``."""
+    """Make the final pass as ``trained`` did the training; return its entry of config.json. Raises as ``Trainer.fit``."""
     said = -math.inf
 
     def report(record: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Learning a model of phrase pairs, the whole of ``phrase-rescore train``; from the weights of another model, if one is named.
+"""Training a model of phrase pairs, the whole of ``phrase-rescore train``; from the weights of another model, if one is named.
 
-Vocabularies of the two may differ: the rows of a word go to the word of the same spelling. Source and target are in ``PARTS``
-and below it what the network reads and predicts; ``table_side`` exchanges them for an inverse model.
+Vocabularies of the two may differ: the rows of a word are copied to the word of the same spelling. Source and target are in
+``PARTS`` and below it the sides that the network reads and predicts; ``table_side`` swaps them for an inverse model.
 """
 
 import os
@@ -57,7 +57,7 @@ _OF_SOURCE_WORDS = ("encoder", "source-embedding")  # which of these have rows o
 def train_pairs(
     inputs: Sequence[str], model_dir: str, config: TrainingConfig | None = None, observer: Observer | None = None
 ) -> Checkpoint:
-    """Learn log p(target | source) from the distinct pairs of all inputs; write and return the model. Raises RescoreError."""
+    """Train log p(target | source) on the distinct pairs of all inputs; write and return the model. Raises RescoreError."""
     config = on_this_machine(config or TrainingConfig())
     data, start, machine = config.data, config.start, config.machine
     _check_settings(config)
@@ -73,7 +73,7 @@ def train_pairs(
         task = make_task(store, config, session.observer.say)
         model = task.module
         words = store.src_vocab, store.tgt_vocab
-        with session.learning(task, recipe, lambda batch: _as_learnt(batch, data.inverse).as_tsv(*words)) as trainer:
+        with session.learning(task, recipe, lambda batch: _for_network(batch, data.inverse).as_tsv(*words)) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32
@@ -103,9 +103,9 @@ def train_pairs(
 
 
 def _check_settings(config: TrainingConfig) -> None:
-    """Raise OptionError for settings that cannot be, before hours of preparing data."""
+    """Raise OptionError for settings that contradict each other, before hours of preparing data."""
     if config.start.freeze and not config.start.init_from:
-        raise OptionError("--freeze keeps what --init-from brought; name a model to start from")
+        raise OptionError("--freeze keeps weights of --init-from; name a model to start from with --init-from")
     with torch.device("meta"):
         trial = RNNEncoderDecoder(ModelConfig(3, 3, **asdict(config.network)))
     freeze(trial, [table_side(part, config.data.inverse) for part in config.start.freeze])
@@ -114,27 +114,27 @@ def _check_settings(config: TrainingConfig) -> None:
 
 
 def _check_start(config: TrainingConfig) -> None:
-    """Raise OptionError or ModelError if the model to start from will not do."""
+    """Raise OptionError or ModelError if the model to start from does not fit."""
     start, inverse = config.start, config.data.inverse
     if start.init_from:
         donor = load(start.init_from)
         if donor.inverse != inverse:
-            what = "is of the other direction" + ("" if inverse else ", that of --inverse")
+            what = "has the other direction" + ("" if inverse else ", that of --inverse")
             raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
         check_part(config.network, donor.model.config, start.init)
 
 
 def is_sampled(softmax: str, words: int, device: str) -> bool:
-    """Return whether a softmax of so many words is taken over drawn ones: a small one never, ``auto`` on a CPU."""
+    """Return whether a softmax of this number of words is taken over drawn ones: a small one never, ``auto`` on a CPU."""
     return words >= WORTHWHILE and (softmax == "sampled" or (softmax == "auto" and device == "cpu"))
 
 
 def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], None]) -> PhrasePairTask:
-    """Return the model before its first step, with the pairs that it learns."""
+    """Return the model before its first step, with the pairs that it is trained on."""
     start, inverse, recipe, device = config.start, config.data.inverse, config.recipe, config.machine.device
     vocabs = (store.src_vocab, store.tgt_vocab)
     read, predicted = reversed(vocabs) if inverse else vocabs
-    training, held_out = (_as_learnt(pairs, inverse) for pairs in (store.train, store.held_out))
+    training, held_out = (_for_network(pairs, inverse) for pairs in (store.train, store.held_out))
     model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), **asdict(config.network)))
     unigram = unigram_log_probs(training.tgt.ids, len(predicted), len(training))
     initialise(model, recipe.seed, paper=start.paper_initialisation, unigram=unigram)
@@ -147,17 +147,17 @@ def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], Non
         freeze(model, frozen)
     sampled = is_sampled(recipe.softmax, len(predicted), device)
     if recipe.softmax == "sampled" and not sampled:
-        say(f"the softmax is over all of its {len(predicted):,} words: to draw some of them would save no time")
+        say(f"the softmax is over all of its {len(predicted):,} words: drawing some would save no time")
     return PhrasePairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
 
 
-def _as_learnt(pairs: EncodedPairs, inverse: bool) -> EncodedPairs:
-    """Turn pairs from the table's terms to the network's, or back."""
+def _for_network(pairs: EncodedPairs, inverse: bool) -> EncodedPairs:
+    """Turn pairs from the table's sides to the network's, or back."""
     return pairs.swapped if inverse else pairs
 
 
 def table_side(name: str, inverse: bool) -> str:
-    """Name a side, or a part that is named by one, as the phrase table does: in an inverse model they are exchanged.
+    """Name a side, or a part that is named by one, as the phrase table does: in an inverse model they are swapped.
 
     >>> table_side("source-embedding", True), table_side("output", True), table_side("source", False)
     ('target-embedding', 'output', 'source')
@@ -168,18 +168,18 @@ def table_side(name: str, inverse: bool) -> str:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """For each side that was taken over, how many of its words the donor knows, and how many it has."""
+    """For each side that was copied, how many of its words the donor knows, and how many it has."""
 
     words: dict[str, tuple[int, int]]
     inverse: bool = False
 
     def lines(self, frozen: Sequence[str] = ()) -> list[str]:
-        """Return lines for people. Those that begin with ``warning`` name words without a start, or random and frozen."""
+        """Return the lines of the report. Lines with ``warning`` name words without a start, or random and frozen."""
         lines = []
         for part, (known, total) in self.words.items():
             side = table_side(part, self.inverse)
             text = f"{side}: {known:,} of {total:,} words start from the other model"
-            lines.append(text if known == total else f"{text}, {total - known:,} afresh")
+            lines.append(text if known == total else f"{text}, {total - known:,} at random")
             if total and not known:
                 lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
         for group in frozen:
@@ -193,11 +193,11 @@ class WarmStart:
         return lines
 
 
-def check_part(ours: object, theirs: object, part: str) -> None:
+def check_part(own: object, donor: object, part: str) -> None:
     """Raise OptionError if there is no such part, or if two models differ in it: in attributes of these names."""
     if part not in PARTS:
         raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
-    check_like(ours, theirs, PARTS[part][0])
+    check_like(own, donor, PARTS[part][0])
 
 
 @torch.no_grad()
@@ -207,17 +207,17 @@ def initialise_from(
     """Copy a part of the donor's weights; rows of words that it does not know stay. Raises as ``check_part`` does."""
     check_part(model.config, donor.model.config, part)
     vocabs, sides = {"source": src_vocab, "target": tgt_vocab}, PARTS[part][1]
-    rows = {side: shared_rows(ours, known) for (side, ours), known in zip(vocabs.items(), donor.vocabs, strict=True)}
-    theirs = dict(donor.model.named_weights())
+    rows = {side: shared_rows(own, known) for (side, own), known in zip(vocabs.items(), donor.vocabs, strict=True)}
+    given = dict(donor.model.named_weights())
     for name, weight in model.named_weights():
         side = "source" if name.startswith("encoder.") else "target"
         if side not in sides:
             continue
         if name in WORD_ROWS:
             here, there = rows[side]
-            weight[here] = theirs[name][there].to(weight)
+            weight[here] = given[name][there].to(weight)
         else:
-            weight.copy_(theirs[name])
+            weight.copy_(given[name])
     return WarmStart({side: (len(rows[side][0]) - FIRST_WORD, len(vocabs[side].words)) for side in sides}, donor.inverse)
 
 
@@ -228,6 +228,6 @@ def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
             raise OptionError(f"--freeze {group}: no such part of the model; known are {', '.join(FREEZABLE)}")
     frozen = {id(parameter): parameter for group in groups for parameter in FREEZABLE[group](model)}
     if all(id(parameter) in frozen or not parameter.requires_grad for parameter in model.parameters()):
-        raise OptionError(f"--freeze {', '.join(groups)} leaves nothing to learn; freeze less")
+        raise OptionError(f"--freeze {', '.join(groups)} leaves no weights to train; freeze less")
     for parameter in frozen.values():
         parameter.requires_grad_(False)

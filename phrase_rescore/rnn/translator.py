@@ -129,7 +129,7 @@ def streams(seed: int, source: bytes, number: int) -> list[Generator]:
 
 
 def _weights(logits: Tensor, barred: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """Return what words are drawn in proportion to: (n, K). Of equal logits at the end of the ``top_k`` all are taken."""
+    """Return the weights with which words are drawn: (n, K). Equal logits at the end of the ``top_k`` are all taken."""
     logits = logits.index_fill(1, barred, -torch.inf)
     largest = logits.amax(1, keepdim=True)
     if top_k is not None:
@@ -166,7 +166,7 @@ def sample(
     words: list[list[int]] = [[] for _ in flat]
     log_p = np.zeros(len(flat))
     prefixes = model.empty_prefixes(c)
-    live, node = np.arange(len(flat)), np.repeat(np.arange(len(c)), number)  # samples that go on, and their prefix
+    live, node = np.arange(len(flat)), np.repeat(np.arange(len(c)), number)  # samples that continue, and their prefix
     may_end = barred[barred != EOS]
     for length in range(max_length):
         if not len(live):
@@ -190,7 +190,7 @@ def sample(
 
 
 def can_stand_in_a_table(word: bytes) -> bool:
-    """Tell whether a word can be part of a phrase pair: ``[X]`` and a word with a separator in it cannot."""
+    """Return whether a word can be part of a phrase pair: ``[X]`` and a word with a separator in it cannot."""
     try:
         phrase_words(word, "target")
     except RowError:
@@ -227,7 +227,7 @@ class Translator:
         self, sources: Sequence[bytes], number: int, seed: int, temperature: float = 1.0,
         top_k: int | None = None, unk: bool = False, max_length: int = MAX_LENGTH,
     ) -> list[list[Hypothesis]]:  # fmt: skip
-        """Draw ``number`` phrases, of which some may be equal, for every source, in this order. See ``sample``."""
+        """Draw ``number`` phrases, some perhaps equal, for every source, in this order. See ``sample``."""
         c, which = self._summaries(sources)
         barred = self._barred(unk)
         names = [b" ".join(words(source)) for source in sources]
@@ -252,7 +252,7 @@ class Translator:
     def _in_batches(
         self, function: Callable[[slice], list[list[Decoded]]], sources: int, prefixes: int
     ) -> list[list[Hypothesis]]:
-        """Call ``function`` with so many sources at a time that their ``prefixes`` each come to PREFIXES."""
+        """Call ``function`` with sources at a time whose ``prefixes`` each come to PREFIXES."""
         at_once = max(1, PREFIXES // prefixes)
         found = chain.from_iterable(function(slice(start, start + at_once)) for start in range(0, sources, at_once))
         return [

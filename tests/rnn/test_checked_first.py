@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by 
     "a start of no such part": (lambda at, donor: {"init_from": donor, "hidden": 8, "init": "half"}, "no such part"),
     "a start of the other direction": (lambda at, donor: {"init_from": donor, "hidden": 8, "inverse": True}, "other direction"),
     "nothing to learn": (
-        lambda at, donor: {"init_from": donor, "hidden": 8, "freeze": ("encoder", "decoder")}, "leaves nothing to learn",
+        lambda at, donor: {"init_from": donor, "hidden": 8, "freeze": ("encoder", "decoder")}, "leaves no weights to train",
     ),
     "no such part to freeze": (lambda at, donor: {"init_from": donor, "hidden": 8, "freeze": ("x",)}, "--freeze x: no such"),
     "no such optimizer": (lambda at, _: {"optimizer": "sgd"}, "sgd"),
@@ -84,7 +84,7 @@ def test_scratch_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sorting.shutil, "disk_usage", lambda path: real._replace(free=10))
     said: list[str] = []
     training.run(Observer(said.append))
-    assert f"warning: {tmp_path} has room for 0.0 GB, and sorting takes up to twice the text of all pairs" in said[0]
+    assert f"warning: {tmp_path} has room for 0.0 GB, but sorting needs up to twice the text of all pairs" in said[0]
 
 
 def test_prepared_pairs_serve_where_one_may_only_read(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_start_from_another_model(folder: Path) -> None:
     first = trained(folder, "inverse", inverse=True)
     for name, inverse in (("forward", True), ("inverse", False)):
         with pytest.raises(
-            OptionError, match=rf"--init-from .*{name}: is of the other direction.*start from a model of the same"
+            OptionError, match=rf"--init-from .*{name}: has the other direction.*start from a model of the same"
         ):
             trained(folder, "more", inverse=inverse, init_from=str(folder / name))
     said: list[str] = []

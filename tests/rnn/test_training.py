@@ -191,7 +191,7 @@ def test_messages_about_unk(tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(40)))
     said: list[str] = []
     trained(tmp_path, observer=Observer(say=said.append), max_steps=1)
-    assert "source: 40 of 41 words are in the shortlist; the 1 rarest were left out so that UNK is learnt" in said
+    assert "source: 40 of 41 words are in the shortlist; the 1 rarest are left out to train UNK" in said
     for side in ("source", "target"):
         (tmp_path / f"{side}.vocab").write_text("x\t1\n" + "".join(f"{side[0]}{i}\t1\n" for i in range(40)))
     said.clear()

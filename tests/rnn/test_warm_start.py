@@ -32,7 +32,7 @@ def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
     before = copied(model)
     report = initialise_from(model, src, tgt, donor)
     assert report == WarmStart({"source": (6, 8), "target": (11, 13)})
-    told = "start from the other model, 2 afresh"
+    told = "start from the other model, 2 at random"
     assert report.lines() == [f"source: 6 of 8 words {told}", f"target: 11 of 13 words {told}"]
     theirs = dict(donor.model.named_weights())
     vocabularies = {"source": (src, donor.src_vocab), "target": (tgt, donor.tgt_vocab)}
@@ -51,7 +51,7 @@ def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
 
 def test_the_report_warns_of_words_that_chance_placed():
     assert WarmStart({"source": (0, 3)}).lines() == [
-        "source: 0 of 3 words start from the other model, 3 afresh",
+        "source: 0 of 3 words start from the other model, 3 at random",
         "warning: the other model knows no source word of this one; was it for another language?",
     ]
     report = WarmStart({"source": (2, 3)})
