@@ -4,7 +4,7 @@
 #   MOSES=/opt/moses MODEL=/exp/model INI=/exp/mert/moses.ini TEXT=/exp/train.fr TUNE=/exp/dev TEST=/exp/test SRC=en TGT=fr \
 #       WORK=/exp/rnn run.sh
 #
-# It stops at the first step that fails and says which. The same command again goes on from there.
+# It stops at the first step that fails and says which. The same command again continues there.
 set -euo pipefail
 
 usage() {
@@ -91,7 +91,7 @@ $changed"
 fi
 mv "$WORK/settings.now" "$WORK/settings"
 
-# ---- steps: each once; what one leaves half done, it begins anew
+# ---- steps: each once; a half done one starts over
 
 current=
 exec 3>&2 # a step that fails has its own standard error in its log
@@ -100,7 +100,7 @@ report() {
     if ((status)) && [[ -n $current ]]; then
         tail -n 15 "$WORK/logs/$current.log" >&3
         printf 'run.sh: FAILED in step %s: %s\n' "$current" "$WORK/logs/$current.log" >&3
-        printf 'run.sh: the same command again goes on from this step\n' >&3
+        printf 'run.sh: the same command again continues from this step\n' >&3
     fi
 }
 trap report EXIT

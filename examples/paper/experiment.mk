@@ -58,7 +58,7 @@ define begin
 name='$(1)'; log=$(W)/logs/$$name.log; mkdir -p $(@D) $(W)/logs; exec 3>&2 >"$$log" 2>&1
 printf '%(%H:%M:%S)T %s: %s\n' -1 $(NAME) "$$name" >&3
 trap 's=$$?; if ((s == 0)); then printf "%s\t%s\n" "$$name" $$SECONDS >>$(W)/logs/seconds.tsv; else tail -n 15 "$$log" >&3; \
-printf "%s: FAILED in %s: %s\nthe same command again goes on from this step\n" $(NAME) "$$name" "$$log" >&3; fi' EXIT
+printf "%s: FAILED in %s: %s\nthe same command again continues from this step\n" $(NAME) "$$name" "$$log" >&3; fi' EXIT
 endef
 
 # $(call text,STEM): print a file of text that may be compressed

@@ -4,7 +4,7 @@
 #   MOSES_BIN=/opt/moses/bin FAST_ALIGN=/opt/fast_align/build examples/paper/run.sh CONFIG [TARGET or NAME=VALUE of make]...
 #
 # experiment.mk has the steps, CONFIG what is special about one experiment, docs/experiments/bleu.md what came out. The same command again
-# goes on where it was interrupted, and makes anew what depends on a file or a setting that has changed.
+# continues where it was interrupted, and makes again what depends on a file or a setting that has changed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 

@@ -35,7 +35,7 @@ def warn(message: str) -> None:
 
 
 def tell(lines: Iterable[str], quiet: bool) -> None:
-    """Write lines on standard error; only the warnings of them if the command is to be quiet."""
+    """Write lines on standard error; if ``quiet``, only warnings."""
     for line in lines:
         if not quiet or line.startswith("warning"):
             say(line)
@@ -47,14 +47,14 @@ def command_line() -> str:
 
 
 def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
-    """Write blocks of lines to standard output, each as soon as it is there."""
+    """Write blocks of lines to standard output, each as soon as it comes."""
     for lines in blocks:
         sys.stdout.buffer.writelines(lines)
         sys.stdout.buffer.flush()
 
 
 class Bar(tqdm):  # mypy knows it as generic, Python does not
-    """A bar on a terminal; elsewhere, as in a log, a line a minute, by default with the share done and the time left."""
+    """A bar on a terminal. Elsewhere, as in a log, a line a minute with the share done and the time left."""
 
     def __init__(self, what: str, quiet: bool, log_format: str = "", **attributes: Any) -> None:
         self.in_log, self._next_line = not sys.stderr.isatty(), LOG_SECONDS
@@ -93,7 +93,7 @@ def _hours(seconds: float) -> str:
 
 
 class TrainingTalk:
-    """Shows how a training goes in a ``with`` block: when it will end, loss of an ``item`` in nats, the time left."""
+    """Shows the progress of a training in a ``with`` block: when it will end, loss of an ``item`` in nats, the time left."""
 
     def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
         self._quiet, self._item = quiet, item

@@ -25,14 +25,14 @@ class TrainingOptions:
         time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m; paper: none]"
         self.max_time = click.option("--max-time", type=DURATION, help=time)
         passes = "; ".join(f"{name}: {settings.recipe.usual_epochs:g}" for name, settings in presets.items())
-        self.epochs = self.number("epochs", f"Stop after so many passes.  [without another limit: {passes}]")
+        self.epochs = self.number("epochs", f"Stop after this number of passes.  [without another limit: {passes}]")
         self.max_steps = self.number("max_steps", "Stop after N minibatches.")
-        self.eval_every = self.number("eval_every", "Measure held-out loss after so many minibatches.", "STEPS", default=500)
-        overwrite = "Replace the model that is there once the new one is complete."
+        self.eval_every = self.number("eval_every", "Measure the held-out loss every STEPS minibatches.", "STEPS", default=500)
+        overwrite = "Replace the model in the directory when the new one is complete."
         self.overwrite = options.flag("--overwrite", help=overwrite)
-        resume = "Continue an interrupted training exactly where it was saved. Its limits may change."
+        resume = "Continue an interrupted training exactly where it was saved. The limits may change."
         self.resume = options.flag("--resume", help=resume)
-        self.finish = options.flag("--finish", help="Make the model of an interrupted training as it is.")
+        self.finish = options.flag("--finish", help="Make the model from an interrupted training as it is.")
         self.init_from = path_option(
             "--init-from", role=Role.READ_DIRECTORY, may_be="-m", made_by=made_by, metavar="MODEL",
             help="Start from the weights of this model, matching words by spelling.",
@@ -49,7 +49,7 @@ class TrainingOptions:
         )  # fmt: skip
 
     def beside(self, model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
-        """Yield what a training keeps beside its model."""
+        """Yield the files that a training keeps beside its model."""
         yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
         if values[f"{self._data}_dir"] is None:
             yield Use(f"--{self._data}'s default", beside(model_dir, self._data), Role.CACHE_DIRECTORY)
@@ -57,7 +57,7 @@ class TrainingOptions:
             yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
 
     def preset(self, what: str) -> Any:
-        """Declare the option that chooses the preset: the settings of ``what``."""
+        """Declare the option that chooses the preset, the settings of ``what``."""
         help = f"The settings to start from: of {what}."
         return options.choice_option("--preset", values=list(self._presets), default="default", help=help)
 
@@ -87,7 +87,7 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
 
 
 @options.grouped_command(
-    short_help="Learn a model from the distinct pairs of phrase tables.",
+    short_help="Train a model on the distinct pairs of phrase tables.",
     usual="model_dir max_time epochs inverse resume finish overwrite on_bad_row shortlist hidden preset precision device "
     "threads quiet",
     then="phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz",
@@ -97,12 +97,12 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
     "Most used",
     options.model_option(Role.WRITE_DIRECTORY, _pairs.beside),
     _pairs.max_time,
-    options.flag("--inverse", help="Learn p(source | target): read targets, predict sources."),
+    options.flag("--inverse", help="Train p(source | target): read targets, predict sources."),
 )
 @option_group(
     "Input and output",
     options.choice_option(
-        "--format", "form", values=("table", "extract", "tsv"), help="What the inputs are.  [default: by their content]"
+        "--format", "form", values=("table", "extract", "tsv"), help="The format of the inputs.  [default: by their content]"
     ),
     options.on_bad_row_option,
     path_option(
@@ -112,7 +112,7 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
     ),
     path_option(
         "--scratch", role=Role.SCRATCH, metavar="DIR",
-        help="Sort the pairs in DIR, which takes up to twice their text.  [default: $TMPDIR or /tmp]",
+        help="Sort the pairs in DIR, which needs room for twice their text.  [default: $TMPDIR or /tmp]",
     ),
     click.option("--memory", type=BYTE_SIZE, default="1G", show_default=True, help="The memory that sorting may use."),
     _pairs.overwrite,
@@ -131,7 +131,7 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
     path_option(
         "--vocab-corpus", nargs=2, metavar="SOURCE TARGET", help="Count words in this tokenized corpus instead of the pairs."
     ),
-    options.flag("--allow-poor-coverage", help="Train even if given words are less than half of the pairs' words."),
+    options.flag("--allow-poor-coverage", help="Train even if the given words are less than half of the pairs' words."),
     number_option(
         "--source-factor", range=FACTORS, metavar="K", help="Read only the K-th factor, from 0, of every source word."
     ),
@@ -166,7 +166,7 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
     _pairs.max_steps,
     _pairs.number("patience", "Stop after N measurements without a better one."),
     _pairs.eval_every,
-    options.flag("--final-pass", help="Learn the held-out pairs too at the end, until they cost no more than the others."),
+    options.flag("--final-pass", help="At the end train on the held-out pairs as well, so that they score like the rest."),
 )
 @option_group(
     "Resuming and fine-tuning",
@@ -174,12 +174,12 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
     _pairs.finish,
     _pairs.init_from,
     options.choice_option(
-        "--init", values=("all", "encoder", "decoder"), default="all", help="The part of its weights to take."
+        "--init", values=("all", "encoder", "decoder"), default="all", help="The part of the weights to take from --init-from."
     ),
     click.option(
         "--freeze", multiple=True,
         type=click.Choice(["encoder", "decoder", "source-embedding", "target-embedding", "output"]),
-        help="Keep a part as it is while the rest learns. May be repeated.",
+        help="Keep a part as it is while the rest is trained. May be repeated.",
     ),
 )  # fmt: skip
 @_pairs.machine
@@ -188,7 +188,7 @@ def train(
     inputs: tuple[str, ...], model_dir: str, source_factor: int | None, target_factor: int | None, on_bad_row: str, quiet: bool,
     **chosen: Any,
 ) -> None:  # fmt: skip
-    """Learn p(target | source) from the distinct phrase pairs of the INPUTs. An INPUT is a phrase table, an extract file
+    """Train p(target | source) on the distinct phrase pairs of the INPUTs. An INPUT is a phrase table, an extract file
     or two-column TSV; plain, gzip, bzip2, xz or zstandard. '-' is standard input.
 
     \b
@@ -199,8 +199,9 @@ def train(
     \b
     torchrun --standalone --nproc-per-node 4 -m phrase_rescore train phrase-table.gz  (four GPUs)
 
-    Every distinct pair counts once, whatever its scores or counts. Training ends with the held-out negative log-likelihood
-    per pair (nats), the perplexity per word, and both again with every source replaced by another of its length.
+    Every distinct pair counts once, whatever its scores or counts. At the end train shows the negative log-likelihood per
+    held-out pair (nats) and the perplexity per word. Both should be much worse in the next line, where every source is
+    replaced by another of its length.
     """
     from phrase_rescore.api import train
     from phrase_rescore.cli.terminal import TrainingTalk, tell
@@ -214,7 +215,7 @@ def train(
 
 def _report(training: dict[str, Any], model_dir: str) -> list[str]:
     lines = []
-    for key, what in (("held_out", "held-out"), ("held_out_other_sources", "control, other sources")):
+    for key, what in (("held_out", "held-out"), ("held_out_other_sources", "with wrong sources")):
         if figures := training[key]:
             lines.append(f"{what}: {figures['loss']:.3f} nats per pair, perplexity {figures['perplexity']:.2f} per word")
     if final := training["final_pass"]:
@@ -229,7 +230,7 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
 
 
 @options.grouped_command(
-    short_help="Learn a language model from text.",
+    short_help="Train a language model on text.",
     usual="lm max_time epochs resume finish overwrite shortlist order hidden dropout preset precision device threads quiet",
     then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz",
 )
@@ -252,8 +253,8 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
     "Text and words",
     _text.number("held_out", "Hold out at most N sentences to measure on.", default=2000),
     _text.setting("held_out_share", "Hold out at most this share of the sentences.", "SHARE"),
-    _text.setting("shortlist", "The network knows N words at most, never the rarest 1 %: all others are UNK."),
-    _text.number("min_count", "The network knows only words seen N times.", default=1),
+    _text.setting("shortlist", "Known words, at most N, never the rarest 1 %. All others are UNK."),
+    _text.number("min_count", "Known words must occur N times.", default=1),
     path_option("--vocab", help="Take the words from FILE: word, tab, count a line."),
 )
 @option_group(
@@ -263,14 +264,16 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
     _text.setting("hidden", "Units of the first hidden layer."),
     _text.number(
         "output",
-        "Units of the second hidden layer; output embeddings are then learnt apart.  [default: as many as an embedding "
-        "has, and embeddings serve on both sides; paper: 1024]",
+        "Units of the second hidden layer, with output embeddings of their own.  [default: those of an embedding, "
+        "which input and output share; paper: 1024]",
     ),
 )
 @option_group(
     "Regularization",
-    _text.setting("dropout", "The share of embeddings and hidden units that a step does without.", "SHARE"),
-    _text.setting("shorten", "The share of contexts that lose their oldest words, to learn lower orders.", "SHARE"),
+    _text.setting("dropout", "The share of embeddings and hidden units that a step drops.", "SHARE"),
+    _text.setting(
+        "shorten", "Train this share of the n-grams with a shortened context, as at the start of a phrase in Moses.", "SHARE"
+    ),
     _text.setting("self_normalize", "The weight of log² Z: logits then serve as log-probabilities.", "ALPHA"),
 )
 @option_group(
@@ -293,7 +296,7 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
 @_text.machine
 @quiet_option
 def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> None:
-    """Learn p(word | the words before it) from tokenized text, one sentence a line. CORPUS is plain, gzip, bzip2, xz or
+    """Train p(word | the words before it) on tokenized text, one sentence a line. CORPUS is plain, gzip, bzip2, xz or
     zstandard; '-' is standard input.
 
     \b
@@ -301,7 +304,7 @@ def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> No
     set -o pipefail; zcat mono.fr.gz | phrase-rescore train-lm train.fr - -m lm
 
     The network is that of NPLM: n-grams, two rectified layers, a softmax over the words. export-lm writes it for the feature
-    NeuralLM of Moses. Training ends with the held-out negative log-likelihood per word (nats) and perplexity, </s> counted.
+    NeuralLM of Moses. At the end train-lm shows the held-out negative log-likelihood per word (nats) and perplexity, with </s>.
     """
     from phrase_rescore.api import train_lm
     from phrase_rescore.cli.terminal import TrainingTalk, tell

@@ -102,11 +102,11 @@ def curves(runs: Sequence[Run], chart: CurveChart = CurveChart()) -> Spec:
         "kind:N", scale=alt.Scale(domain=kinds, range=[KINDS[kind] for kind in kinds]),
         legend=alt.Legend(title=None, orient="top", labelLimit=_LEGEND_WIDTH),
     )  # fmt: skip
-    learnt = sorted({run.learnt for run in runs})
-    x_title = X_LABELS[chart.x].format("s, ".join("phrase pair" if name == "pair" else name for name in learnt))
+    items = sorted({run.item for run in runs})
+    x_title = X_LABELS[chart.x].format("s, ".join("phrase pair" if name == "pair" else name for name in items))
     axes = {
         "x": alt.X("x:Q", title=x_title, **_scaled(chart.log_x)),
-        "y": alt.Y("y:Q", title=Y_LABELS[chart.y].format(" or ".join(learnt)), **_scaled(chart.y == "perplexity")),
+        "y": alt.Y("y:Q", title=Y_LABELS[chart.y].format(" or ".join(items)), **_scaled(chart.y == "perplexity")),
     }  # perplexity falls by orders of magnitude
 
     def layer(name: str) -> Any:

@@ -92,7 +92,7 @@ def train_pairs(
             "final_pass": final_pass,
         }
         if found := shortfall(summary):
-            session.observer.say(f"warning: {found}; train longer")
+            session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
         if is_blind:
             found = "the model hardly reads its source: held-out pairs cost nearly the same with other sources"
             session.observer.say(f"warning: {found}; check that source and target are aligned row by row, and train longer")

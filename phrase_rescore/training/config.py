@@ -1,4 +1,4 @@
-"""The settings that every training has, in parts, and those who watch it. No torch here: ``--help`` shows the presets."""
+"""The settings that every training has, in parts, and its observer. No torch here: ``--help`` shows the presets."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def in_words(limits: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Recipe(Checked):
-    """How the weights are learnt, and until when. The rate rises for the share ``warm_up`` of it; with ``decay`` it falls."""
+    """How the weights are trained, and until when. The rate rises for the share ``warm_up`` of it; with ``decay`` it falls."""
 
     optimizer: str = "adam"  # or adadelta
     learning_rate: float = ranged(8e-3, Range(0, 1000, above=True))  # at its highest
@@ -53,7 +53,7 @@ class Recipe(Checked):
         return self.learning_rate * rising * (1.0 - done if self.decay else 1.0)
 
     def passes(self, steps: int, items: int) -> float:
-        """Return how many passes over the items so many minibatches make; one has at most all of them."""
+        """Return how many passes over the items this number of minibatches makes; one has at most all items."""
         return steps * min(self.batch_size, items) / items
 
     def needs_held_out(self) -> str:
@@ -64,10 +64,10 @@ class Recipe(Checked):
         """Raise OptionError if the recipe needs a held-out loss and nothing is held out."""
         if not items and (needs := self.needs_held_out()):
             remedy = "hold out more (--held-out; of a text --held-out-share, too)"
-            raise OptionError(f"{needs} needs held-out data, and there are none; {remedy}")
+            raise OptionError(f"{needs} needs held-out data, but there are none; {remedy}")
 
     def limits(self) -> dict[str, Any]:
-        """Return the limits that are given, of which the first to be reached ends the training; none are given: {}."""
+        """Return the limits that are given; the first to be reached ends the training. If none are given: {}."""
         return {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
 
     def usual_limits(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Recipe(Checked):
         return {"epochs": self.usual_epochs} | ({"max_time": self.usual_time} if self.usual_time else {})
 
     def limited(self, limits: dict[str, Any], items: int) -> Self:
-        """Return the recipe with these limits and none other, and with ``max_steps`` for ``epochs`` passes."""
+        """Return the recipe with only these limits, and with ``max_steps`` for ``epochs`` passes."""
         if "epochs" in limits:
             steps = max(1, math.ceil(limits["epochs"] * items / min(self.batch_size, max(1, items))))
             limits = limits | {"max_steps": min(steps, limits.get("max_steps", steps))}
@@ -85,7 +85,7 @@ class Recipe(Checked):
 
 @dataclass(frozen=True)
 class Machine(Checked):
-    """What computes."""
+    """Where the training computes."""
 
     device: str = "auto"
     precision: str = "float32"
@@ -94,7 +94,7 @@ class Machine(Checked):
 
 @dataclass(frozen=True)
 class Output:
-    """What happens to what is in the model directory already."""
+    """How to treat an existing model directory."""
 
     overwrite: bool = False
     resume: bool = False  # an interrupted training
@@ -119,7 +119,7 @@ class Settings:
         return {name: value for part in self.parts().values() for name, value in vars(part).items()}
 
     def summary(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return what the training summary of config.json says of the settings of these names, in their order."""
+        """Return the entries of the training summary of config.json for the settings of these names, in their order."""
         settings = {**self.settings(), "preset": self.preset}
         return {**{name: settings[name] for name in names}, "max_seconds": self.recipe.max_time}
 
@@ -150,7 +150,7 @@ class Settings:
 
 @dataclass
 class Observer:
-    """Functions that hear how a training goes. The command line shows it; another caller need not care."""
+    """Functions that are called with the progress of a training. The defaults show nothing."""
 
     say: Callable[[str], None] = silent
     on_read: Callable[[int], object] | None = None  # bytes of the inputs

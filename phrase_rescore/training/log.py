@@ -1,4 +1,4 @@
-"""The log of a training, read again, and whether its model learnt enough.
+"""The log of a training, and whether it was long enough.
 
 A log (train.log.jsonl of a model directory) has a JSON object a line: ``step``, ``seconds`` since the start, ``train_loss``
 (mean over the steps since the record before) and ``held_out``: ``loss``, ``perplexity`` (per word). Losses: nats per pair,
@@ -34,12 +34,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """The log of a run, and what the config.json of a finished model tells."""
+    """The log of a run, with the entries of a finished model's config.json that it needs."""
 
     name: str
     points: tuple[Point, ...]
     batch_size: int | None  # pairs or words a step
-    learnt: str = "pair"  # or word: a loss is one of each; without a config.json it is taken for a model of phrase pairs
+    item: str = "pair"  # or word: losses are per item; without a config.json it is taken for a model of phrase pairs
 
     @property
     def best(self) -> Point | None:
@@ -89,12 +89,12 @@ def _read_points(path: str) -> tuple[Point, ...]:
                 found = str(error) if type(error) is ValueError else f"{shown(line.strip())} is not JSON"
                 raise InputError(path, found, f"name a model directory, or a log like its {LOG}", number) from None
     if not points:
-        raise InputError(path, "an empty log", "nothing has been measured yet; train with a smaller --eval-every")
+        raise InputError(path, "an empty log", "nothing is measured yet; train with a smaller --eval-every")
     return tuple(points)
 
 
 def _of_config(directory: str) -> tuple[int | None, str]:
-    """Return what config.json tells of the batch size and of what was learnt."""
+    """Return the batch size and the item (pair or word) of a model by its config.json."""
     try:
         config = json.loads(Path(directory, CONFIG).read_bytes())
         size, kind = config["training"]["batch_size"], config.get("kind")
@@ -135,20 +135,20 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     return [replace(run, name=text) if count[run.name] > 1 else run for run, text in zip(runs, given, strict=True)]
 
 
-def shortfall(training: Mapping[str, Any], learnt: str = "pairs") -> str:
-    """Say how a training was too short, by its unchecked summary in config.json; empty if it was not."""
+def shortfall(training: Mapping[str, Any], items: str = "pairs") -> str:
+    """Return why a training was too short, by its unchecked summary in config.json; empty if it was not."""
     steps, passes = training.get("steps"), training.get("passes")
     if training.get("init_from") and training.get("init") == "all":  # it began with all weights of a model
         return ""
     if isinstance(steps, int) and 0 <= steps < _HARDLY:
-        return f"hardly trained: {counted(steps, 'step')}"
+        return f"only {counted(steps, 'step')} made: the scores mean little"
     if isinstance(passes, int | float) and 0 <= passes < 1:
-        return f"only {math.floor(1000 * passes) / 10} % of the {learnt} were seen, each once"
+        return f"only {math.floor(1000 * passes) / 10} % of the {items} were seen"
     return ""
 
 
 def training_seconds(directory: str) -> float | None:
-    """Return the time of the last measurement of a model's training, None if no log of the directory tells it."""
+    """Return the time of the last measurement of a model's training, None if the directory has no log of it."""
     try:
         with open(os.path.join(directory, LOG), "rb") as stream:
             *_, last = stream

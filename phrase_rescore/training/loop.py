@@ -1,4 +1,4 @@
-"""The training loop. It knows steps, rates and the best weights so far, and nothing of phrases or networks."""
+"""The training loop: steps, rates and the best weights so far. It does not depend on phrases or networks."""
 
 import math
 import time
@@ -20,11 +20,11 @@ SAVE_SECONDS = 300.0  # of training from one state to the next, if nothing is me
 
 
 class Task(Protocol):
-    """What the loop trains, its minibatches, their loss and a held-out measure."""
+    """A module to train, its minibatches, their loss and a held-out measure."""
 
     @property
     def module(self) -> nn.Module:
-        """What is trained."""
+        """The module to train."""
 
     def batches(self, first: int) -> Iterator[Any]:
         """Yield minibatches, all with a length, without end, from number ``first`` (0, 1, …); each depends on that alone."""
@@ -65,7 +65,7 @@ class NotFiniteError(RescoreError):
 
 @dataclass
 class Figures:
-    """What a training has found so far, as its state keeps it. Raises ValueError or TypeError for what none finds."""
+    """The figures of a training so far, as its state keeps them. Raises ValueError or TypeError for impossible ones."""
 
     seconds: float = 0.0
     best_step: int = 0
@@ -89,7 +89,7 @@ _AVERAGES = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.Adadelta: 
 
 
 def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
-    """Return the recipe's optimizer for all parameters that learn."""
+    """Return the recipe's optimizer for all trained parameters."""
     parameters = learning_parameters(module)
     if recipe.optimizer == "adadelta":  # section 4.1; ε = 1e-6
         return torch.optim.Adadelta(parameters, lr=recipe.learning_rate, rho=0.95, eps=1e-6)
@@ -129,8 +129,8 @@ class Trainer:
     def fit(self, resume: bool = False, evaluate_first: bool = False, finish: bool = False) -> Outcome:
         """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, once, and leave the best weights in the module.
 
-        ``resume``: from the state, to the very same weights if ``max_steps`` ends it. ``evaluate_first``: they may be hard to
-        better. ``finish``: make no step. The first SIGINT or SIGTERM acts when its minibatch is learnt and saved. Raises
+        ``resume``: from the state, to the same weights to the bit if ``max_steps`` ends it. ``evaluate_first``: the
+        first may be the best. ``finish``: make no step. The first SIGINT or SIGTERM acts when its minibatch is saved. Raises
         ModelError for a damaged state; NotFiniteError: the state is then the last good one.
         """
         figures = self.figures
@@ -171,7 +171,7 @@ class Trainer:
                 self.evaluate()
 
     def step(self, batch: Any, done: float) -> None:
-        """Learn a minibatch, at the rate after the share ``done`` (0 to 1) of the run."""
+        """Train on a minibatch, at the rate after the share ``done`` (0 to 1) of the run."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(done)
         self._batch, items = batch, len(batch)
@@ -221,7 +221,7 @@ class Trainer:
             raise NotFiniteError("a weight is infinite or NaN", self.steps, self._batch)
 
     def save(self) -> None:
-        """Write the state, if there is to be one and it is not there."""
+        """Write the state, if it is wanted and missing."""
         if self.state is None or self.saved == self.steps:
             return
         self.figures.losses, self.figures.items = [loss for (loss,) in self.processes.gather(self._loss)], self._items
@@ -279,7 +279,7 @@ class Trainer:
 
 
 def _same_shapes(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:
-    """Tell whether tensors, if there are any, have the names and shapes of others."""
+    """Return whether tensors, if there are any, have the names and shapes of others."""
     return not found or {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in wanted.items()}
 
 

@@ -36,7 +36,7 @@ class ProcessGroup:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process talks and writes, and its held-out figures count."""
+        """Whether this process reports and writes, and its held-out figures count."""
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
@@ -62,7 +62,7 @@ class ProcessGroup:
         return [numbers.tolist() for numbers in shared]
 
     def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = silent) -> bool:
-        """Let the first process do something while the others wait, and return its outcome in all of them.
+        """Run ``work`` in the first process while the others wait, and return its result in all of them.
 
         They wait without a collective, whose time would be limited; the second one says so every minute. Raises in the first
         process what ``work`` raises, in the others RescoreError if it failed or its store is gone.
@@ -87,11 +87,11 @@ class ProcessGroup:
                 outcome = self.store.get(_OUTCOME)
                 break
             except dist.DistStoreError:  # not yet
-                say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
+                say(f"waiting for the first process, which prepares the pairs, , for {minutes} minutes")
             except RuntimeError as error:
-                raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); it may have said why") from None
+                raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); see its error") from None
         if outcome == b"failed":
-            raise RescoreError("the first process failed; it has said why")
+            raise RescoreError("the first process failed; see its error")
         return bool(outcome == b"true")
 
 
@@ -99,7 +99,7 @@ ALONE = ProcessGroup()
 
 
 def launched() -> bool:
-    """Tell whether torchrun, or Slurm with its variables exported, started this process as one of several."""
+    """Return whether torchrun, or Slurm with its variables exported, started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
@@ -109,7 +109,7 @@ def local_device(device: str) -> str:
 
 
 def find_processes() -> ProcessGroup:
-    """Meet the other processes that were launched, if any. Nothing collective is possible yet."""
+    """Connect to the other processes that were launched, if any. Nothing collective is possible yet."""
     if not launched():
         return ALONE
     try:
@@ -140,7 +140,7 @@ def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup
         traceback.clear_frames(error.__traceback__)  # frames of a failed step hold the wrapped module
         if isinstance(error, RuntimeError) and _LOST.search(str(error)):
             said = str(error).split("This is typically")[0].strip()
-            raise RescoreError(f"lost another process of this training ({said}); start all again with --resume") from None
+            raise RescoreError(f"another process of this training is lost ({said}); start all again with --resume") from None
         raise
     finally:
         gc.collect()  # wrapped modules may be parts of circles
@@ -148,7 +148,7 @@ def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup
 
 
 def learning_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that learn."""
+    """Return the trained parameters."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
@@ -156,7 +156,7 @@ class Gradients:
     """The gradient of one minibatch's loss, from all cores and all processes.
 
     The minibatch is cut into a part of like work for each core: several small problems side by side are faster than one whose
-    every product is shared out. ``Gradients(...)(parts, n)`` sets the ``grad`` of every parameter that learns, that of the loss
+    every product is shared out. ``Gradients(...)(parts, n)`` sets the ``grad`` of every trained parameter, that of the loss
     over all processes divided by ``n``, added in the order of the parts, and returns the summed loss of the parts.
     """
 

@@ -1,5 +1,5 @@
-"""What surrounds every training: where its data come from, and in its model directory device, processes, lock, resume, log, and
-the model's publication. The data are prepared in a directory once, and found there by later trainings."""
+"""The surroundings of every training: its data, and in its model directory device, processes, lock, resume, log, and the
+model's publication. The data are prepared in a directory once, and found there by later trainings."""
 
 import contextlib
 import json
@@ -36,15 +36,15 @@ def on_this_machine(settings: AnySettings) -> AnySettings:
     return replace(settings, machine=replace(settings.machine, device=device))
 
 
-def check_like(ours: object, theirs: object, names: Sequence[str]) -> None:
+def check_like(own: object, donor: object, names: Sequence[str]) -> None:
     """Raise OptionError if a model to start from differs in attributes of these names, which are options, too."""
 
     def value(name: str, of: object, dashes: str = "") -> str:
         return f"no {dashes}{name}" if getattr(of, name) is None else f"{dashes}{name} {getattr(of, name)}"
 
-    if names := [name for name in names if getattr(ours, name) != getattr(theirs, name)]:
-        found = ", ".join(f"{value(name, theirs)} and not {getattr(ours, name)}" for name in names)
-        remedy = " ".join(value(name, theirs, "--") for name in names)
+    if names := [name for name in names if getattr(own, name) != getattr(donor, name)]:
+        found = ", ".join(f"{value(name, donor)}, not {getattr(own, name)}" for name in names)
+        remedy = " ".join(value(name, donor, "--") for name in names)
         raise OptionError(f"the model to start from has {found}; train with {remedy}")
 
 
@@ -69,14 +69,14 @@ class Source(ABC, Generic[Store]):
         return self._store
 
     def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> Store:
-        """Return the data as they were left, or made now under a lock. Raises InputError; OptionError if there are none."""
+        """Return the prepared data, or prepare them now under a lock. Raises InputError; OptionError if there are none."""
         store, made = self.find(), False
         is_left = self.scratch is not None and os.path.lexists(scratch_name(self.scratch, self.directory))
         if store is None or is_left or os.path.lexists(lock_name(self.directory)):
             os.makedirs(os.path.dirname(os.path.realpath(self.directory)), exist_ok=True)
             with contextlib.ExitStack() as held:
                 try:
-                    remedy = f"let it end: it prepares {self.layout.what} there"
+                    remedy = f"wait until it ends: it prepares {self.layout.what} there"
                     held.enter_context(locked(self.directory, remedy, observer.say))
                 except OptionError:
                     if store is None:
@@ -89,18 +89,18 @@ class Source(ABC, Generic[Store]):
                 if store is None:
                     self.layout.check_target(self.directory)
                     if os.path.isdir(self.directory) and os.listdir(self.directory):
-                        observer.say(f"{self.directory} has {self.others}; prepared anew")
+                        observer.say(f"{self.directory} has {self.others}; preparing them again")
                     self._store = store = self.make(observer, check)
                     made = True
         if not made:
-            observer.say(f"{self.called} as prepared before in {self.directory}")
+            observer.say(f"{self.called}: found prepared in {self.directory}")
         check(store.numbers)
         self.report(store, made, observer.say)
         return store
 
     @abstractmethod
     def check(self, say: Callable[[str], None]) -> None:
-        """Raise OptionError, InputError or RescoreError for files that will not do, before hours of preparing data."""
+        """Raise OptionError, InputError or RescoreError for unfit files, before hours of preparing data."""
 
     @abstractmethod
     def make(self, observer: Observer, check: Callable[[Any], None]) -> Store:
@@ -108,14 +108,14 @@ class Source(ABC, Generic[Store]):
 
     @abstractmethod
     def report(self, store: Store, made: bool, say: Callable[[str], None]) -> None:
-        """Say what the data are; ``made`` tells whether they were prepared now. Raises OptionError if they cannot be learnt."""
+        """Report the size of the data; ``made``: they were prepared now. Raises OptionError if they cannot be trained on."""
 
 
 class Session(contextlib.ExitStack):
     """A training's stay in its model directory, a ``with`` block: ``prepare``, ``learning``, ``publish`` in this order.
 
     An error leaves no model directory, only the state from which ``resume`` continues, if training had begun. Every process has
-    a session; the first prepares the data, talks, writes, and holds the lock of the model directory until the block ends.
+    a session; the first prepares the data, reports, writes, and holds the lock of the model directory until the block ends.
     ``identity`` has all settings that may change the weights; the state compares the data themselves.
     """
 
@@ -152,10 +152,12 @@ class Session(contextlib.ExitStack):
             check_replaceable(self._model_dir)
             check()
             if self.processes.size > 1 and source.fingerprints[0] is None:
-                raise OptionError("many processes need inputs that can be read twice: files, and no pipe or standard input")
+                raise OptionError(
+                    "several processes need inputs that can be read twice: name files, not pipes or standard input"
+                )
             source.check(say)
             os.makedirs(os.path.dirname(os.path.realpath(self._model_dir)), exist_ok=True)
-            self.enter_context(locked(self._model_dir, "let it end, or name another directory with -m", say))
+            self.enter_context(locked(self._model_dir, "wait until it ends, or name another directory with -m", say))
             if not self._can_begin():
                 return False
             source.prepare(self.observer, self.state.check)
@@ -165,27 +167,27 @@ class Session(contextlib.ExitStack):
             return None
         store = source.find()
         if store is None:
-            raise OptionError("many processes need prepared data, and inputs, that all of them see under the same names")
+            raise OptionError("several processes need inputs and prepared data on a disk that they share, under the same names")
         self.state.check(store.numbers)
         self.resumes = self.state.exists()
         self.enter_context(process_group(self._machine.device, self.processes))
         return store
 
     def _can_begin(self) -> bool:
-        """Put right what killed runs left; tell whether there is anything to do. Raises OptionError if it must not touch it."""
+        """Clean up after killed runs; return whether there is work to do. Raises OptionError for what must not be replaced."""
         state, resume = self.state, self._output.resume or self.finish
         recover_directory(self._model_dir)
         if state.is_published(self._model_dir):
             state.remove()
             if resume:
-                self.observer.say(f"{self._model_dir} is complete; what was left of its training is removed")
+                self.observer.say(f"{self._model_dir} is complete; the rest of its training is removed")
                 return False
         if self.finish and not state.exists():
-            raise OptionError(f"--finish: there is no training in {state.directory}; leave it out to train")
+            raise OptionError(f"--finish: no training in {state.directory}; to train leave --finish out")
         check_target(self._model_dir, self._output.overwrite)
         if not state.exists():
             if resume:
-                self.observer.say(f"no training to go on with in {state.directory}; it begins anew")
+                self.observer.say(f"no training to continue in {state.directory}; starting over")
         elif not resume:
             found = f"{state.directory} holds an interrupted training"
             raise OptionError(f"{found}; continue with --resume, keep it with --finish, or delete it to start over")
@@ -213,7 +215,7 @@ class Session(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def learning(self, task: Task, recipe: Recipe, as_rows: Callable[[Any], bytes]) -> Iterator[Trainer]:
-        """Give what trains within the ``with`` block, keep a minibatch that failed, ``as_rows``, and say how to continue."""
+        """Yield the trainer; on errors keep a minibatch that failed, ``as_rows``, and say how to continue."""
         state, observer, processes = self.state, self.observer, self.processes
         trainer = Trainer(task, recipe, threads=self.threads, processes=processes, state=state, observer=observer)
         together = f", {processes.size} processes" if processes.size > 1 else ""
@@ -234,14 +236,14 @@ class Session(contextlib.ExitStack):
             remedy = "try a smaller --learning-rate"
             if state.exists():
                 parts.append(f"{state.directory} has the last good state")
-                remedy = f"delete it and {remedy}, or, if the machine failed, go on with --resume"
+                remedy = f"delete it and {remedy}; if the machine failed, continue with --resume"
             raise RescoreError(f"{', '.join(parts)}; {remedy}") from None
 
     def _add_to_log(self, record: dict[str, Any]) -> None:
         """Append a record to the log in the state's directory; the first one starts it over. Raises RescoreError."""
         path, line = os.path.join(self.state.directory, LOG), json.dumps(record) + "\n"
         if not self._log:
-            self._outer.say(f"log, until it is done: {path}")
+            self._outer.say(f"the log is in {path} and moves to {self._model_dir} at the end")
         with writing(path):
             os.makedirs(self.state.directory, exist_ok=True)
             with open(path, "a" if self._log else "w", encoding="utf-8", newline="\n") as stream:
@@ -250,7 +252,7 @@ class Session(contextlib.ExitStack):
         self._outer.on_record(record)
 
     def _keep(self, step: int, as_rows: Callable[[Any], bytes], batch: Any) -> str:
-        """Write a minibatch beside the state; say where it is, or why not."""
+        """Write a minibatch beside the state. Return a message with its place, or with the error."""
         path = os.path.join(self.state.directory, f"minibatch-{step:09d}.tsv")
         try:
             with writing(path):
@@ -273,8 +275,8 @@ class Session(contextlib.ExitStack):
                 state.about_to_publish(directory)
             state.remove()
         except (RescoreError, KeyboardInterrupt) as error:
-            error.add_note(f"{state.directory} has the whole training; the same command with --resume goes on")
+            error.add_note(f"{state.directory} has the whole training; the same command with --resume continues")
             raise
         if os.path.lexists(state.directory):
             left = f"{state.directory} cannot be removed"
-            self.observer.say(f"warning: {left}; the model is complete, and nothing in it is needed")
+            self.observer.say(f"warning: {left}; the model is complete, so delete it")

@@ -1,4 +1,4 @@
-"""The first SIGINT or SIGTERM waits for a place where a training can stop without loss."""
+"""Delays the first SIGINT or SIGTERM until a training can stop without loss."""
 
 import signal
 import threading
@@ -39,7 +39,7 @@ class FirstSignal:
             signal.signal(number, handler)
 
     def deliver(self, number: int) -> None:
-        """Let a signal of this number, which may have met another process, act as it would have done at once."""
+        """Let a signal of this number, which another process may have received, act now."""
         self.number = 0
         self._restore()
         signal.raise_signal(number)

@@ -1,7 +1,7 @@
 """A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle.
 
 DIRECTORY/
-    state.json                  step, figures, what the run was asked for, its limits and pairs, the tensors' file; a CRC-32
+    state.json                  step, figures, the run's options, its limits and pairs, the tensors' file; a CRC-32
     tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
     published                   device and inode of the finished model's directory, just before it takes its name
 """
@@ -29,7 +29,7 @@ _ENTRIES = {"format_version", "run", "limits", "pairs", "step", "tensors", "figu
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[str]:
-    """Say in which entries two JSON values differ, ``name old → new`` each; one that is missing is as one that is null."""
+    """Return the entries in which two JSON values differ, ``name old → new`` each; a missing one counts as null."""
     if was == now:
         return []
     if isinstance(was, dict) and isinstance(now, dict):
@@ -56,7 +56,7 @@ def _identity_of(directory: str) -> bytes:
 
 
 class TrainingState:
-    """The state directory of one training. ``run`` is what it was asked for; only the same run may continue from it.
+    """The state directory of one training. ``run`` has its options; only a run with the same ones may continue from it.
 
     ``limits`` say when it is to end; they may change.
     """
@@ -67,7 +67,7 @@ class TrainingState:
         self.limits: dict[str, Any] = {}
 
     def exists(self) -> bool:
-        """Tell whether there is a state to continue from."""
+        """Return whether there is a state to continue from."""
         return os.path.lexists(os.path.join(self.directory, STATE))
 
     def check(self, numbers: Any = None) -> None:
@@ -81,8 +81,8 @@ class TrainingState:
         if self._numbers is not None:
             found += differences(state["pairs"], self._numbers)
         if found:
-            remedy = f"give the command as it was, or delete {self.directory} to begin anew"
-            raise OptionError(f"--resume: the interrupted training was another: {', '.join(found)}; {remedy}")
+            remedy = f"give the command as it was, or delete {self.directory} to start over"
+            raise OptionError(f"--resume: the interrupted training had other options or data: {', '.join(found)}; {remedy}")
 
     def save(self, step: int, tensors: dict[str, Tensor], figures: dict[str, Any]) -> None:
         """Replace the last state: a kill, or a full disk (RescoreError), leaves that one or this one."""
@@ -104,7 +104,7 @@ class TrainingState:
             with contextlib.suppress(OSError):
                 os.unlink(f"{file}.partial")
             found = f"the state of step {step:,} cannot be saved ({getattr(error, 'strerror', None) or error})"
-            remedy = "the last one is intact: make room and go on with --resume"
+            remedy = "the last one is intact: make room and continue with --resume"
             raise RescoreError(f"{self.directory}: {found}; {remedy}") from None
         for left in Path(self.directory).glob("tensors-*"):  # older ones, perhaps of killed runs
             with contextlib.suppress(OSError):
@@ -112,20 +112,20 @@ class TrainingState:
                     left.unlink()
 
     def _read(self) -> dict[str, Any]:
-        """Return what state.json says. Raises ModelError if it is damaged or of another version."""
+        """Return the contents of state.json. Raises ModelError if it is damaged or of another version."""
         path = os.path.join(self.directory, STATE)
         try:
             state = json.loads(Path(path).read_bytes())
         except (OSError, ValueError, RecursionError) as error:
             raise self.damaged(str(error), STATE) from None
         if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
-            remedy = f"take the version that made it, or delete {self.directory} to begin anew"
+            remedy = f"use the version that made it, or delete {self.directory} to start over"
             raise ModelError(f"{path}: not a training state of this version; {remedy}")
         whole = state.pop("crc", None) == _crc(state) and state.keys() >= _ENTRIES
         typed = whole and all(isinstance(state[name], dict) for name in ("run", "limits")) and isinstance(state["step"], int)
         known = typed and state["limits"].keys() <= set(LIMITS)
         if not known or state["step"] < 0 or state["tensors"] != _tensors_of(state["step"]):
-            raise self.damaged("not as it was written", STATE)
+            raise self.damaged("changed since it was written", STATE)
         return state
 
     def last_limits(self) -> dict[str, Any]:
@@ -143,17 +143,17 @@ class TrainingState:
         return state["step"], tensors, state["figures"]
 
     def damaged(self, found: str, file: str = "") -> ModelError:
-        """Make the error of a damaged state."""
+        """Return the error for a damaged state."""
         where = os.path.join(self.directory, file) if file else self.directory
-        return ModelError(f"{where}: {found}; the state is damaged, delete {self.directory} to begin anew")
+        return ModelError(f"{where}: {found}; the state is damaged, delete {self.directory} to start over")
 
     def about_to_publish(self, directory: str) -> None:
-        """Take note of the directory that is to become the model. Raises OSError if that cannot be written."""
+        """Write down the directory that will become the model. Raises OSError if that cannot be written."""
         os.makedirs(self.directory, exist_ok=True)
         write_durably(os.path.join(self.directory, PUBLISHED), _identity_of(directory))
 
     def is_published(self, model_dir: str) -> bool:
-        """Tell whether the model of this training has its name already: then only ``remove`` is left to do."""
+        """Return whether the model of this training has its name already: then only ``remove`` is left to do."""
         with contextlib.suppress(OSError):
             return Path(self.directory, PUBLISHED).read_bytes() == _identity_of(model_dir)
         return False

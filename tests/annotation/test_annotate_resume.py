@@ -1,4 +1,4 @@
-"""An annotation that was killed, or whose disk was full, goes on to the same bytes; nothing is reused that should not be."""
+"""An annotation that was killed, or whose disk was full, continues to the same bytes; nothing is reused that should not be."""
 
 import json
 import os

@@ -108,7 +108,7 @@ EMPTY = {
     **dict.fromkeys(("evaluate REF", "evaluate OUT", "evaluate STATISTICS", "why --reference"),
                     "an empty file; a line for every segment is needed"),
     "why OUT": "0 segments where ",
-    "curves": "an empty log; nothing has been measured yet; train with a smaller --eval-every",
+    "curves": "an empty log; nothing is measured yet; train with a smaller --eval-every",
 }  # fmt: skip
 IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"

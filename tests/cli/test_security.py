@@ -113,7 +113,7 @@ def test_pickles_among_prepared_pairs_are_not_opened(run: Run, tmp_path: Path) -
     summary.write_text(json.dumps(stored))
     result = run(*to)
     assert result.status == 0, result.err
-    assert "as prepared before" not in result.err
+    assert "found prepared" not in result.err
     assert not (tmp_path / "hit").exists()
 
 

@@ -135,7 +135,7 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
         f"run.sh: with weights of zero the annotated table gives another output than the baseline ({site.work}/zero/*.out): "
         "ini and table do not belong together",
         f"run.sh: FAILED in step zero-weights: {site.work}/logs/zero-weights.log",
-        "run.sh: the same command again goes on from this step",
+        "run.sh: the same command again continues from this step",
     ]
     assert "differ: " in done.stderr, "cmp says where"
     assert site.names() == CHECK

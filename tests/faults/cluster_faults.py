@@ -3,7 +3,7 @@
 usage: cluster_faults.py [--faults 60] [--seed 1]
 
 Each run is an annotation by some workers, to which one thing happens after a random block: to a worker, to the line between a
-worker and the scheduler, or to the client or the scheduler, after which --resume goes on. What came too late to happen is not
+worker and the scheduler, or to the client or the scheduler, after which --resume continues. What came too late to happen is not
 counted.
 """
 
@@ -29,7 +29,7 @@ from phrase_rescore.rnn.checkpoint import save
 ROWS, BLOCK, DELAY = 400, 10, 0.05
 OF_A_WORKER = ("killed", "exits", "hung", "memory", "disk", "slow")
 LACKING = ("no model", "broken model")  # at all workers
-CLIENT_STOPPED, SCHEDULER_KILLED = "client stopped", "scheduler killed"  # what ends the run; --resume goes on
+CLIENT_STOPPED, SCHEDULER_KILLED = "client stopped", "scheduler killed"  # what ends the run; --resume continues
 KINDS = (*OF_A_WORKER, *LACKING, "killed by its nanny", "line cut", CLIENT_STOPPED, SCHEDULER_KILLED)
 
 
@@ -86,7 +86,7 @@ class Bench:
         try:
             annotate(self.table, self.model, self.out, **options)
         except (Stopped, RescoreError) as error:
-            if kind != CLIENT_STOPPED and not (kind == SCHEDULER_KILLED and "go on with --resume" in str(error)):
+            if kind != CLIENT_STOPPED and not (kind == SCHEDULER_KILLED and "continue with --resume" in str(error)):
                 raise
             if kind == SCHEDULER_KILLED:
                 cluster.restart_scheduler()

@@ -351,7 +351,7 @@ LM_TRAINING = {
 LM_TRAINED = """\
 trained on   train.fr: 35,558 sentences, 511,331 words; held out 359 sentences, 5,147 words
 training     400 steps, 0.7994 passes over the words, weights of step 400
-warning      only 79.9 % of the words were seen, each once
+warning      only 79.9 % of the words were seen
 settings     preset default, optimizer adam, min count 1, dropout 0.2, self normalize 0.1
 held out     3.258 nats a word, perplexity 26 a word
 log Z        standard deviation 0.5452 around 0 (unnormalized scores)

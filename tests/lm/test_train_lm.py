@@ -95,12 +95,12 @@ def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) ->
     line = command(text, tmp_path / "lm", "--text", str(tmp_path / "encoded"), "--max-steps", "2")
     assert run(*line).status == 0
     again = run(*line, "--overwrite")
-    assert f"text as prepared before in {tmp_path}/encoded" in again.err
+    assert f"text: found prepared in {tmp_path}/encoded" in again.err
     other = run(*line, "--overwrite", "--shortlist", "2")
-    assert "prepared anew" in other.err
+    assert "preparing them again" in other.err
     with open(text, "a") as stream:
         stream.write("one more\n")
-    assert "prepared anew" in run(*line, "--overwrite").err
+    assert "preparing them again" in run(*line, "--overwrite").err
 
 
 def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
@@ -227,5 +227,5 @@ def test_a_finished_model_trains_on(run: Run, text: Path, tmp_path: Path) -> Non
         torch.testing.assert_close(*rows, atol=1e-6, rtol=0)
     torch.testing.assert_close(old.model.embedding[-1], new.model.embedding[-1], atol=1e-6, rtol=0)
     refused = run(*command(text, tmp_path / "x", "--init-from", str(tmp_path / "lm"), "--hidden", "8", "--output", "5"))
-    found = "the model to start from has hidden 16 and not 8, no output and not 5; train with --hidden 16 no --output"
+    found = "the model to start from has hidden 16, not 8, no output, not 5; train with --hidden 16 no --output"
     assert (refused.status, refused.last_line) == (2, f"phrase-rescore: error: {found}")

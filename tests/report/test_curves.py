@@ -60,7 +60,7 @@ def test_runs_of_equal_name_are_called_by_their_paths(make_run):
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        (b"", "train.log.jsonl: an empty log; nothing has been measured yet"),
+        (b"", "train.log.jsonl: an empty log; nothing is measured yet"),
         (b"step 100\n", r"train.log.jsonl:1: 'step 100' is not JSON; name a model directory"),
         (b"\xff\n", r"train.log.jsonl:1: '\\xff' is not JSON"),
         (b'{"step": 1, "seconds": 1}\n{"step": 2, "sec', "train.log.jsonl:2: .* is not JSON"),
@@ -157,7 +157,7 @@ def test_svg_holds_its_labels_as_text(make_run, tmp_path):
 
 def test_each_axis_says_what_it_measures(make_run, tmp_path):
     out, run = tmp_path / "curves.svg", read_run(make_run())
-    of_text = replace(run, learnt="word")
+    of_text = replace(run, item="word")
     for runs, chart, expected in (
         ([run], CurveChart("pairs", "perplexity"), {"phrase pairs seen (millions)", "held-out perplexity (per word)"}),
         ([run], CurveChart("hours"), {"time of training (hours)", "negative log-likelihood (nats per pair)"}),
@@ -170,9 +170,9 @@ def test_each_axis_says_what_it_measures(make_run, tmp_path):
 
 def test_a_language_model_learns_words(make_run, tmp_path):
     path, config = make_run(), tmp_path / "model" / "config.json"
-    for kind, learnt in (("feedforward-lm", "word"), ("rnn-encoder-decoder", "pair"), ("other", "pair"), (7, "pair")):
+    for kind, item in (("feedforward-lm", "word"), ("rnn-encoder-decoder", "pair"), ("other", "pair"), (7, "pair")):
         config.write_text(json.dumps({"kind": kind, "training": {"batch_size": 5}}))
-        assert (read_run(path).learnt, read_run(path).batch_size) == (learnt, 5)
+        assert (read_run(path).item, read_run(path).batch_size) == (item, 5)
 
 
 def test_without_held_out_figures_training_is_drawn(make_run, tmp_path):

@@ -111,7 +111,7 @@ def test_what_needs_held_out_pairs_is_refused_without(training: Training, option
     few.write_bytes(b"".join(b"%d\tx\n" % i for i in range(199)))
     changes: tuple[dict[str, object], ...] = ({"held_out": 0}, {"inputs": (str(few),)}, {"held_out": 9})
     for change in changes:
-        with pytest.raises(OptionError, match=f"{name} needs held-out data, and there are none; hold out more"):
+        with pytest.raises(OptionError, match=f"{name} needs held-out data, but there are none; hold out more"):
             training.but(**change, **{option: value}).run(Observer(on_step=lambda step, *_: steps.append(step)))
         assert not Path(training.model_dir).exists()
         assert not training.state_dir.exists()

@@ -67,7 +67,7 @@ def test_one_preparation_serves_both_directions(folder: Path) -> None:
     training = Training((str(folder / "pairs.tsv"),), str(folder / "forward")).but(max_steps=1, pairs_dir=store)
     training.run()
     training.but(model_dir=str(folder / "inverse"), inverse=True).run(Observer(said.append))
-    assert said[0] == f"distinct pairs as prepared before in {store}"
+    assert said[0] == f"distinct pairs: found prepared in {store}"
 
 
 @pytest.mark.slow

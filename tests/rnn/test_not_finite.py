@@ -50,8 +50,8 @@ def test_training_stops_with_its_minibatch_and_goes_on_from_the_last_good_state(
             training.run()
     assert str(caught.value) == (
         f"the loss is {what} and its gradient nan at step 13, its minibatch is in {state}/minibatch-000000013.tsv, "
-        f"{state} has the last good state; delete it and try a smaller --learning-rate, or, if the machine failed, go on "
-        "with --resume"
+        f"{state} has the last good state; delete it and try a smaller --learning-rate; if the machine failed, "
+        "continue with --resume"
     )
     assert not Path(training.model_dir).exists()
     assert json.loads((state / "state.json").read_bytes())["step"] == 10

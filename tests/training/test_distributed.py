@@ -138,8 +138,8 @@ def test_processes_wait_for_the_first_one_longer_than_a_collective_would(tmp_pat
 
 
 @pytest.mark.parametrize(("what", "status", "said"), [
-    ("dies", -9, r"the first process is gone \(.*\); it may have said why"),
-    ("fails", 2, "the first process failed; it has said why"),
+    ("dies", -9, r"the first process is gone \(.*\); see its error"),
+    ("fails", 2, "the first process failed; see its error"),
 ])  # fmt: skip
 def test_processes_end_when_the_first_one_does(tmp_path: Path, what: str, status: int, said: str) -> None:
     (first, _), (second, told) = two_processes(tmp_path, what)
@@ -151,7 +151,7 @@ def test_the_first_process_ends_in_a_line_when_another_does(tmp_path: Path) -> N
     (first, told), (second, _) = two_processes(tmp_path, "second dies")
     assert (first, second) == (1, -9)
     error = told.splitlines()[-1]
-    assert error.startswith("phrase-rescore: error: lost another process of this training ("), told
+    assert error.startswith("phrase-rescore: error: another process of this training is lost ("), told
     assert error.endswith("; start all again with --resume")
 
 

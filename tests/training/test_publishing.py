@@ -57,7 +57,9 @@ def test_a_second_training_fails_at_once_and_says_who_holds_the_directory(traini
     training.run(at_step(1, second))
     who = rf"process {os.getpid()} on {re.escape(os.uname().nodename)} since [-:\d ]{{19}} \(.*/model.lock\)"
     assert len(told) == 16
-    assert all(re.fullmatch(rf".* is in use by {who}; let it end, or name another directory with -m", line) for line in told)
+    assert all(
+        re.fullmatch(rf".* is in use by {who}; wait until it ends, or name another directory with -m", line) for line in told
+    )
     assert listing(tmp_path) == ["link", "model", "model.pairs", "pairs.tsv"]
 
 
@@ -73,7 +75,7 @@ def test_one_store_is_prepared_by_one_training_at_a_time(training: Training, tmp
             told.append(str(caught.value))
 
     shared.run(Observer(on_pairs=second))
-    said = rf"{tmp_path}/shared is in use by process {os.getpid()} on .*; let it end: it prepares pairs there"
+    said = rf"{tmp_path}/shared is in use by process {os.getpid()} on .*; wait until it ends: it prepares pairs there"
     assert re.fullmatch(said, *told)
     other = shared.but(model_dir=str(tmp_path / "other"), inverse=True)
     shared.but(model_dir=str(tmp_path / "third")).run(at_step(1, other.run))
@@ -150,7 +152,7 @@ def test_a_disk_that_fills_at_the_end_keeps_the_training(training: Training, mon
         broken.setattr(training_state, "sync", lambda path: None)
         with pytest.raises(Exception, match="cannot write .*No space left on device; make room") as caught:
             training.but(pairs_dir=f"{training.model_dir}.whole.pairs").run()
-    note = f"{training.state_dir} has the whole training; the same command with --resume goes on"
+    note = f"{training.state_dir} has the whole training; the same command with --resume continues"
     assert caught.value.__notes__ == [note]
     training.but(pairs_dir=f"{training.model_dir}.whole.pairs", resume=True).run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
@@ -161,7 +163,7 @@ def test_what_a_failing_disk_keeps_of_a_training_is_named(training: Training, mo
     monkeypatch.setattr(training_state.TrainingState, "remove", lambda state: None)
     training.run(Observer(say=told.append))
     monkeypatch.undo()
-    left = f"{training.model_dir}.training cannot be removed; the model is complete, and nothing in it is needed"
+    left = f"{training.model_dir}.training cannot be removed; the model is complete, so delete it"
     assert [line for line in told if "cannot be removed" in line] == [f"warning: {left}"]
     assert load(training.model_dir)
     training.but(overwrite=True).run(Observer(say=told.append))

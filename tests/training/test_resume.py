@@ -1,4 +1,4 @@
-"""A training killed at any moment goes on to the very same weights."""
+"""A training killed at any moment continues to the very same weights."""
 
 import json
 import os
@@ -96,8 +96,10 @@ def test_another_run_is_not_resumed(training: Training) -> None:
     ):
         with pytest.raises(RescoreError) as caught:
             changed.but(resume=True).run()
-        remedy = f"give the command as it was, or delete {training.state_dir} to begin anew"
-        assert not told or str(caught.value) == f"--resume: the interrupted training was another: {told}; {remedy}"
+        remedy = f"give the command as it was, or delete {training.state_dir} to start over"
+        assert (
+            not told or str(caught.value) == f"--resume: the interrupted training had other options or data: {told}; {remedy}"
+        )
         assert stored(f"{training.model_dir}.pairs") == pairs
     for overwrite in (False, True):
         with pytest.raises(OptionError, match="continue with --resume, keep it with --finish, or delete it to start over"):
@@ -130,7 +132,7 @@ def test_other_data_on_standard_input_is_refused(run, training, tmp_path, monkey
     pairs = stored(f"{training.model_dir}.pairs")
     refused = run(*line, training.model_dir, "--resume", stdin=data.replace(b"\tt1\n", b"\tt2\n"))
     assert refused.status == 2
-    assert re.search(r'the interrupted training was another: pairs_content "\w{32}" → "\w{32}"', refused.last_line)
+    assert re.search(r'training had other options or data: pairs_content "\w{32}" → "\w{32}"', refused.last_line)
     assert stored(f"{training.model_dir}.pairs") == pairs
     assert run(*line, training.model_dir, "--resume", stdin=data).status == 0
     assert files(tmp_path / "model") == files(tmp_path / "whole")
@@ -182,14 +184,14 @@ def test_what_does_not_change_the_weights_may_change_at_resume(training: Trainin
     said: list[str] = []
     changed = training.but(drop_bad_rows=True, patience=9, memory=1 << 20, allow_poor_coverage=True)
     changed.but(resume=True).run(Observer(said.append))
-    assert any("distinct pairs as prepared before" in line for line in said), said
+    assert any("distinct pairs: found prepared" in line for line in said), said
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
 
 
 def test_nothing_to_resume_begins_anew(training: Training) -> None:
     said: list[str] = []
     training.but(resume=True).run(Observer(said.append))
-    assert f"no training to go on with in {training.state_dir}; it begins anew" in said
+    assert f"no training to continue in {training.state_dir}; starting over" in said
     training.but(model_dir=f"{training.model_dir}.whole").run()
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
 
@@ -203,7 +205,7 @@ def test_a_state_that_is_none_is_one_line(run: Run, training: Training, tmp_path
     (training.state_dir / "state.json").write_bytes(text.encode("latin-1"))
     result = run("train", *training.inputs, "-m", tmp_path / "model", "--resume", "-q")
     assert (result.status, result.out, result.err.count("\n")) == (1, b"", 1), result.err
-    assert re.search(rf"{training.state_dir}/state.json: .*delete {training.state_dir} to begin anew\n", result.err)
+    assert re.search(rf"{training.state_dir}/state.json: .*delete {training.state_dir} to start over\n", result.err)
 
 
 def test_a_changed_state_is_told(training: Training) -> None:
@@ -218,7 +220,7 @@ def test_a_changed_state_is_told(training: Training) -> None:
     tensors = load_file(training.state_dir / state["tensors"])
     for name in ("optimizer.0.exp_avg", "best.decoder.b_G", "module.decoder.b_G"):
         save_file({**tensors, name: tensors[name][:-1].copy()}, training.state_dir / state["tensors"])
-        with pytest.raises(ModelError, match=f"the state is damaged, delete {training.state_dir} to begin anew"):
+        with pytest.raises(ModelError, match=f"the state is damaged, delete {training.state_dir} to start over"):
             training.but(resume=True).run()
     whole = (training.state_dir / state["tensors"]).read_bytes()
     (training.state_dir / state["tensors"]).write_bytes(whole[:-100])
@@ -250,7 +252,7 @@ def test_a_state_that_no_training_writes_is_told(tmp_path: Path, change: dict[st
     state = {**json.loads(path.read_bytes()), **change}
     del state["crc"]
     path.write_text(json.dumps(state | {"crc": state_files._crc(state)}))
-    with pytest.raises(ModelError, match=f"the state is damaged, delete {tmp_path} to begin anew"):
+    with pytest.raises(ModelError, match=f"the state is damaged, delete {tmp_path} to start over"):
         trainer.resume()
 
 
