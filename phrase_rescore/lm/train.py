@@ -116,14 +116,14 @@ def initialise_from(model: FeedforwardLM, vocab: Vocabulary, donor: LanguageMode
     """Copy the weights of a model of the same sizes; rows of words that it does not know stay. Return a line that says so."""
     here, there = shared_rows(vocab, donor.vocab)
     here, there = [*here, model.config.missing], [*there, donor.model.config.missing]
-    theirs = dict(donor.model.named_weights())
+    given = dict(donor.model.named_weights())
     for name, weight in model.named_weights():
         if name in ("G", "b_G"):
-            weight[here[:-1]] = theirs[name][there[:-1]]
+            weight[here[:-1]] = given[name][there[:-1]]
         elif name == "embedding":
-            weight[here] = theirs[name][there]
+            weight[here] = given[name][there]
         else:
-            weight.copy_(theirs[name])
+            weight.copy_(given[name])
     return f"{len(here) - FIRST_WORD - 1:,} of {len(vocab.words):,} words start from the other model"
 
 
@@ -143,9 +143,9 @@ def train_text(
     def check_start() -> None:
         if start.init_from:
             donor = load(start.init_from).model.config
-            theirs = replace(config.network, output=None if donor.tied else donor.output)
-            theirs = replace(theirs, order=donor.order, embedding=donor.embedding, hidden=donor.hidden)
-            check_like(config.network, theirs, ("order", "embedding", "hidden", "output"))
+            wanted = replace(config.network, output=None if donor.tied else donor.output)
+            wanted = replace(sizes, order=donor.order, embedding=donor.embedding, hidden=donor.hidden)
+            check_like(config.network, wanted, ("order", "embedding", "hidden", "output"))
 
     with Session(model_dir, config, identity, observer) as session:
         store = session.prepare(source, check_start)

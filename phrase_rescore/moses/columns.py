@@ -201,7 +201,7 @@ class TableColumns:
         by_number = {column.column: column for column in added or ()}
         if beyond := [number for number in by_number if not 1 <= number <= n]:
             found = f"column {beyond[0]} of a table that has {n}"
-            raise InputError(sidecar_path(table), found, "remove it, or annotate the table again")
+            raise InputError(sidecar_path(table), found, "delete it, or annotate the table again")
         all_columns = [by_number.get(i, AddedColumn(i, "", "", "")) for i in range(1, n + 1)]
         is_usual = min(by_number, default=n + 1) > len(_OF_MOSES) and ranges[3:4] != [(1.0, 1.0)]  # a count of no unknown words
         described = zip(all_columns, _names(n, by_number, _OF_MOSES if is_usual else ()), ranges, strict=True)

@@ -274,7 +274,7 @@ def _sparse_weights(line: IniLine, ini: str) -> Iterator[tuple[bytes, list[float
 def read_weights(path: str) -> dict[bytes, list[float]]:
     """Return the weights of an ini by name: those of ``[weight]``, and sparse ones of the file that ``[weight-file]`` names.
 
-    Raises InputError for what is no weight, for sections of weights that Moses has for tuning, and without any weight.
+    Raises InputError for a bad weight, for sections of weights that Moses has for tuning, and without any weight.
     """
     where, lines = display_name(path), list(read_lines(read_ini(path)))
     files = [line for line in lines if line.section == b"weight-file"]

@@ -1,4 +1,4 @@
-"""tokenizer.perl, lowercase.perl and detokenizer.perl of Moses' scripts/tokenizer, rule by rule: lines come out as theirs.
+"""tokenizer.perl, lowercase.perl and detokenizer.perl of Moses' scripts/tokenizer, rule by rule: lines come out the same.
 
 sacremoses is such a port, too, and differs: numbers in Czech, endings in Finnish, last words with points in them, letters of
 Catalan, Indic and East Asian text. Only the abbreviations are taken from it (Moses' scripts/share/nonbreaking_prefixes).

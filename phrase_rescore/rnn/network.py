@@ -164,8 +164,8 @@ def _read_distinct(stack: Stack, phrases: Ragged, word_rows: Tensor) -> Tensor:
     ended: list[Tensor] = []
     ended_rows: list[NDArray[np.int64]] = []
     for level in prefix_levels(phrases):
-        going_on, place = np.unique(level.parents, return_inverse=True)
-        before, after = rows_of(state, on_device(going_on)), on_device(place)
+        continued, place = np.unique(level.parents, return_inverse=True)
+        before, after = rows_of(state, on_device(continued)), on_device(place)
         projected = rows_of(stack.project(before), after)
         state = stack.step(projected, rows_of(before, after), word_rows.index_select(0, on_device(level.words)))
         ends = level.words[level.nodes] == EOS

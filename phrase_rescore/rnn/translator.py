@@ -174,8 +174,8 @@ def sample(
         weights = _weights(model.logits(prefixes.g), may_end if length else barred, temperature, top_k)
         drawn = _draw(weights, node, [flat[i] for i in live])
         log_p[live] += prefixes.word_log_p(node, drawn)
-        going_on = drawn != EOS
-        live, node, drawn = live[going_on], node[going_on], drawn[going_on]
+        continued = drawn != EOS
+        live, node, drawn = live[continued], node[continued], drawn[continued]
         for i, word in zip(live.tolist(), drawn.tolist(), strict=True):
             words[i].append(word)
         radix = weights.shape[1]

@@ -277,7 +277,7 @@ def test_empty_lines_and_odd_names(folder: Path, run: Run) -> None:
     (["a=base", "b=rnn", "--reference", "latin"], 1,
      r"error: latin:2: '\xe9' is not UTF-8; convert the file with iconv -t UTF-8"),
     (["a=base", "b=ref"], 1, "error: ref:1: no phrase segmentation; run moses with -t"),
-    (["a=-", "b=-"], 2, "error: two inputs are '-', standard input; name a file for one"),
+    (["a=-", "b=-"], 2, "error: two inputs are '-', standard input; name a file for one of them"),
     (["a=base", "b=rnn", "--table", "-"], 2, "error: --table is read more than once; name a file"),
 ])  # fmt: skip
 def test_errors_are_one_line(

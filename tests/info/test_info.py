@@ -195,7 +195,7 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     assert f"{table}.columns.json: belongs to another table than" in run("info", table).err
     del sidecar["table"]  # as the version before wrote it
     Path(f"{table}.columns.json").write_text(json.dumps(sidecar))
-    assert "but the table has 4: the .columns.json belongs to another\n" in run("info", table).out.decode()
+    assert "but the table has 4: the .columns.json belongs to another table\n" in run("info", table).out.decode()
     assert "\nnew columns  the last two look like annotate's (no .columns.json)\n" in run("info", out).out.decode()
 
 

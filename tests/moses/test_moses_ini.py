@@ -297,11 +297,13 @@ REFUSALS = {
     ),
     "too few weights": (
         INI.replace("0.2 0.2\n", "0.2\n"), [],
-        ":9: TranslationModel0 has 3 weights but num-features=4 (line 5); set num-features back",
+        ":9: TranslationModel0 has 3 weights but num-features=4 (line 5); "
+        "set num-features back to the columns of the old table; moses-ini raises both",
     ),
     "too many weights": (
         INI.replace("0.2 0.2\n", "0.2 0.2 0.04 0\n"), [],
-        ":9: TranslationModel0 has 6 weights but num-features=4 (line 5); set num-features back",
+        ":9: TranslationModel0 has 6 weights but num-features=4 (line 5); "
+        "set num-features back to the columns of the old table; moses-ini raises both",
     ),
 }  # fmt: skip
 
@@ -334,7 +336,7 @@ def test_usage(run: Run, table: Path) -> None:
         f"TranslationModel0 is ProbingPT, a binarized table: give the one made of {table} with --path"
     )
     assert refused() == "nothing to do; name a table with --table, or a language model with --lm"
-    assert refused("--lm", table, "--path", "x") == "--path is of the phrase table; name it with --table"
+    assert refused("--lm", table, "--path", "x") == "--path is for a phrase table; name it with --table"
     assert refused("--lm", table, "--weights", "1,2") == "--weights 1,2: a language model has one weight"
 
 
@@ -350,7 +352,7 @@ def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
     rows = ROWS.encode()
     assert refused(b"") == ": is empty; pass a phrase table"
     assert refused(b"a ||| b ||| 0.5 1 1\n") == (
-        ": 3 score columns, where TranslationModel0 has num-features=4; pass the table that annotate wrote"
+        ": 3 score columns, but TranslationModel0 has num-features=4; pass the table that annotate wrote"
     )
     assert refused(rows.replace(b"7.389056", b"")) == (
         ":2: 5 scores where the first row has 6; Moses needs the same number on every row"
@@ -465,7 +467,7 @@ def test_a_second_model_s_columns_and_factors() -> None:
     told = options_for(line, [*[SCORE] * 4, SCORE, COUNT, SCORE, ScoreColumn(8, "", 1, 1)])
     assert told[0].startswith("mert-moses.pl: --range=TM:0..1,0..1,0..1,0..1,0..1,-1..1,0..1,-1..1 (")
     assert told[2].startswith("processPhraseTableMin: -nscores 8 -rankscore 2;")
-    assert told[4].startswith("CreateOnDiskPt 2 3 8 100 2 TABLE DIRECTORY;")
+    assert told[4].startswith("CreateOnDiskPt 2 3 8 100 2 TABLE DIRECTORY,")
 
 
 def test_ranges_leave_out_what_cannot_be_tuned() -> None:

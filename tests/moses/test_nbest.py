@@ -54,7 +54,7 @@ def test_a_feature_is_added_at_the_end(before: bytes, after: bytes) -> None:
 def test_a_feature_is_renewed_where_it_stands(before: bytes, after: bytes) -> None:
     entry = parse_line(b"0 ||| a |||" + before + b"||| -1\n")
     assert entry.with_feature(b"X", [5], True).line() == b"0 ||| a |||" + after + b"||| -1\n"
-    with pytest.raises(RowError, match="has a feature X already; renew it with --replace"):
+    with pytest.raises(RowError, match="has a feature X already; overwrite it with --replace"):
         entry.with_feature(b"X", [5], False)
 
 
@@ -142,7 +142,7 @@ def test_a_total_is_the_weighted_sum() -> None:
     missing = Counter[bytes]()
     assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"other": [7]}, missing) == -2.0
     assert missing == {b"TM0_sparse": 1}
-    with pytest.raises(RowError, match="no weight of the feature TM0_sparse; name it in the file of --weights, with 'TM0_sp"):
+    with pytest.raises(RowError, match="no weight of the feature TM0_sparse; name it in the file of --weights, 'TM0_sp"):
         weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1]})
     with pytest.raises(RowError, match="no weight of the feature tm_pt"):
         weighted_total({b"tm_pt": [1, 2]}, {}, missing)
