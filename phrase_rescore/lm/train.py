@@ -144,7 +144,7 @@ def train_text(
         if start.init_from:
             donor = load(start.init_from).model.config
             wanted = replace(config.network, output=None if donor.tied else donor.output)
-            wanted = replace(sizes, order=donor.order, embedding=donor.embedding, hidden=donor.hidden)
+            wanted = replace(wanted, order=donor.order, embedding=donor.embedding, hidden=donor.hidden)
             check_like(config.network, wanted, ("order", "embedding", "hidden", "output"))
 
     with Session(model_dir, config, identity, observer) as session:
