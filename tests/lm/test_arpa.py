@@ -267,7 +267,7 @@ def test_an_n_gram_after_words_that_are_none() -> None:
 def test_a_mixture_needs_text(run: Run, tmp_path: Path) -> None:
     lm = small_lm(tmp_path / "lm")
     (tmp_path / "lm.arpa").write_bytes(as_file(a_model(2, 2)))
-    for more, said in ((("--interpolate", tmp_path / "lm.arpa"), "needs text to find the weight on"),
+    for more, said in ((("--interpolate", tmp_path / "lm.arpa"), "needs text to find the weight"),
                        (("--interpolate", "-"), "both are standard input"),
                        (("--interpolate", tmp_path / "lm.arpa", "--flush"), "--flush answers line by line")):  # fmt: skip
         result = run("score-lm", "-", "-m", lm, *more)

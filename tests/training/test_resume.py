@@ -214,7 +214,7 @@ def test_a_changed_state_is_told(training: Training) -> None:
     path = training.state_dir / "state.json"
     state = json.loads(path.read_bytes())
     path.write_text(json.dumps({**state, "step": 4}))
-    with pytest.raises(ModelError, match="not as it was written; the state is damaged"):
+    with pytest.raises(ModelError, match="changed since it was written; the state is damaged"):
         training.but(resume=True).run()
     path.write_text(json.dumps(state))
     tensors = load_file(training.state_dir / state["tensors"])
