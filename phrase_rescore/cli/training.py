@@ -174,7 +174,7 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
     _pairs.finish,
     _pairs.init_from,
     options.choice_option(
-        "--init", values=("all", "encoder", "decoder"), default="all", help="The part of the weights to take from --init-from."
+        "--init", values=("all", "encoder", "decoder"), default="all", help="The part of that model's weights to take."
     ),
     click.option(
         "--freeze", multiple=True,

@@ -53,7 +53,7 @@ def test_a_gpu_learns_as_the_cpu_does(tmp_path: Path, chosen: dict) -> None:
 
 
 @pytest.mark.parametrize(("chosen", "says"), [
-    ({"cell": "lstm"}, "has cell gru and not lstm; train with --cell gru"),
+    ({"cell": "lstm"}, "has cell gru, not lstm; train with --cell gru"),
     ({"layers": 2, "encoder": "reversed"}, "has layers 1, not 2, encoder forward, not reversed; train with "
      "--layers 1 --encoder forward"),
 ])  # fmt: skip
