@@ -87,7 +87,7 @@ class ProcessGroup:
                 outcome = self.store.get(_OUTCOME)
                 break
             except dist.DistStoreError:  # not yet
-                say(f"waiting for the first process, which prepares the pairs, , for {minutes} minutes")
+                say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
             except RuntimeError as error:
                 raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); see its error") from None
         if outcome == b"failed":
