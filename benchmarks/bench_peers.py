@@ -2,7 +2,7 @@
 
 usage: PEERS=DIR bench_peers.py [--rounds 3] [--json FILE]
 
-DIR has a Python environment for each peer: DIR/marian, DIR/joeynmt, DIR/onmt. What is missing is left out with a line that says
+DIR has a Python environment for each peer: DIR/marian, DIR/onmt. What is missing is left out with a line that says
 how to install it. All networks have GRUs of 500 units, embeddings of 100, 15,000 words a side, minibatches of 256 and the
 weights of three steps. Seconds are those of the processor (user and system) that whole processes take: other load hardly
 counts. Scoring is 10,000 pairs less the same command with 10 pairs; training is some steps less the same with three.
@@ -33,15 +33,6 @@ TORCH = "pip install torch==2.13.0 numpy tensorboard sacrebleu pyyaml six"
 # OpenNMT-py's models hold its options, which torch would refuse
 SETTINGS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
 
-JOEYNMT = """
-{name: peer, model_dir: joeynmt, use_cuda: False,
-data: {train: train, test: NAME, dataset_type: plain, src: {lang: src, level: word, voc_file: joeynmt.src},
-  trg: {lang: tgt, level: word, voc_file: joeynmt.tgt}},
-model: {encoder: {type: recurrent, rnn_type: gru, hidden_size: 500, bidirectional: True, embeddings: {embedding_dim: 100}},
-  decoder: {type: recurrent, rnn_type: gru, hidden_size: 500, attention: bahdanau, embeddings: {embedding_dim: 100}}},
-training: {overwrite: True, batch_size: 256, updates: STEPS, validation_freq: 100000, scheduling: plateau, clip_grad_norm: 1.0},
-testing: {load_model: joeynmt/latest.ckpt, batch_size: 256, return_prob: ref}}
-"""
 # OpenNMT-py's own translate also decodes; this calls what scores given targets in it, and nothing else
 ONMT_SCORER = """
 import torch
@@ -97,14 +88,6 @@ TOOLS = {
     "phrase-rescore, default": ours("sampled"),
     "pymarian 1.12.42, s2s": marian(2, "bidirectional, attention, two cells"),
     "the same, one cell": marian(1, "bidirectional, attention"),
-    "joeynmt 2.3.0": Tool(
-        "-m joeynmt train joeynmt.short.{steps}.yaml --skip-test",
-        f"-m joeynmt test joeynmt.{{name}}.{FIRST}.yaml --save-scores --output-path {{name}}.joeynmt",
-        "joeynmt",
-        f"{TORCH} 'protobuf<3.21' sacremoses sentencepiece subword-nmt matplotlib seaborn wrapt datasets packaging pandas "
-        "importlib_metadata && pip install --no-deps joeynmt==2.3.0",
-        "bidirectional, attention, full-rank output",
-    ),
     "OpenNMT-py 3.5.1": Tool(
         "-m onmt.bin.train -config onmt.yaml -save_model onmt -train_steps {steps} -save_checkpoint_steps {steps} -optim adam "
         f"-src_vocab words.src -tgt_vocab words.tgt -src_vocab_size {WORDS} -tgt_vocab_size {WORDS} -word_vec_size 100 "
@@ -139,11 +122,7 @@ def prepare(folder: Path) -> None:
         words = [*(word for word, _ in counts.most_common(WORDS)), *(f"_{i}" for i in range(WORDS))][:WORDS]
         ids = {word: id for id, word in enumerate(["</s>", "<unk>", *words])}
         (folder / f"words.{side}").write_text("".join(f"{word}\t1\n" for word in words))
-        (folder / f"joeynmt.{side}").write_text("".join(f"{word}\n" for word in words))
         (folder / f"marian.{side}.json").write_text(json.dumps(ids, ensure_ascii=False))
-    for name in ("short", "long"):
-        for steps in (FIRST, FIRST + Tool.steps):
-            (folder / f"joeynmt.{name}.{steps}.yaml").write_text(JOEYNMT.replace("NAME", name).replace("STEPS", str(steps)))
     (folder / "onmt.yaml").write_text("data: {corpus: {path_src: train.src, path_tgt: train.tgt, transforms: []}}")
     (folder / "onmt_scorer.py").write_text(ONMT_SCORER)
 
