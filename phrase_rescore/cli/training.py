@@ -86,11 +86,17 @@ class TrainingOptions:
 _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
 
 
+def _after_train(values: dict[str, Any]) -> str:
+    if values["form"] == "tsv" or values["inputs"][0].endswith(".tsv"):  # perhaps of sentences
+        return "phrase-rescore rescore dev.nbest.gz -m {model_dir} --whole --source DEV.SOURCE -o dev.rnn.nbest.gz"
+    return "phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz"
+
+
 @options.grouped_command(
     short_help="Train a model on the distinct pairs of phrase tables.",
     usual="model_dir max_time epochs inverse resume finish overwrite on_bad_row shortlist hidden preset precision device "
     "threads quiet",
-    then="phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz",
+    then=_after_train,
 )
 @options.path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @option_group(

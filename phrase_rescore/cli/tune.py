@@ -63,5 +63,10 @@ def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settin
     from phrase_rescore.cli.terminal import byte_bar, count_bar, tell
 
     with byte_bar(nbest, quiet, "reading") as bar, count_bar("tuning", "climbs", quiet, scale=False) as climbs:
-        found = tune(nbest, reference.split(","), out, **settings, on_read=bar.update, on_climb=climbs.update)
+
+        def on_climb() -> None:
+            bar.close()
+            climbs.update()
+
+        found = tune(nbest, reference.split(","), out, **settings, on_read=bar.update, on_climb=on_climb)
     tell(found.lines(), quiet)
