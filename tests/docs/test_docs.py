@@ -106,7 +106,8 @@ def inputs(tmp_path_factory) -> Path:
             changed = [" ".join(word if name == reference or rng.random() < 0.8 else "x" for word in line) for line in lines]
             (folder / name).write_text("".join(f"{line}\n" for line in changed))
     source = [[f"s{rng.randrange(60)}" for _ in range(8)] for _ in range(20)]
-    (folder / "test.en").write_text("".join(" ".join(line) + "\n" for line in source))
+    for name in ("dev.en", "test.en"):
+        (folder / name).write_text("".join(" ".join(line) + "\n" for line in source))
     for name in ("test.baseline.seg", "test.rnn.seg"):
         used = [" ".join(f"{word.replace('s', rng.choice('tu'))} |{i}-{i}|" for i, word in enumerate(line)) for line in source]
         (folder / name).write_text("".join(f"{line}\n" for line in used))
