@@ -175,7 +175,8 @@ def _for_table(
         wider = group.n_columns + len(starts) * len(values)
         weights = f"new weights {b' '.join(values).decode()} after those of {old}"
         said.append(f"{group}: num-features {group.n_columns} -> {wider}, {weights}")
-    return after, [*said, *hints(old, there.columns, tuned)]
+    relative = [] if keep_relative else list(_relative_paths(ini, old, where))
+    return after, [*said, *relative, *hints(old, there.columns, tuned)]
 
 
 def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> list[bytes]:
@@ -284,6 +285,14 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> Iterator[str]:
             yield f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks"
         if b"=" in path:
             yield f"{line}: {script} cuts the path {printable(path)} at '='; give the table another name"
+
+
+def _relative_paths(ini: bytes, table: Feature, where: str) -> Iterator[str]:
+    """Yield the features other than ``table`` whose file mert-moses.pl does not find."""
+    for feature in read_features(list(read_lines(ini)), where):
+        if feature.path and feature.name != table.name and not os.path.isabs(feature.path):
+            path = printable(feature.path, 1000)
+            yield f"mert-moses.pl: write the whole path of {feature} in place of {path}: it starts Moses in another folder"
 
 
 def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn], n_old: int) -> str:

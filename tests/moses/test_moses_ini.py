@@ -110,6 +110,13 @@ def test_done_twice_there_is_nothing_to_do(run: Run, real: tuple[Path, Path], tm
     assert run("moses-ini", once, "--table", table, "-q") == (0, once.read_bytes(), "")
 
 
+def test_other_relative_paths_are_named(run: Run, table: Path) -> None:
+    line = "mert-moses.pl: write the whole path of LM0 in place of lm.blm: it starts Moses in another folder"
+    assert line in run("moses-ini", "-", "--table", table, stdin=INI.encode()).err
+    assert line not in run("moses-ini", "-", "--table", table, "--keep-relative", stdin=INI.encode()).err
+    assert line not in run("moses-ini", "-", "--table", table, stdin=INI.replace("lm.blm", "/lm.blm").encode()).err
+
+
 def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> None:
     ini = tmp_path / "moses.ini"
     ini.write_text(INI)
