@@ -25,7 +25,7 @@ class TrainingOptions:
         time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m; paper: none]"
         self.max_time = click.option("--max-time", type=DURATION, help=time)
         passes = "; ".join(f"{name}: {settings.recipe.usual_epochs:g}" for name, settings in presets.items())
-        self.epochs = self.number("epochs", f"Stop after this number of passes.  [without another limit: {passes}]")
+        self.epochs = self.number("epochs", f"Stop after this number of passes. Without another limit:  [{passes}]")
         self.max_steps = self.number("max_steps", "Stop after N minibatches.")
         self.eval_every = self.number("eval_every", "Measure the held-out loss every STEPS minibatches.", "STEPS", default=500)
         overwrite = "Replace the model in the directory when the new one is complete."

@@ -27,7 +27,7 @@ class ReferencesType(PathName):
 
 @options.command(
     short_help="Find weights on n-best lists of a tuning set.",
-    then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.out",
+    then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.rescored.out, with the -m that made these lists",
 )
 @path_argument("nbest", metavar="NBEST...", nargs=-1, required=True)
 @click.option(

@@ -64,7 +64,7 @@ def test_a_list_worked_by_hand(run: Run, here: Path) -> None:
     assert "Same: the same in all entries of each segment, so the weight is 0" in said
     best = run("rescore", "list", "--weights", "ini", "--best")
     assert best.out.decode().splitlines() == list(REFERENCE)
-    assert said.endswith("next: phrase-rescore rescore TEST.NBEST --weights ini --best -o test.out\n")
+    assert "next: phrase-rescore rescore TEST.NBEST --weights ini --best -o test.rescored.out" in said
 
 
 def random_lists(segments: int = 9, entries: int = 8, features: int = 3, seed: int = 1) -> str:
