@@ -230,7 +230,7 @@ def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
             raise RescoreError(f"--cluster {name}: no such file; start dask scheduler with it as --scheduler-file")
         to = {"scheduler_file": rest}
     elif "://" not in where:
-        raise OptionError(f"--cluster {name}is not one of {PLACES}")
+        raise OptionError(f"--cluster {name} is not one of {PLACES}")
     try:
         client: Client = Client(**to, set_as_default=False, timeout=FIRST_CONNECTION, name="phrase-rescore")  # type: ignore[no-untyped-call]
     except (OSError, ValueError, ImportError, TypeError) as error:

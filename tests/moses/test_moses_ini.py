@@ -89,6 +89,7 @@ def test_two_lines_of_the_real_ini_change(run: Run, real: tuple[Path, Path], opt
     said = [line.removeprefix("phrase-rescore: ") for line in result.err.splitlines()]
     parts = [
         f"TranslationModel0: num-features 4 -> 6, new weights {weights}, path phrase-table.gz -> {table}",
+        "mert-moses.pl: write the whole path of LM0 in place of lm.blm",
         "mert-moses.pl: --range=TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1 ",
         "mert-moses.pl: delete features.list ",
         "processPhraseTableMin: -nscores 6 -rankscore 2; ",
