@@ -16,7 +16,7 @@ def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
     """
     name = display_name(path)
     try:
-        value = float(line)
+        value = math.nan if b"_" in line else float(line)  # Python reads 1_0 as 10
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
