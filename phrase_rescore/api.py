@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from phrase_rescore.annotation.pipeline import strip as strip_table
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
+from phrase_rescore.files.paths import Path
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.ini import is_ini
@@ -26,9 +27,8 @@ from phrase_rescore.training.config import Observer
 if TYPE_CHECKING:
     from phrase_rescore.annotation.annotator import Summary
     from phrase_rescore.annotation.run import AnnotateObserver
-    from phrase_rescore.evaluation.corpora import SetFiles
-    from phrase_rescore.evaluation.run import Evaluation
-    from phrase_rescore.evaluation.why import Comparison
+    from phrase_rescore.evaluation.run import evaluate
+    from phrase_rescore.evaluation.why import why
     from phrase_rescore.info.ini import IniInfo
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from phrase_rescore.queries.embed import embed
     from phrase_rescore.queries.generate import generate
     from phrase_rescore.queries.score import score, score_lm
-    from phrase_rescore.report.run import ReportSummary
+    from phrase_rescore.report.run import report as report  # not of __all__: the package has a folder of this name
     from phrase_rescore.rescoring.run import RescoreSummary
     from phrase_rescore.rescoring.tune import TuneSummary
     from phrase_rescore.rnn.translator import Hypothesis
@@ -52,16 +52,18 @@ __all__ = [
 
 _ELSEWHERE = {  # modules whose names are used as they are; what needs torch is imported when it is used
     "annotation.annotator": ("Summary",),
+    "evaluation.run": ("evaluate",),
+    "evaluation.why": ("why",),
     "lm.export": ("export_lm",),
     "models": ("Model", "TextModel", "load", "load_lm"),
     "moses.rewrite_ini": ("moses_ini",),
     "queries.embed": ("embed",),
     "queries.generate": ("generate",),
     "queries.score": ("score", "score_lm"),
+    "report.run": ("report",),
     "rnn.translator": ("Hypothesis",),
 }
 
-Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
 
 
@@ -177,32 +179,6 @@ def tune(
     return tune_lists(options, on_read, on_climb)
 
 
-def evaluate(
-    sets: Sequence[SetFiles], *, statistics: Path | None = None, on_output: Callable[[], object] = lambda: None, **settings: Any
-) -> Evaluation:
-    """Score every system on every set and compare it with the baseline, as ``phrase-rescore evaluate`` does.
-
-    ``settings`` are those of ``EvaluationSettings``, by the names of the command's options (metrics=("bleu",), ...).
-    ``statistics`` names a file to write the counts of the only output to. ``on_output`` is called for each output that has been
-    scored. Raises TypeError for an unknown setting, and as ``evaluation.run.evaluate``.
-    """
-    from phrase_rescore.evaluation.counts import EvaluationSettings
-    from phrase_rescore.evaluation.run import evaluate
-
-    return evaluate(sets, EvaluationSettings(**settings), on_output, _path(statistics))
-
-
-def why(
-    systems: Sequence[tuple[str, Path]], *, source: Path, reference: Path, table: Path, segments: int = 10,
-    on_read: Callable[[int], object] | None = None,
-) -> Comparison:  # fmt: skip
-    """Compare the outputs of two systems (name, output) as ``phrase-rescore why`` does. Raises as ``evaluation.why``."""
-    from phrase_rescore.evaluation.why import compare
-
-    outputs = [(name, os.fspath(path)) for name, path in systems]
-    return compare(outputs, os.fspath(source), os.fspath(reference), os.fspath(table), segments, on_read)
-
-
 def info(
     path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Callable[[int], object] | None = None,
     on_rows: Callable[[int], object] = lambda rows: None,
@@ -238,22 +214,6 @@ def _path(path: Path | None) -> str | None:
 
 def _paths(paths: Paths) -> tuple[str, ...]:
     return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
-
-
-def report(
-    table: Path, model_dir: Path, out: Path = "report.html", *, phi_column: int | None = None, sample: int = 50_000,
-    command: str = "", on_read: Callable[[int], object] | None = None, on_step: Callable[[str], object] = lambda what: None,
-) -> ReportSummary:  # fmt: skip
-    """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
-
-    ``sample`` is the number of rows that the page shows, ``command`` the line that it quotes. ``on_step`` gets the name of each
-    step. Raises as ``report.run.report``.
-    """
-    from phrase_rescore.report.run import report as write_report
-
-    prepare(usable_cores())
-    paths = os.fspath(table), os.fspath(model_dir), os.fspath(out)
-    return write_report(*paths, phi_column, sample, command, on_read, on_step)
 
 
 def curves(

@@ -5,11 +5,13 @@ one output against one), are the sacrebleu command's. All come from counts of se
 """
 
 import functools
+import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
@@ -19,6 +21,7 @@ from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_s
 from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
+from phrase_rescore.files.paths import Path
 from phrase_rescore.moses.scripts import Detokenizer, check_language
 from phrase_rescore.moses.text import Look, look, mismatch
 
@@ -207,7 +210,7 @@ def _compared(
 
 
 def _measure(
-    of_set: _SetOutputs, baseline: str, settings: EvaluationSettings, on_output: Callable[[], object], path: str | None
+    of_set: _SetOutputs, baseline: str, settings: EvaluationSettings, on_output: Callable[[], object], path: Path | None
 ) -> SetScores:
     """Score every output of a set, and compare the systems with the baseline; write the statistics of the only output."""
     metrics = settings.make_metrics(of_set.basis.references, of_set.references)
@@ -222,7 +225,7 @@ def _measure(
 
     outputs = {system: [counted(run) for run in runs] for system, runs in of_set.outputs.items()}
     if path is not None:
-        write_statistics(path, next(iter(outputs.values()))[0])
+        write_statistics(os.fspath(path), next(iter(outputs.values()))[0])
     systems = {
         system: {name: SystemScore(tuple(score(name, run) for run in runs)) for name in metrics}
         for system, runs in outputs.items()
@@ -235,19 +238,20 @@ def _measure(
 
 
 def evaluate(
-    sets: Sequence[SetFiles], settings: EvaluationSettings, on_output: Callable[[], object] = lambda: None,
-    statistics_path: str | None = None,
-) -> Evaluation:  # fmt: skip
-    """Score every system on every set; write the statistics of the only output to ``statistics_path``, if there is one.
+    sets: Sequence[SetFiles], *, statistics: Path | None = None, on_output: Callable[[], object] = lambda: None, **asked: Any
+) -> Evaluation:
+    """Score every system on every set and compare it with the baseline, as ``phrase-rescore evaluate`` does.
 
-    ``on_output`` is called for each output that has been scored. Raises OptionError for options that do not fit, InputError
-    for files that are missing, empty, not UTF-8, not as long as their reference, or statistics that are damaged or cannot be
-    compared. All files are read before anything is scored.
+    ``asked`` are fields of ``EvaluationSettings``. ``statistics`` names a file to write the counts of the only output to.
+    ``on_output`` is called for each output that has been scored. Raises TypeError for an unknown setting, OptionError for
+    options that do not fit, InputError for files that are missing, empty, not UTF-8, not as long as their reference, or
+    statistics that are damaged or cannot be compared. All files are read before anything is scored.
     """
+    settings = EvaluationSettings(**asked)
     check_sets(sets)
-    if statistics_path == "-":
+    if statistics == "-":
         raise OptionError("--statistics - is standard output, which gets the table; name a file")
-    if statistics_path is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
+    if statistics is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
         raise OptionError("--statistics is for one output; give one set with one system and one output")
     if settings.detokenize is not None:
         check_language("--detokenize", settings.detokenize)
@@ -256,7 +260,7 @@ def evaluate(
     if baseline not in systems:
         raise OptionError(f"no system is called {shown(baseline)}; --baseline is one of: {', '.join(systems)}")
     outputs = [_read_set(files, settings) for files in sets]
-    scores = tuple(_measure(of_set, baseline, settings, on_output, statistics_path) for of_set in outputs)
+    scores = tuple(_measure(of_set, baseline, settings, on_output, statistics) for of_set in outputs)
     files: dict[str, dict[str, None]] = {}  # by what is to be said of them
     for path, message in chain.from_iterable(of_set.warnings for of_set in outputs):
         files.setdefault(message, {})[display_name(path)] = None

@@ -18,7 +18,7 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from phrase_rescore.errors import InputError, OptionError, Progress, counted, shown
 from phrase_rescore.evaluation.corpora import read_lines
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.files.paths import is_stream
+from phrase_rescore.files.paths import Path, is_stream
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, TableBlock, read_table, words
@@ -278,35 +278,37 @@ def _changes_of(region: Region, choices: Sequence[Sequence[Choice]], table: Used
         yield changed("unknown", first, second)
 
 
-def compare(
-    systems: Sequence[tuple[str, str]], source: str, reference: str, table: str, segments: int = 10,
+def why(
+    systems: Sequence[tuple[str, Path]], *, source: Path, reference: Path, table: Path, segments: int = 10,
     on_read: Progress | None = None,
 ) -> Comparison:  # fmt: skip
-    """Read everything and compare two systems (name, output): the baseline, then the other one.
+    """Compare the outputs of two systems (name, output) as ``phrase-rescore why`` does: the baseline, then the other one.
 
     ``segments``: how many that gained most are to be shown, and as many that lost most. ``on_read`` gets the table's bytes.
     Raises OptionError for anything but two systems and for a table that is a stream, InputError for files that cannot be read
     or do not go together.
     """
     check("segments", segments, SHOWN_SEGMENTS)
-    _check(systems, source, reference, table)
+    source, reference, table = (os.fspath(path) for path in (source, reference, table))
+    outputs = [(name, os.fspath(path)) for name, path in systems]
+    _check(outputs, source, reference, table)
     used = UsedTable(table)
     sources, references = ([words(row.rstrip(b"\r\n")) for row in read_lines(path)] for path in (source, reference))
     if len(sources) != len(references):
         what = f"{counted(len(references), 'line')} where {display_name(source)} has {len(sources):,}"
         raise InputError(display_name(reference), what, "the reference has a line for every line of the source")
-    outputs = [read_derivations(path, sources, source) for _, path in systems]
+    derivations = [read_derivations(path, sources, source) for _, path in outputs]
     joined = [b" ".join(reference) for reference in references]
     texts = chain.from_iterable(parsed_lines(joined, decoded, display_name(reference), len(joined)))
-    scores = _BleuScores(list(texts), outputs)
-    pairs = list(zip(*outputs, strict=True))
+    scores = _BleuScores(list(texts), derivations)
+    pairs = list(zip(*derivations, strict=True))
     phrases = ((words, phrase) for words, both in zip(sources, pairs, strict=True) for phrase in chain(*both))
     used.read({(_source_of(words, phrase), phrase.tgt) for words, phrase in phrases}, on_read)
     compared = [_segment(i, sources[i], joined[i], pairs[i], scores, used) for i in range(len(sources))]
     usage = _usage(compared, 0, used), _usage(compared, 1, used)
     names = systems[0][0], systems[1][0]
     found = Comparison(names, source, segments, scores.corpus, compared, used, usage, _changes(compared, used))
-    found.warnings += _warnings(found, [path for _, path in systems], reference)
+    found.warnings += _warnings(found, [path for _, path in outputs], reference)
     return found
 
 

@@ -14,7 +14,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError, Progress, Say, silent
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import is_stream
+from phrase_rescore.files.paths import Path, is_stream
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.moses.table import read_table
@@ -26,9 +26,9 @@ from phrase_rescore.report.rows import LONG, SampleRows, TableReader
 from phrase_rescore.report.sections import Targets
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer, Side, word_embeddings
+from phrase_rescore.runtime import prepare, usable_cores
 
 _SAME = 0.01  # nats between a score and what few digits of it say
-SAMPLE = 50_000  # rows that the page shows by default
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,17 @@ class ReportSummary:
 
 
 def report(
-    table: str, model_dir: str, out: str, phi_column: int | None = None, sample: int = SAMPLE, command: str = "",
-    on_read: Progress | None = None, on_step: Say = silent,
+    table: Path, model_dir: Path, out: Path = "report.html", *, phi_column: int | None = None, sample: int = 50_000,
+    command: str = "", on_read: Progress | None = None, on_step: Say = silent,
 ) -> ReportSummary:  # fmt: skip
-    """Write the page; ``command`` is the line that asked for it, ``on_step`` gets the name of each step.
+    """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
 
-    Raises InputError for a table that cannot be read, ModelError for a model directory that cannot, OptionError where a
+    ``sample`` is the number of rows that the page shows, ``command`` the line that it quotes. ``on_step`` gets the name of each
+    step. Raises InputError for a table that cannot be read, ModelError for a model directory that cannot, OptionError where a
     library is missing or the page cannot be written.
     """
+    prepare(usable_cores())
+    table, model_dir, out = (os.fspath(path) for path in (table, model_dir, out))
     altair()
     if is_stream(table):
         raise OptionError("ANNOTATED_TABLE is read more than once; name a file")

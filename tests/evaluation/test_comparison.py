@@ -10,7 +10,7 @@ from conftest import Run
 from moses_harness import run_program
 from sacrebleu.metrics.bleu import BLEU
 
-from phrase_rescore.evaluation.why import CUTS, Comparison, compare, differing_regions
+from phrase_rescore.evaluation.why import CUTS, Comparison, differing_regions, why
 from phrase_rescore.evaluation.why_text import lines, most
 from phrase_rescore.moses.hypotheses import UsedPhrase
 
@@ -67,8 +67,8 @@ def longer(folder: Path) -> Path:
 
 
 def compared(folder: Path, **settings: int) -> Comparison:
-    systems = (("base", str(folder / "base")), ("rnn", str(folder / "rnn")))
-    return compare(systems, str(folder / "src"), str(folder / "ref"), str(folder / "table"), **settings)
+    systems = (("base", folder / "base"), ("rnn", folder / "rnn"))
+    return why(systems, source=folder / "src", reference=folder / "ref", table=folder / "table", **settings)
 
 
 def plain(text: str) -> list[str]:
@@ -309,14 +309,14 @@ def test_the_real_decoder(decoder: Path, shared_data: Path, tmp_path: Path, run:
         outputs[name] = tmp_path / f"{name}.out"
         outputs[name].write_bytes(run_program([*command, "-t", "-print-alignment-info"], tmp_path))
     systems = tuple((name, str(path)) for name, path in outputs.items())
-    texts = str(tmp_path / "en"), str(tmp_path / "fr"), str(table)
-    found = compare(systems, *texts)
+    texts = {"source": tmp_path / "en", "reference": tmp_path / "fr", "table": table}
+    found = why(systems, **texts)
     assert len(found.differing) > 10
     for usage in found.usage:
         assert usage.phrases > 400
         assert not usage.missing
     lists = tuple((name, str(tmp_path / f"{name}.nbest")) for name in outputs)
-    assert [segment.choices for segment in compare(lists, *texts).segments] == [segment.choices for segment in found.segments]
+    assert [segment.choices for segment in why(lists, **texts).segments] == [segment.choices for segment in found.segments]
     done = run("why", "--source", tmp_path / "en", "--reference", tmp_path / "fr", "--table", table,
                *("=".join(system) for system in systems))  # fmt: skip
     assert (done.status, done.err) == (0, "")

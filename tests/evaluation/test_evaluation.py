@@ -187,8 +187,7 @@ def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest
 
     monkeypatch.setattr(BLEU, "_extract_corpus_statistics", counted)
     systems = {"a": (files["base"],), "b": (files["better"],), "c": (files["run1"], files["run2"])}
-    settings = EvaluationSettings(metrics=("bleu",), samples=20)
-    evaluate([SetFiles("dev", (files["ref"],), systems)], settings, lambda: done.append(1))
+    evaluate([SetFiles("dev", (files["ref"],), systems)], metrics=("bleu",), samples=20, on_output=lambda: done.append(1))
     assert (len(calls), len(done)) == (4, 4)
 
 
