@@ -166,16 +166,6 @@ def test_the_sidecar_of_a_stranger_does_not_command_the_terminal(run: Run, tmp_p
     assert line == "new columns  3 log\\x1b[2J of m\\x1b]0;title\\x07\\n\\u202e"
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e999", "[]", "null", '"x"'])
-def test_a_sidecar_with_an_odd_number(run: Run, tmp_path: Path, number: str) -> None:
-    (tmp_path / "table").write_bytes(TABLE)
-    text = f'{{"format_version": 1, "columns": [{{"column": {number}, "feature": "a", "model": "b", "unit": "c"}}]}}'
-    (tmp_path / "table.columns.json").write_text(text)
-    said = "is not a list of columns that annotate wrote; delete it, or annotate the table again"
-    told = f"phrase-rescore: error: {tmp_path}/table.columns.json: {said}\n"
-    assert run("info", tmp_path / "table") == (1, b"", told)
-
-
 def test_temporary_files_are_ours_alone(tmp_path: Path) -> None:
     """Beside the target, so that the rename cannot fail half-way; readable by nobody else until they are complete."""
     before = os.umask(0)

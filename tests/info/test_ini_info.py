@@ -108,11 +108,3 @@ def test_problems_of_its_table(run: Run, folder: Path, data: bytes, problem: str
     result = run("info", path)
     assert result.status == 0
     assert problem in result.out.decode().partition("problems\n")[2]
-
-
-def test_an_ini_of_the_old_style_is_refused(run: Run, folder: Path) -> None:
-    path = folder / "moses.ini"
-    path.write_text("[ttable-file]\n0 0 0 5 table\n")
-    assert run("info", path).err.startswith(
-        f"phrase-rescore: error: {path}:2: [ttable-file], an ini of the old style; convert it"
-    )

@@ -149,7 +149,6 @@ REFUSED = {
     "[alternate-weight-setting]": (
         ini(more="[alternate-weight-setting]\nid=A\nTM0= 1 2 3"), "TM0 has 3 weights but num-features=4",
     ),
-    "old style": (ini(more="[weight-t]\n1"), "[weight-t], an ini of the old style; convert it"),
 }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from unittest import mock
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,12 +106,3 @@ def test_one_odd_row_is_parsed_and_no_other(odd: bytes) -> None:
         block = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 2)
     parsed.assert_called_once_with(odd, 2)
     assert len(block.lines) + len(block.bad) == 100
-
-
-def test_counts_are_the_fifth_field() -> None:
-    rows = [
-        b"a ||| b ||| 1 ||| 0-0 ||| 3 2 1", b"a ||| b ||| 1 ||| ||| 1 1 1 ||| |||", b"a ||| b ||| 1 ||| 0-0",
-        b"a|||b|||1|||||||||x",
-    ]  # fmt: skip
-    found = parse_block(Block(0, 1, b"\n".join(rows) + b"\n"), 1).occurrences()
-    assert np.array_equal(found, [(2, 1), (1, 1), (np.nan, np.nan), (np.nan, np.nan)], equal_nan=True)
