@@ -130,11 +130,8 @@ USAGE = {
     "no input": (["train"], "Missing argument 'INPUT...'"),
     "scale": (["annotate", "t", "--scale", "ln"], "'ln' is not one of 'exp', 'log'"),
     "digits 1": (["annotate", "t", "--digits", "1"], "is not a whole number from "),
-    "bad row": (["annotate", "t", "--on-bad-row", "skip"], "'skip' is not one of 'fail', 'drop'"),
-    "side": (["annotate", "t", "--unknown-side", "target"], "'target' is not one of 'output', 'input', 'both'"),
     "duration": (["train", "t", "--max-time", "2 hours"], "'2 hours' is not a duration; write 90s, 20m, 2h or 1d"),
     "size": (["train", "t", "--memory", "0M"], "'0M' is not a size; write 500K, 15M or 2G"),
-    "format": (["train", "t", "--format", "csv"], "'csv' is not one of 'table', 'extract', 'tsv'"),
 }
 
 

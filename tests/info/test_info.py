@@ -1,14 +1,10 @@
 """``info`` from the outside: what it says of tables, of models and of everything else."""
 
-import bz2
-import gzip
 import json
-import lzma
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,11 +85,6 @@ def told(result: Result) -> Any:
 
 def test_a_table(run: Run, table: Path) -> None:
     assert run("info", table) == Result(0, REPORT.format(path=table).encode(), "")
-
-
-@pytest.mark.parametrize("packed", [gzip.compress, bz2.compress, lzma.compress, lambda data: data])
-def test_standard_input_however_packed(run: Run, packed: Callable[[bytes], bytes]) -> None:
-    assert run("info", "-", stdin=packed(TABLE)) == Result(0, REPORT.format(path="<stdin>").encode(), "")
 
 
 def test_problems_come_last_with_programs_and_lines(run: Run, table: Path) -> None:

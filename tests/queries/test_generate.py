@@ -195,7 +195,6 @@ def test_a_bad_table_is_named(run: Run, model_dir: str, tmp_path: Path) -> None:
 CONTRADICTIONS = {
     "beam": (["--random", "--beam", 3], "--beam finds the most probable hypotheses, --random draws them; give one"),
     "temperature": (["--temperature", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
-    "top-k": (["--top-k", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
     "only-new": (["--only-new"], "--only-new needs --table TABLE"),
     "tokenize": (["--from-table", 3, __file__, "--tokenize", "en"], "--tokenize and --flush are for lines of standard input"),
     "flush": (["--flush", "--table", __file__], "--flush answers at once, but --table needs all phrases first"),
