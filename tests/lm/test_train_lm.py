@@ -150,21 +150,12 @@ def test_odd_text_is_learnt(run: Run, tmp_path: Path) -> None:
     assert "warning: too few sentences to hold any out" in result.err
 
 
-def test_the_other_kind_of_model_is_named(run: Run, model_dir: str, text: Path, tmp_path: Path) -> None:
+def test_a_model_without_shortened_contexts_is_exported_with_a_warning(run: Run, text: Path, tmp_path: Path) -> None:
     assert run(*command(text, tmp_path / "lm", "-q", "--max-steps", "2")).status == 0
-    for line in (["annotate", "-", "-m", tmp_path / "lm"], ["score", "-m", tmp_path / "lm"]):
-        result = run(*line, stdin=b"a ||| b ||| 1\n")
-        assert result.status == 1
-        assert f"{tmp_path}/lm: a model of text, made by train-lm; this takes a model of phrase pairs" in result.err
-    unshortened = run("export-lm", "-m", tmp_path / "lm", "-o", tmp_path / "x")
-    assert "warning" not in unshortened.err
+    assert "warning" not in run("export-lm", "-m", tmp_path / "lm", "-o", tmp_path / "x").err
     assert run(*command(text, tmp_path / "whole", "-q", "--max-steps", "2", "--shorten", "0")).status == 0
     told = run("export-lm", "-m", tmp_path / "whole", "-o", tmp_path / "y").err
     assert "warning: trained with --shorten 0: " in told
-    for line in (["score-lm", "-m", model_dir], ["export-lm", "-m", model_dir]):
-        result = run(*line, stdin=b"a\n")
-        assert result.status == 1
-        assert f"{model_dir}: a model of phrase pairs, made by train; this takes a model of text" in result.err
 
 
 def test_numbers_that_are_not_finite_end_it(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from conftest import Run
-from moses_harness import Decoded, decode, found_decoder, found_scripts, ini_text, read_nbest, run_program
+from moses_harness import Decoded, decode, found_decoder, found_scripts, ini_text, run_program
 
 pytestmark = pytest.mark.slow
 
@@ -244,13 +244,3 @@ def test_a_compact_table(run: Run, system: System, world: World, tmp_path: Path)
     ini.write_text(world.ini.read_text().replace("PhraseDictionaryMemory ", "PhraseDictionaryCompact "))
     ok(run, "moses-ini", ini, "--table", world.annotated, "--path", tmp_path / "table", "-o", out, "-q")
     check_features(run, decode(system.decoder, out, sentences(), tmp_path / "run"), [world.folder / "forward"])
-
-
-LINE = b"3 ||| ta tb tc td  ||| Distortion0= -2 TranslationModel0= -1 -2 -0.5 -100 TM_x= 1 ||| -6.5 ||| 1-2=0-2 0=3\n"
-
-
-def test_n_best_lists_are_read() -> None:
-    (candidate,) = read_nbest(LINE)
-    assert (candidate.sentence, candidate.target, candidate.total) == (3, (b"ta", b"tb", b"tc", b"td"), -6.5)
-    assert candidate.features == {b"Distortion0": (-2,), b"TranslationModel0": (-1, -2, -0.5, -100), b"TM_x": (1,)}
-    assert candidate.pairs([b"a", b"b", b"c"]) == [b"b c\tta tb tc\n", b"a\ttd\n"]

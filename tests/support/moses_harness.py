@@ -1,13 +1,12 @@
 """What the tests against a decoder need: programs found, an ini, a run whose failure shows everything, n-best lists read."""
 
 import os
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SPANS = re.compile(rb"(\d+)(?:-(\d+))?=(\d+)(?:-(\d+))?")
+from phrase_rescore.moses.hypotheses import Derivation, read_entries
 
 
 def found_decoder(value: str) -> Path:
@@ -69,41 +68,20 @@ class Candidate:
     target: tuple[bytes, ...]
     features: dict[bytes, tuple[float, ...]]
     total: float
-    spans: tuple[tuple[slice, slice], ...]  # of the source and of the target, for every phrase pair
+    phrases: Derivation
 
     def pairs(self, source: Sequence[bytes]) -> list[bytes]:
         """Its phrase pairs as lines for ``phrase-rescore score``."""
-        return [b"%b\t%b\n" % (b" ".join(source[src]), b" ".join(self.target[tgt])) for src, tgt in self.spans]
-
-
-def _slice(first: bytes, last: bytes | None) -> slice:
-    return slice(int(first), int(last or first) + 1)
+        return [b"%b\t%b\n" % (b" ".join(source[first : last + 1]), tgt) for first, last, tgt in self.phrases]
 
 
 def read_nbest(data: bytes) -> list[Candidate]:
-    """The entries of an n-best list with segmentation (``moses/Manager.cpp``).
-
-    AssertionError, with the line, for anything else.
-    """
-    candidates = []
-    for line in data.split(b"\n")[:-1]:
-        fields = [field.split() for field in line.split(b"|||")]
-        assert len(fields) >= 5, f"no segmentation in {line!r}"
-        features: dict[bytes, list[float]] = {}
-        values: list[float] | None = None
-        for word in fields[2]:
-            if word.endswith(b"="):
-                values = features.setdefault(word[:-1], [])
-            else:
-                assert values is not None, f"a value before any name in {line!r}"
-                values.append(float(word))
-        matches = [SPANS.fullmatch(word) for word in fields[4]]
-        assert matches, f"no segmentation in {line!r}"
-        assert all(matches), f"no segmentation in {line!r}"
-        spans = tuple((_slice(m[1], m[2]), _slice(m[3], m[4])) for m in matches if m)
-        values_of = {name: tuple(found) for name, found in features.items()}
-        candidates.append(Candidate(int(fields[0][0]), tuple(fields[1]), values_of, float(fields[3][0]), spans))
-    return candidates
+    """The entries of an n-best list with segmentation (``moses/Manager.cpp``)."""
+    found = list[Candidate]()
+    for entry in read_entries(data.split(b"\n")[:-1], "nbest"):
+        features = {name: tuple(values) for name, values in entry.features().items()}
+        found.append(Candidate(entry.segment, tuple(entry.hypothesis()), features, entry.total(), entry.derivation()))
+    return found
 
 
 @dataclass(frozen=True)
