@@ -83,14 +83,6 @@ def test_prefix_parsers(token: bytes, stream: float, c: float) -> None:
     assert atof(token) == pytest.approx(c, rel=1e-8, abs=1e-47, nan_ok=True)
 
 
-def test_exp_of_a_count_up_to_88() -> None:
-    for n in range(1, 89):
-        for name in ALL_READERS:
-            assert feature(name, b"%.9g" % math.exp(n)) == pytest.approx(n, abs=4e-6), (name, n)
-    assert feature(LOADER, b"%.9g" % math.exp(89)) == INF
-    assert feature(COMPACT, b"%.9g" % math.exp(89)) == pytest.approx(CAP, abs=1e-5)
-
-
 @pytest.mark.parametrize(("line", "num_scores", "refusing"), [
     (row(b"1"), 2, ALL_READERS), (row(b"1 1 1"), 2, ALL_READERS), (row(b"0.5  0.25"), 2, {PROBING}),
     (row(b"0.5\t0.25"), 2, {PROBING, ON_DISK}), (row(b"1", b" ||| ||| 1 1 1\n"), 1, {COMPACT}),
@@ -111,13 +103,6 @@ def test_doubled_blanks_and_tabs_in_scores() -> None:
     assert moses_readers.read_probing(row(b"0.5  0.25"), 3).scores[1] == FLOOR
     for name in (PROBING, ON_DISK):
         assert ALL_READERS[name](row(b"0.5\t0.25"), 1, 7).scores[0] == pytest.approx(math.log(0.5)), name
-
-
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("space", [b"\xc2\xa0", b"\xc2\x85", b"\xe2\x80\xa8", b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\xff"])
-def test_only_blank_and_tab_separate(read: Reader, space: bytes) -> None:
-    reading = read(b"a%sb ||| c%sd ||| 1 ||| 0-0\n" % (space, space), 1, 4)
-    assert (reading.source, reading.target) == ((b"a%sb" % space,), (b"c%sd" % space,))
 
 
 def test_field_count_of_binary() -> None:

@@ -25,10 +25,8 @@ def donor(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 Change = Callable[[Path, str], dict[str, Any]]
-WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by the command line: tests/cli/test_every_path.py
+WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by the command line: tests/cli/test_options.py
     "second input missing": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/none.gz")}, "none.gz: No such file"),
-    "second input a directory": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", str(at))}, "s a directory"),
-    "vocabulary missing": (lambda at, _: {"source_vocab": f"{at}/none"}, "none: No such file"),
     "scratch missing": (lambda at, _: {"scratch": f"{at}/none"}, "cannot write in .*none: No such file"),
     "no model to start from": (lambda at, _: {"init_from": f"{at}/none"}, "none: no such model directory"),
     "second input no table": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/junk")}, "junk:1: .* does not look like a"),
@@ -36,7 +34,6 @@ WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by 
     "second input empty": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/empty")}, "empty: is empty; pass"),
     "second input by its name": (lambda at, _: {"inputs": (f"{at}/pairs.tsv", f"{at}/x.half.f2e")}, "name of a half table"),
     "vocabulary empty": (lambda at, _: {"target_vocab": f"{at}/empty"}, "empty: is empty; name the words"),
-    "vocabulary of text": (lambda at, _: {"source_vocab": f"{at}/junk"}, "junk:1: "),
     "pairs of others": (lambda at, _: {"pairs_dir": f"{at}/thesis"}, "thesis holds other files, such as thesis.tex"),
     "model of others": (lambda at, _: {"model_dir": f"{at}/thesis"}, "thesis exists and is not a model directory"),
     "a start of other sizes": (lambda at, donor: {"init_from": donor}, "has hidden 8, not 32; train with --hidden 8"),
