@@ -220,13 +220,10 @@ def curves(
     runs: Sequence[str], out: Path | None = None, *, x: str = "steps", y: str = "loss", log_x: bool = False
 ) -> list[Run]:  # fmt: skip
     """Read the logs of runs (PATH or NAME=PATH), and draw them if a picture is named, as ``phrase-rescore curves`` does."""
-    from phrase_rescore.report.curves import CurveChart, draw, picture_format
+    from phrase_rescore.report.curves import CurveChart, draw
     from phrase_rescore.training.log import read_runs
 
-    picture = _path(out)
-    if picture is not None:
-        picture_format(picture)
     found = read_runs(runs)
-    if picture is not None:
-        draw(found, picture, CurveChart(x, y, log_x))
+    if out is not None:
+        draw(found, os.fspath(out), CurveChart(x, y, log_x))
     return found

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +24,7 @@ from distributed.client import FutureCancelledError
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import Annotator, SignedModel, Statistics, checkpoint_of
-from phrase_rescore.errors import ModelError, OptionError, RescoreError, counted, first_line, lacks_memory, printable
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, Say, counted, first_line, lacks_memory, printable
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.nn.storage import files_of
 from phrase_rescore.ranges import WORKERS
@@ -38,8 +38,6 @@ PLACES = "tcp://HOST:PORT, tls://HOST:PORT, file:SCHEDULER.json, local:WORKERS, 
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
 WATCH = 5.0  # seconds between looks at the workers
 RETRIES = 3  # of a block that a worker failed at; how many may die of one is Dask's allowed-failures
-
-Say = Callable[[str], object]
 
 
 class WorkerState(NamedTuple):

@@ -93,19 +93,14 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
         say(f"{asked['out']}: {found.rows:,} rows, {found.size / 1e6:.1f} MB")
 
 
-class RunType(PathName):
-    """Takes a model directory or a log: PATH, or NAME=PATH."""
+def _path_of(run: str) -> Iterable[str]:
+    from phrase_rescore.training.log import split_argument
 
-    name = "run"
-
-    def paths(self, value: Any) -> Iterable[str]:
-        from phrase_rescore.training.log import split_argument
-
-        return split_argument(value)[1:]
+    return split_argument(run)[1:]
 
 
 @options.command(short_help="Draw the training curves of models.")
-@click.argument("runs", type=RunType(Role.READ_EITHER), nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", type=PathName(Role.READ_EITHER, paths=_path_of), nargs=-1, required=True, metavar="RUN...")
 @path_option("-o", "--out", role=Role.WRITE, help="The picture to write, .png or .svg.")
 @options.flag("--table", help="Write the figures of every run to standard output, with or without a picture.")
 @options.choice_option("--x", values=("steps", "hours", "pairs"), default="steps", help="The horizontal axis.")

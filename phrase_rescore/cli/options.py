@@ -42,18 +42,19 @@ class PathName(click.ParamType):
 
     ``role`` is what the command does with the file (None: nothing, the name is only written). ``derived`` yields further files
     that the command touches, from the path and the values of all options. ``made_by`` is the command that makes such a model.
-    ``may_be`` names an option whose path may be the same.
+    ``may_be`` names an option whose path may be the same. ``paths``: from a value that is more than a path to its paths.
     """
 
     name = "path"
 
     def __init__(
-        self, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str | None = None
-    ) -> None:
-        self.role, self._derived, self._made_by, self._may_be = role, derived, made_by, may_be
+        self, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str | None = None,
+        paths: Callable[[str], Iterable[str]] = lambda value: [value],
+    ) -> None:  # fmt: skip
+        self.role, self._derived, self._made_by, self._may_be, self._paths = role, derived, made_by, may_be, paths
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not value:
+        if "" in self.paths(value):
             self.fail("the name is empty", param, ctx)
         return value
 
@@ -62,7 +63,7 @@ class PathName(click.ParamType):
 
     def paths(self, value: Any) -> Iterable[str]:
         """Return the paths in a converted value."""
-        return [value]
+        return self._paths(value)
 
     def uses(self, option: str, value: Any, values: Mapping[str, Any]) -> Iterator[Use]:
         """Yield what the command does with the paths in a value of the option, and with those derived from them."""

@@ -1,6 +1,5 @@
 """Declare the options of ``phrase-rescore tune``."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -11,27 +10,13 @@ from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import RESTARTS, SEEDS
 
 
-class ReferencesType(PathName):
-    """Takes the names of references, with commas between."""
-
-    name = "references"
-
-    def paths(self, value: Any) -> Iterable[str]:
-        return str(value).split(",")
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if "" in self.paths(value):
-            self.fail("the name is empty", param, ctx)
-        return value
-
-
 @options.command(
     short_help="Find weights on n-best lists of a tuning set.",
     then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.rescored.out, with the -m that made these lists",
 )
 @path_argument("nbest", metavar="NBEST...", nargs=-1, required=True)
 @click.option(
-    "--reference", type=ReferencesType(Role.READ), required=True, metavar="REF",
+    "--reference", type=PathName(Role.READ, paths=lambda names: names.split(",")), required=True, metavar="REF",
     help="The translation of the tuning set, tokenized as the lists are; REF,REF for several.",
 )  # fmt: skip
 @path_option("-o", "--out", role=Role.WRITE, default="-", metavar="INI", help="The file to write.  [default: standard output]")

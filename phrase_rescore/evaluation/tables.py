@@ -19,9 +19,14 @@ def _score(score: SystemScore) -> str:
     return f"{score.mean:.2f}" + ("" if score.deviation is None else f" ± {score.deviation:.2f}")
 
 
-def _difference(score: SystemScore) -> str:
-    text = "" if score.difference is None else f"{score.difference:+.2f}"
-    return "0.00" if text in ("+0.00", "-0.00") else text
+def signed(x: float, form: str = ".2f") -> str:
+    """Write a difference with its sign; what rounds to zero has none.
+
+    >>> signed(0.5), signed(-0.001), signed(3, ",.0f")
+    ('+0.50', '0.00', '+3')
+    """
+    text = f"{x:+{form}}"
+    return text if any(digit in text for digit in "123456789") else f"{0:{form}}"
 
 
 def _p(value: float | None) -> str:
@@ -29,7 +34,7 @@ def _p(value: float | None) -> str:
 
 
 _COMPARED: dict[str, Callable[[SystemScore], str]] = {
-    "difference": _difference,
+    "difference": lambda score: "" if score.difference is None else signed(score.difference),
     "p bootstrap": lambda score: _p(score.p_bootstrap),
     "p randomization": lambda score: _p(score.p_randomization),
 }

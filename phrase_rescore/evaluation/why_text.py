@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from phrase_rescore.errors import counted, percent, printable, share
+from phrase_rescore.evaluation.tables import signed
 from phrase_rescore.evaluation.why import CHANGES, Choice, ComparedSegment, Comparison, Region
 from phrase_rescore.moses.text import readable
 
@@ -37,16 +38,6 @@ def _percent(part: float, whole: float) -> str:
     return percent(share(part, whole), nothing="-")
 
 
-def _signed(x: float, form: str = ".2f") -> str:
-    """Write a difference with its sign; what rounds to zero has none.
-
-    >>> _signed(0.5), _signed(-0.001), _signed(3, ",.0f")
-    ('+0.50', '0.00', '+3')
-    """
-    text = f"{x:+{form}}"
-    return text if any(digit in text for digit in "123456789") else f"{0:{form}}"
-
-
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
 
@@ -67,10 +58,10 @@ def _headline(found: Comparison) -> Iterator[str]:
     order_only = sum(not segment.regions for segment in differing)
     order = f", {order_only:,} of them only in the order of the same phrases" if order_only else ""
     yield f"{len(differing):,} of {n:,} outputs differ ({_percent(len(differing), n)}){order}."
-    yield f"BLEU {one.score:.2f} → {other.score:.2f}: {_signed(other.score - one.score)}."
+    yield f"BLEU {one.score:.2f} → {other.score:.2f}: {signed(other.score - one.score)}."
     if min(one.bp, other.bp) < 1:
         first, second = (share(bleu.score, bleu.bp) for bleu in found.bleu)
-        yield f"Without its penalty for short outputs BLEU would be {first:.2f} → {second:.2f}: {_signed(second - first)}."
+        yield f"Without its penalty for short outputs BLEU would be {first:.2f} → {second:.2f}: {signed(second - first)}."
     yield (
         f"Sentence BLEU: {name} wins {sum(won):,.0f} points in {counted(len(won), 'segment')} and loses {-sum(lost):,.0f} "
         f"points in {counted(len(lost), 'segment')}."
@@ -103,7 +94,7 @@ def _changes(found: Comparison) -> list[str]:
         for name in of_kind:
             regions, words, right, others, others_right = found.changes[name]
             shares = [_count(words), _percent(right, words), _count(others), _percent(others_right, others)]
-            rows.append([name, _count(regions), *shares, _signed(others_right - right, ",.0f")])
+            rows.append([name, _count(regions), *shares, signed(others_right - right, ",.0f")])
     if not rows:
         return []
     note = _CHANGES_NOTE.format(found.names[1])
@@ -122,7 +113,7 @@ def _columns(found: Comparison) -> list[str]:
             means = [share(column.of(usage.logs), usage.in_table) for usage in usages]
             cells = [f"{mean:.3f}" if math.isfinite(mean) else "-" for mean in means]
             difference = means[1] - means[0]
-            rows.append([f"log {column.name}", *cells, _signed(difference, ".3f") if math.isfinite(difference) else "-"])
+            rows.append([f"log {column.name}", *cells, signed(difference, ".3f") if math.isfinite(difference) else "-"])
     if (unknown := found.table.unknown) is not None:
         shares = [_percent(unknown.of(usage.logs), usage.in_table) for usage in usages]
         rows.append(["unknown to the network", *shares, ""])
@@ -141,7 +132,7 @@ def most(found: Comparison) -> tuple[list[ComparedSegment], list[ComparedSegment
 
 def _segment(found: Comparison, segment: ComparedSegment) -> Iterator[str]:
     one, other = segment.bleu
-    alone = _signed(segment.effect, ".3f")
+    alone = signed(segment.effect, ".3f")
     yield f"segment {segment.number}: sentence BLEU {one:.1f} → {other:.1f}; alone it changes BLEU by {alone}"
     texts = [("source", b" ".join(segment.source)), ("reference", segment.reference)]
     texts += [(name, segment.text(system)) for system, name in enumerate(found.names)]
@@ -169,7 +160,7 @@ def _region(found: Comparison, segment: ComparedSegment, region: Region) -> Iter
 
     def values(logs: Sequence[float]) -> list[str]:
         is_count = [column.feature == "unknown_words" for column in columns]
-        return [f"{x:.0f}" if count else _signed(x).lstrip("+") for x, count in zip(logs, is_count, strict=True)]
+        return [f"{x:.0f}" if count else signed(x).lstrip("+") for x, count in zip(logs, is_count, strict=True)]
 
     def row(choice: Choice) -> list[str]:
         src, pair = choice.src, choice.pair

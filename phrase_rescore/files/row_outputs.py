@@ -105,7 +105,6 @@ class ResumableOutput:
             return None
         except (ValueError, KeyError, TypeError, RecursionError):
             found = f"{self._journal} is damaged or not a journal of this version"
-
             raise RescoreError(f"{found}; delete it and {self._table.path} to start over") from None
         identity, hint = journal["identity"], f"delete {self._table.path} to start over"
         for key in sorted(identity.keys() | self._identity.keys()):

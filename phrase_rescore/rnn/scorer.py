@@ -8,7 +8,7 @@ rounding. Sizes: K ids of a side's vocabulary, E embedding, H hidden units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases, prefix_levels
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.moses.table import select_factor, words
+from phrase_rescore.moses.table import select_factor
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.rnn.cells import Rows, State, rows_of
 from phrase_rescore.rnn.checkpoint import Checkpoint
@@ -175,20 +175,11 @@ class Scorer:
         flat, offsets = self.word_log_probs(pairs)
         return np.add.reduceat(flat, offsets[:-1]) if len(pairs) else flat
 
-    def encode(self, pairs: Iterable[tuple[bytes, bytes]]) -> EncodedPairs:
-        """Look up the words of phrases given as bytes, words between ASCII blanks."""
-        listed = [(b" ".join(words(src)), b" ".join(words(tgt))) for src, tgt in pairs]
-        return self.encode_phrases([src for src, _ in listed], [tgt for _, tgt in listed])
-
     def encode_phrases(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> EncodedPairs:
         """Look up the words of phrases with single blanks. Raises RowError for one without the factor that the model reads."""
         known = self.checkpoint
         src, tgt = select_factor(src, known.factors[0], "source"), select_factor(tgt, known.factors[1], "target")
         return EncodedPairs(Ragged.of_phrases(src, known.src_vocab), Ragged.of_phrases(tgt, known.tgt_vocab))
-
-    def score(self, pairs: Iterable[tuple[bytes, bytes]]) -> NDArray[np.float64]:
-        """Return ``log_probs`` of (source, target) phrases as tokenized bytes: (n,)."""
-        return self.log_probs(self.encode(pairs))
 
 
 def embedded_words(checkpoint: Checkpoint, side: Side) -> tuple[bytes, ...]:

@@ -6,13 +6,12 @@ Vocabularies of the two may differ: the rows of a word are copied to the word of
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import nn
 
 from phrase_rescore.data.prepared import unigram_log_probs
-from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.softmax import SURE
@@ -73,7 +72,7 @@ def train_pairs(
         task = make_task(store, config, session.observer.say)
         model = task.module
         words = store.src_vocab, store.tgt_vocab
-        with session.learning(task, recipe, lambda batch: _for_network(batch, data.inverse).as_tsv(*words)) as trainer:
+        with session.learning(task, recipe, lambda batch: (batch.swapped if data.inverse else batch).as_tsv(*words)) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32
@@ -134,14 +133,14 @@ def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], Non
     start, inverse, recipe, device = config.start, config.data.inverse, config.recipe, config.machine.device
     vocabs = (store.src_vocab, store.tgt_vocab)
     read, predicted = reversed(vocabs) if inverse else vocabs
-    training, held_out = (_for_network(pairs, inverse) for pairs in (store.train, store.held_out))
+    training, held_out = (pairs.swapped if inverse else pairs for pairs in (store.train, store.held_out))
     model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), **asdict(config.network)))
     unigram = unigram_log_probs(training.tgt.ids, len(predicted), len(training))
     initialise(model, recipe.seed, paper=start.paper_initialisation, unigram=unigram)
     frozen = [table_side(part, inverse) for part in start.freeze]
     if start.init_from:
-        report = initialise_from(model, read, predicted, load(start.init_from), start.init)
-        for line in report.lines(frozen):
+        started = initialise_from(model, read, predicted, load(start.init_from), start.init)
+        for line in start_report(started, frozen, inverse):
             say(line)
     if frozen:
         freeze(model, frozen)
@@ -149,11 +148,6 @@ def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], Non
     if recipe.softmax == "sampled" and not sampled:
         say(f"the softmax is over all of its {len(predicted):,} words: drawing some would save no time")
     return PhrasePairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
-
-
-def _for_network(pairs: EncodedPairs, inverse: bool) -> EncodedPairs:
-    """Turn pairs from the table's sides to the network's, or back."""
-    return pairs.swapped if inverse else pairs
 
 
 def table_side(name: str, inverse: bool) -> str:
@@ -166,31 +160,27 @@ def table_side(name: str, inverse: bool) -> str:
     return {"source": "target", "target": "source"}.get(side, side) + dash + rest if inverse else name
 
 
-@dataclass(frozen=True)
-class WarmStart:
-    """For each side that was copied, how many of its words the donor knows, and how many it has."""
+Started = dict[str, tuple[int, int]]  # by side that was copied: words that the donor knows, all words
 
-    words: dict[str, tuple[int, int]]
-    inverse: bool = False
 
-    def lines(self, frozen: Sequence[str] = ()) -> list[str]:
-        """Return the lines of the report. Lines with ``warning`` name words without a start, or random and frozen."""
-        lines = []
-        for part, (known, total) in self.words.items():
-            side = table_side(part, self.inverse)
-            text = f"{side}: {known:,} of {total:,} words start from the other model"
-            lines.append(text if known == total else f"{text}, {total - known:,} at random")
-            if total and not known:
-                lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
-        for group in frozen:
-            part, name = "source" if group in _OF_SOURCE_WORDS else "target", table_side(group, self.inverse)
-            known, total = self.words.get(part, (0, 0))
-            if part not in self.words:
-                lines.append(f"warning: --freeze {name} keeps random weights: --init does not take them from the other model")
-            elif known < total:
-                side = table_side(part, self.inverse)
-                lines.append(f"warning: --freeze {name} keeps random weights of {total - known:,} new {side} words")
-        return lines
+def start_report(words: Started, frozen: Sequence[str] = (), inverse: bool = False) -> list[str]:
+    """Return the lines of the report. Lines with ``warning`` name words without a start, or random and frozen."""
+    lines = []
+    for part, (known, total) in words.items():
+        side = table_side(part, inverse)
+        text = f"{side}: {known:,} of {total:,} words start from the other model"
+        lines.append(text if known == total else f"{text}, {total - known:,} at random")
+        if total and not known:
+            lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
+    for group in frozen:
+        part, name = "source" if group in _OF_SOURCE_WORDS else "target", table_side(group, inverse)
+        known, total = words.get(part, (0, 0))
+        if part not in words:
+            lines.append(f"warning: --freeze {name} keeps random weights: --init does not take them from the other model")
+        elif known < total:
+            side = table_side(part, inverse)
+            lines.append(f"warning: --freeze {name} keeps random weights of {total - known:,} new {side} words")
+    return lines
 
 
 def check_part(own: object, donor: object, part: str) -> None:
@@ -203,7 +193,7 @@ def check_part(own: object, donor: object, part: str) -> None:
 @torch.no_grad()
 def initialise_from(
     model: RNNEncoderDecoder, src_vocab: Vocabulary, tgt_vocab: Vocabulary, donor: Checkpoint, part: str = "all"
-) -> WarmStart:
+) -> Started:
     """Copy a part of the donor's weights; rows of words that it does not know stay. Raises as ``check_part`` does."""
     check_part(model.config, donor.model.config, part)
     vocabs, sides = {"source": src_vocab, "target": tgt_vocab}, PARTS[part][1]
@@ -218,7 +208,7 @@ def initialise_from(
             weight[here] = given[name][there].to(weight)
         else:
             weight.copy_(given[name])
-    return WarmStart({side: (len(rows[side][0]) - FIRST_WORD, len(vocabs[side].words)) for side in sides}, donor.inverse)
+    return {side: (len(rows[side][0]) - FIRST_WORD, len(vocabs[side].words)) for side in sides}
 
 
 def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:

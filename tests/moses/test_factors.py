@@ -8,6 +8,7 @@ import pytest
 from conftest import Run
 from hypothesis import given
 from hypothesis import strategies as st
+from small_models import scores_of
 from small_trainings import Training
 
 from phrase_rescore.errors import InputError, RowError
@@ -79,7 +80,7 @@ def test_annotation_reads_the_factor_and_keeps_the_bytes(run: Run, model_dir: st
     (tmp_path / "table").write_bytes(b"\n".join(rows) + b"\n")
     done = run("annotate", tmp_path / "table", "-m", factored)
     assert done.status == 0, done.err
-    expected = Scorer(load(model_dir)).score([(b"the house", b"das haus"), (b"zzz", b"y")])
+    expected = scores_of(Scorer(load(model_dir)), [(b"the house", b"das haus"), (b"zzz", b"y")])
     for row, found, log_p in zip(rows, done.out.splitlines(), expected, strict=True):
         columns = found.split(b"|||")[2].split()
         assert np.log(float(columns[2])) == pytest.approx(log_p, abs=1e-6)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import TARGET_WORDS, MakeModel, Run
-from small_models import phrases_of
+from small_models import phrases_of, scores_of
 
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.scorer import BATCH, Scorer
@@ -18,7 +18,7 @@ def test_scores_are_those_of_the_library_and_of_annotate(run: Run, model_dir: st
     done = run("score", "-m", model_dir, stdin=b"".join(b"%b\t%b\n" % pair for pair in pairs))
     assert done.status == 0, done.err
     found = [line.split(b"\t") for line in done.out.splitlines()]
-    assert np.array([float(log_p) for log_p, _ in found]) == pytest.approx(Scorer(load(model_dir)).score(pairs), abs=1e-5)
+    assert np.array([float(log_p) for log_p, _ in found]) == pytest.approx(scores_of(Scorer(load(model_dir)), pairs), abs=1e-5)
     assert [int(n) for _, n in found] == [sum(word not in TARGET_WORDS for word in tgt.split()) for _, tgt in pairs]
     rows = b"".join(b"%b ||| %b ||| 0.5 ||| 0-0 ||| 1 1 1 ||| |||\n" % pair for pair in pairs)
     (tmp_path / "table").write_bytes(rows)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Run
-from small_models import language_model, small_lm
+from small_models import language_model, scores_of, small_lm
 
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.rescoring import run as rescoring
@@ -92,7 +92,7 @@ def test_a_model_of_phrase_pairs_sums_over_the_segmentation(run: Run, model_dir:
         for span in spans.split():
             at, first, last = map(int, re.split(rb"[=-]", span))
             pair = source[int(segment)][at], b" ".join(words[first : last + 1])
-            expected += float(scorer.score([pair])[0])
+            expected += float(scores_of(scorer, [pair])[0])
         assert log_p == pytest.approx(expected, rel=1e-4)
         assert unknown == sum(word not in checkpoint.tgt_vocab.words for word in words)
 
@@ -369,7 +369,7 @@ def test_whole_sentences_are_one_pair(run: Run, model_dir: str, tmp_path: Path) 
     scorer, found = Scorer(load(model_dir)), values(result.out, b"RNN0")
     for line, (log_p, unknown) in zip(data.splitlines(), found, strict=True):
         segment, text, *_ = line.split(b" ||| ")
-        assert log_p == pytest.approx(float(scorer.score([(source[int(segment)].strip(), text.strip())])[0]), rel=1e-4)
+        assert log_p == pytest.approx(float(scores_of(scorer, [(source[int(segment)].strip(), text.strip())])[0]), rel=1e-4)
         assert unknown == sum(word not in scorer.checkpoint.tgt_vocab.words for word in text.split())
     assert min(log_p for log_p, _ in found) < -87.4
     empty = run(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import MakeModel, Run
-from small_models import small_checkpoint
+from small_models import scores_of, small_checkpoint
 from small_trainings import Training
 
 from phrase_rescore.errors import OptionError
@@ -32,7 +32,7 @@ def test_direction_and_factors_are_kept(tmp_path: Path) -> None:
     assert found.vocabs == (found.tgt_vocab, found.src_vocab)
     pairs = [(b"t1 t2", b"s3"), (b"t4", b"s1 s1")]
     np.testing.assert_array_equal(
-        Scorer(replace(found, factors=(None, None))).score(pairs), Scorer(swapped(small_checkpoint())).score(pairs)
+        scores_of(Scorer(replace(found, factors=(None, None))), pairs), scores_of(Scorer(swapped(small_checkpoint())), pairs)
     )
 
 
@@ -116,7 +116,7 @@ def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse
     assert f"{inverse_dir}: unknown words: 0 of the target (0.00%), 1 of the source (25.00%)" in both.err
     scorer = Scorer(load(inverse_dir))
     assert np.log([row[2] for row in inverse]) == pytest.approx(
-        scorer.score([(b"the house", b"das haus"), (b"the zzz", b"haus")]), abs=1e-6
+        scores_of(scorer, [(b"the house", b"das haus"), (b"the zzz", b"haus")]), abs=1e-6
     )
     described = json.loads((tmp_path / "columns").read_text())["columns"]
     assert [(c["column"], c["feature"]) for c in described] == [

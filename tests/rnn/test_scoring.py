@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from oracle import log_prob
-from small_models import encoded, random_pairs, small_checkpoint, weights
+from small_models import encoded, random_pairs, scores_of, small_checkpoint, weights
 
 from phrase_rescore.rnn.scorer import Scorer
 
@@ -26,7 +26,7 @@ def test_next_word_probabilities_sum_to_one():
 
 def test_scoring_phrases_as_bytes():
     checkpoint = small_checkpoint()
-    got = Scorer(checkpoint).score([(b"s0  s3", b"t2 nobody\tknows"), (b"s1", b"t0")])
+    got = scores_of(Scorer(checkpoint), [(b"s0 s3", b"t2 nobody knows"), (b"s1", b"t0")])
     expected = [log_prob(weights(checkpoint), *pair) for pair in (([2, 5], [4, 1, 1]), ([3], [2]))]
     np.testing.assert_allclose(got, expected, atol=1e-5)
-    assert Scorer(checkpoint).score([]).shape == (0,)
+    assert scores_of(Scorer(checkpoint), []).shape == (0,)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Run
-from small_models import structure
+from small_models import scores_of, structure
 from small_trainings import SMALL, Training, write_language
 from structures import every_structure, largest_difference, named, trained_twice
 
@@ -108,12 +108,12 @@ def test_commands_take_them(run: Run, inputs: list[str], tmp_path: Path, chosen:
     columns = torch.tensor([[float(x) for x in row[2].split()[-4:]] for row in rows], dtype=torch.float64)
     scorers = {name: Scorer(load(str(models[name]))) for name in ("forward", "inverse")}
     pairs = [(row[0], row[1]) for row in rows]  # an inverse model takes them in the same order
-    log_p = torch.stack([torch.as_tensor(scorer.score(pairs)) for scorer in scorers.values()], 1)
+    log_p = torch.stack([torch.as_tensor(scores_of(scorer, pairs)) for scorer in scorers.values()], 1)
     assert torch.allclose(columns[:, [0, 2]].log(), log_p.double(), atol=1e-4)
 
     proposed = done("generate", "-m", models["forward"], "-n", 3, stdin=b"s1 s2\ns4\n")
     lines = [line.split(b"\t") for line in proposed.splitlines()]
     assert len(lines) == 6
-    log_p = scorers["forward"].score([(line[0], line[1]) for line in lines])
+    log_p = scores_of(scorers["forward"], [(line[0], line[1]) for line in lines])
     assert [float(line[2]) for line in lines] == pytest.approx(log_p.tolist(), abs=1e-4)
     assert len(done("embed", "-m", models["forward"], stdin=b"s1 s2\ns4\n").splitlines()) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_models import scores_of
 from small_trainings import Training, files, write_language
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
@@ -35,12 +36,12 @@ def test_the_invented_language_is_learnt(tmp_path):
     sample = [phrases[i] for i in rng.permutation(len(phrases))[:50]]
     # every source prefers its own target among all one-word targets and its own words in another order
     scorer, words = Scorer(checkpoint), range(20)
-    table = scorer.score([(b"s%d" % i, b"t%d" % j) for i in words for j in words]).reshape(20, 20)
+    table = scores_of(scorer, [(b"s%d" % i, b"t%d" % j) for i in words for j in words]).reshape(20, 20)
     assert (table.argmax(1) == np.arange(20)).all()
     several = [p for p in sample if len(set(p)) > 1]
     sources = [" ".join(f"s{w}" for w in p).encode() for p in several]
     straight, turned = (
-        scorer.score(list(zip(sources, (" ".join(f"t{w}" for w in q).encode() for q in targets), strict=True)))
+        scores_of(scorer, list(zip(sources, (" ".join(f"t{w}" for w in q).encode() for q in targets), strict=True)))
         for targets in (several, [(*p[1:], p[0]) for p in several])
     )
     assert (straight > turned).all()
@@ -84,7 +85,7 @@ def test_held_out_figures_are_those_of_the_scorer(tmp_path):
     distinct = DistinctPairs.collect(read_pairs(str(tmp_path / "pairs.tsv")))
     held = [pair for pair, out in zip(distinct.pairs, distinct.held_out(100), strict=True) if out]
     assert len(held) == checkpoint.training["distinct_pairs"]["held_out"] > 0
-    log_p = Scorer(load(str(tmp_path / "model"))).score(held)
+    log_p = scores_of(Scorer(load(str(tmp_path / "model"))), held)
     words = sum(len(tgt.split()) + 1 for _, tgt in held)
     assert checkpoint.training["held_out"]["loss"] == pytest.approx(-log_p.mean(), abs=1e-4)
     assert checkpoint.training["held_out"]["perplexity"] == pytest.approx(math.exp(-log_p.sum() / words), rel=1e-4)

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from small_models import small_checkpoint, vocabulary
+from small_models import scores_of, small_checkpoint, vocabulary
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.rnn.checkpoint import Checkpoint
@@ -28,7 +28,7 @@ def enumerated(checkpoint: Checkpoint, source: bytes, longest: int = LONGEST, un
     """Every target of up to ``longest`` words, as the scorer scores it, best first."""
     known = [*checkpoint.tgt_vocab.words, *([b"UNK"] if unk else [])]
     targets = [b" ".join(words) for n in range(1, longest + 1) for words in product(known, repeat=n)]
-    log_p = Scorer(checkpoint).score([(source, target) for target in targets])
+    log_p = scores_of(Scorer(checkpoint), [(source, target) for target in targets])
     found = [Hypothesis(t, p, t.split().count(b"UNK")) for t, p in zip(targets, log_p.tolist(), strict=True)]
     return sorted(found, key=lambda hypothesis: -hypothesis.log_p)
 
@@ -58,7 +58,7 @@ def test_log_p_is_that_of_the_scorer() -> None:
     sources, scorer, translator = sources_like(30), Scorer(checkpoint), Translator(checkpoint)
     for found in (translator.n_best(sources, unk=True), translator.samples(sources, 5, seed=1, temperature=2.0, unk=True)):
         pairs = [(source, p.target) for source, hypotheses in zip(sources, found, strict=True) for p in hypotheses]
-        expected = scorer.score(pairs)
+        expected = scores_of(scorer, pairs)
         assert [p.log_p for hypotheses in found for p in hypotheses] == pytest.approx(expected.tolist(), abs=1e-4)
         assert sum(p.unknown for hypotheses in found for p in hypotheses) == sum(t.split().count(b"UNK") for _, t in pairs) > 0
 
@@ -104,7 +104,7 @@ def probabilities(
                 longer[prefix] = longer.get(prefix, 0.0) + p
                 continue
             pairs = [(source, prefix + b" " + word) for word in words] + [(source, prefix)] * (length > 0)
-            flat, offsets = scorer.word_log_probs(scorer.encode(pairs))
+            flat, offsets = scorer.word_log_probs(scorer.encode_phrases(*zip(*pairs, strict=True)))
             log_p = np.array([flat[offsets[i] + length] for i in range(len(pairs))])
             if top_k is not None:
                 log_p[np.argsort(-log_p)[top_k:]] = -np.inf
@@ -159,7 +159,7 @@ def test_no_target_is_longer_than_it_may_be() -> None:
     translator, scorer = Translator(checkpoint), Scorer(checkpoint)
     for found in (translator.n_best(SOURCES, max_length=4), translator.samples(SOURCES, 5, seed=1, max_length=4)):
         for source, hypotheses in zip(SOURCES, found, strict=True):
-            expected = scorer.score([(source, p.target) for p in hypotheses])
+            expected = scores_of(scorer, [(source, p.target) for p in hypotheses])
             assert [p.log_p for p in hypotheses] == pytest.approx(expected.tolist(), abs=1e-4)
             assert max(len(p.target.split()) for p in hypotheses) <= 4
     assert {len(p.target.split()) for hypotheses in found for p in hypotheses} == {4}, "of samples"

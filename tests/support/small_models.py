@@ -1,6 +1,7 @@
 """Small models and pairs for tests."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
 from phrase_rescore.lm.network import initialise as initialise_lm
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.rnn.scorer import Scorer
 
 
 def vocabulary(words: int, letter: str = "w") -> Vocabulary:
@@ -85,6 +87,11 @@ def phrases_of(donor: Checkpoint, n: int = 40) -> list[tuple[bytes, bytes]]:
     rng = np.random.default_rng(2)
     sides = [(*vocabulary.words, b"unheard-of") for vocabulary in (donor.src_vocab, donor.tgt_vocab)]
     return [tuple(b" ".join(rng.choice(side, rng.integers(1, 5)).tolist()) for side in sides) for _ in range(n)]
+
+
+def scores_of(scorer: Scorer, pairs: Sequence[tuple[bytes, bytes]]) -> np.ndarray:
+    """Log p of source and target phrases, words between single blanks."""
+    return scorer.log_probs(scorer.encode_phrases([src for src, _ in pairs], [tgt for _, tgt in pairs]))
 
 
 def by_the_oracle(checkpoint: Checkpoint, phrases: list[bytes]) -> np.ndarray:
