@@ -17,7 +17,7 @@ from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError
 from phrase_rescore.lm.export import NetworkArpa
 from phrase_rescore.lm.formats import END, START, UNKNOWN, ArpaReader, Ngram, write_arpa
-from phrase_rescore.lm.scorer import BackoffModel, NgramScorer
+from phrase_rescore.lm.scorer import BackoffModel, NgramScorer, fit_mixture
 
 KNOWN = (b"a", b"b", b".", b"the")  # the network knows "house", too, which the file lacks
 OUTSIDE = (b"zebra", b"yak")
@@ -276,8 +276,6 @@ def test_a_mixture_needs_text(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_mixture_is_the_best_one() -> None:
-    from phrase_rescore.lm.scorer import fit_mixture
-
     data = as_file(a_model(3, 3))
     rng = random.Random(4)
     sentences = [[rng.choice((*KNOWN, *OUTSIDE, b"house", b"unseen")) for _ in range(6)] for _ in range(50)]

@@ -144,7 +144,6 @@ def test_python_of_the_documentation_runs(run, model_dir, tmp_path, monkeypatch,
     (["-o", "c.dat"], "-o c.dat does not end in .txt, .vec, .npy, .tsv; choose a --format"),
     (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
     (["--format", "txt"], "--format txt begins with the number of phrases, known only at the end; name "),
-    (["-o", "/none/c.npy"], "-o /none/c.npy: No such file or directory; make its directory "),
     (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
 ])  # fmt: skip
 def test_options_that_do_not_go_together(run: Run, model_dir: str, args: list[str], told: str) -> None:

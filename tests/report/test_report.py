@@ -50,21 +50,16 @@ def plain(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def model(make_model):
-    return make_model()
-
-
-@pytest.fixture(scope="module")
-def annotated(plain, model, run, tmp_path_factory):
+def annotated(plain, model_dir, run, tmp_path_factory):
     path = tmp_path_factory.mktemp("annotated") / "annotated"
-    assert run("annotate", plain, "-m", model, "-o", path).status == 0
+    assert run("annotate", plain, "-m", model_dir, "-o", path).status == 0
     return path
 
 
 @pytest.fixture(scope="module")
-def made(annotated, model, run, tmp_path_factory):
+def made(annotated, model_dir, run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    result = run("report", annotated, "-m", model, "-o", folder / "report.html")
+    result = run("report", annotated, "-m", model_dir, "-o", folder / "report.html")
     assert (result.status, result.out) == (0, b""), result.err
     return folder, result
 
@@ -99,16 +94,16 @@ def test_charts_hold_their_data_and_escape_it(made):
     assert HOSTILE.decode() not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
 
 
-def test_the_same_page_twice(made, annotated, model, run):
+def test_the_same_page_twice(made, annotated, model_dir, run):
     again = made[0] / "again.html"
-    assert run("report", annotated, "-m", model, "-o", again, "-q").status == 0
+    assert run("report", annotated, "-m", model_dir, "-o", again, "-q").status == 0
     first = (made[0] / "report.html").read_text("utf-8")
     commands = re.compile(r"<dt>command</dt><dd>.*?</dd>")
     assert commands.sub("", again.read_text("utf-8")) == commands.sub("", first)
 
 
-def test_a_table_that_is_not_annotated_is_scored_on_a_sample(plain, model, run, tmp_path):
-    result = run("report", plain, "-m", model, "-o", tmp_path / "r.html", "--sample", 100)
+def test_a_table_that_is_not_annotated_is_scored_on_a_sample(plain, model_dir, run, tmp_path):
+    result = run("report", plain, "-m", model_dir, "-o", tmp_path / "r.html", "--sample", 100)
     assert result.status == 0, result.err
     said = re.search(r"warning: The table has no score of a model: a sample was, (\d+) of its (\d+) rows", result.err)
     assert 80 < int(said[1]) <= 100
@@ -135,38 +130,38 @@ def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [["score"], ["score", "--scale", "log"]])
-def test_the_model_s_own_column_is_not_taken_for_phi(plain, model, run, tmp_path, kind):
+def test_the_model_s_own_column_is_not_taken_for_phi(plain, model_dir, run, tmp_path, kind):
     two, out = tmp_path / "two", tmp_path / "out"
     two.write_bytes(plain.read_bytes().replace(b"0.5 0.25 ", b"0.5 ").replace(b" 0.125 |", b" |"))  # φ(s|t) φ(t|s)
-    assert run("annotate", two, "-m", model, "-o", out, "--features", *kind, "-q").status == 0
-    assert reader_of(out, model).phi.number == 2
-    refused = run("report", out, "-m", model, "--phi-column", 3)
+    assert run("annotate", two, "-m", model_dir, "-o", out, "--features", *kind, "-q").status == 0
+    assert reader_of(out, model_dir).phi.number == 2
+    refused = run("report", out, "-m", model_dir, "--phi-column", 3)
     assert (refused.status, refused.err) == (
         2, f"phrase-rescore: error: --phi-column 3: column 3 of {out} is a model's; give one of its own: 1, 2\n"
     )  # fmt: skip
     os.remove(f"{out}.columns.json")
-    found = run("report", out, "-m", model, "-o", tmp_path / "r.html").last_line
+    found = run("report", out, "-m", model_dir, "-o", tmp_path / "r.html").last_line
     assert found.startswith(
         f"phrase-rescore: error: {out}: column 3 has the scores of this model, but {out}.columns.json does not"
     )
 
 
-def test_what_cannot_be_read(annotated, model, run, tmp_path):
+def test_what_cannot_be_read(annotated, model_dir, run, tmp_path):
     (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\ndas ||| the ||| 1 1\n")
-    result = run("report", tmp_path / "bad", "-m", model, "-o", tmp_path / "r.html")
+    result = run("report", tmp_path / "bad", "-m", model_dir, "-o", tmp_path / "r.html")
     said = "2 scores where the first row has 4; Moses needs the same number on every row"
     assert result.last_line == f"phrase-rescore: error: {tmp_path / 'bad'}:2: {said}"
-    result = run("report", annotated, "-m", model, "--phi-column", 9)
+    result = run("report", annotated, "-m", model_dir, "--phi-column", 9)
     assert (result.status, result.err) == (2, f"phrase-rescore: error: --phi-column 9: {annotated} has 6 score columns\n")
-    assert run("report", "-", "-m", model).last_line.endswith("ANNOTATED_TABLE is read more than once; name a file")
+    assert run("report", "-", "-m", model_dir).last_line.endswith("ANNOTATED_TABLE is read more than once; name a file")
 
 
-def reader_of(path, model, room=10_000):
-    return TableReader(str(path), load(model), None, room)
+def reader_of(path, model_dir, room=10_000):
+    return TableReader(str(path), load(model_dir), None, room)
 
 
-def read(path, model, room=10_000, block_rows=10_000):
-    reader = reader_of(path, model, room)
+def read(path, model_dir, room=10_000, block_rows=10_000):
+    reader = reader_of(path, model_dir, room)
     return reader, reader.read(block_rows=block_rows)
 
 
@@ -175,8 +170,8 @@ def same_rows(one, other):
 
 
 @pytest.mark.parametrize("room", [60, 10_000])
-def test_blocks_do_not_matter(annotated, model, room):
-    (one, rows), (many, again) = (read(annotated, model, room, n) for n in (10_000, 7))
+def test_blocks_do_not_matter(annotated, model_dir, room):
+    (one, rows), (many, again) = (read(annotated, model_dir, room, n) for n in (10_000, 7))
     sources = {row.split(b" |||")[0] for row in table_rows()}
     assert (one.rows, one.sources) == (many.rows, many.sources) == (len(table_rows()), len(sources))
     assert same_rows(rows, again)
@@ -184,8 +179,8 @@ def test_blocks_do_not_matter(annotated, model, room):
     assert one.long_sources == many.long_sources
 
 
-def test_a_sample_has_whole_sources(annotated, model):
-    _, some = read(annotated, model, 60)
+def test_a_sample_has_whole_sources(annotated, model_dir):
+    _, some = read(annotated, model_dir, 60)
     everything = [row.split(b" ||| ")[:2] for row in table_rows()]
     assert 30 < len(some) <= 60
     chosen = set(some.src.tolist())
@@ -194,8 +189,8 @@ def test_a_sample_has_whole_sources(annotated, model):
     assert len(some.starts) == len(chosen)
 
 
-def test_figures_are_those_of_the_rows(annotated, model):
-    reader, found = read(annotated, model, block_rows=50)
+def test_figures_are_those_of_the_rows(annotated, model_dir):
+    reader, found = read(annotated, model_dir, block_rows=50)
     rows = sorted(row.split(b" ||| ") for row in annotated.read_bytes().splitlines())
     order = sorted(range(len(found)), key=lambda i: (found.src[i], found.tgt[i]))
     scores = np.array([row[2].split() for row in rows]).astype(float)
@@ -221,15 +216,15 @@ def test_figures_are_those_of_the_rows(annotated, model):
     assert target.rows == sum(not set(row[1].split(b" ")) <= set(TARGET_WORDS) for row in rows)
 
 
-def test_log_columns_are_read_as_such(plain, model, run, tmp_path):
+def test_log_columns_are_read_as_such(plain, model_dir, run, tmp_path):
     logs = []
     for scale in ("exp", "log"):
         out = str(tmp_path / scale)
-        run("annotate", plain, "-m", model, "-o", out, "--scale", scale)
-        assert reader_of(out, model).log_p.is_log == (scale == "log")
-        logs.append(read(out, model)[1].log_p)
+        run("annotate", plain, "-m", model_dir, "-o", out, "--scale", scale)
+        assert reader_of(out, model_dir).log_p.is_log == (scale == "log")
+        logs.append(read(out, model_dir)[1].log_p)
         os.unlink(f"{out}.columns.json")
-        by_looks = reader_of(out, model).log_p
+        by_looks = reader_of(out, model_dir).log_p
         assert (by_looks.number, by_looks.is_log, by_looks.model) == (5, scale == "log", "")
     np.testing.assert_allclose(*logs, rtol=1e-5)
 
