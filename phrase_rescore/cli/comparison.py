@@ -119,14 +119,14 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quie
     not other tunings. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
     """
     from phrase_rescore.api import evaluate
-    from phrase_rescore.cli.terminal import count_bar, say
+    from phrase_rescore.cli.terminal import count_bar, warn
     from phrase_rescore.evaluation.tables import layout
 
     outputs = sum(len(runs) for files in sets for runs in files.systems.values())
     with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
         result = evaluate(sets, statistics=statistics, on_output=bar.update, **settings)
     for warning in result.warnings:
-        say(f"warning: {warning}")
+        warn(warning)
     click.echo(layout(result, form), nl=False)
 
 
@@ -178,11 +178,11 @@ def why(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: 
     most, with the columns of the phrases that differ.
     """
     from phrase_rescore.api import why
-    from phrase_rescore.cli.terminal import byte_bar, say
+    from phrase_rescore.cli.terminal import byte_bar, warn
     from phrase_rescore.evaluation.why_text import lines
 
     with byte_bar((table,), quiet, os.path.basename(table)) as bar:
         found = why(systems=systems, table=table, on_read=bar.update, **asked)
     for warning in found.warnings:
-        say(f"warning: {warning}")
+        warn(warning)
     click.echo("\n".join(lines(found)))

@@ -97,10 +97,6 @@ class RecurrentCell(nn.Module, ABC):
         """Return W e + b, computed once for each word: (n, E) -> (n, G H). The zero vector e(y_0) has the row b."""
         return torch.addmm(self.b, embedding, self.W.T)
 
-    def rows_from(self, below: Tensor) -> Tensor:
-        """Return W h + b for the outputs h of the layer below: (n, H) -> (n, G H)."""
-        return times(below, self.W, self.b)
-
     def project(self, state: State, context: Tensor | None = None) -> Tensor:
         """Return the part of the next step that all continuations of a state share: U h, and in a decoder + C c, (n, G H)."""
         return times(state[0], self.U, context)
@@ -256,7 +252,8 @@ class Stack(nn.Module):
         """Return the next state, from what ``project`` gave, the state and the rows of the next words."""
         after: State = ()
         for cell, shared, before in zip(self.cells, projected, self._by_layer(state), strict=True):
-            after = (*cell.step(shared, before, cell.rows_from(after[0]) if after else row), *after)
+            given = times(after[0], cell.W, cell.b) if after else row  # W h + b, h being the output of the layer below
+            after = (*cell.step(shared, before, given), *after)
         return after
 
     def _by_layer(self, state: State) -> list[State]:

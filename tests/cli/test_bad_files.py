@@ -130,7 +130,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how
     "cut-off gzip": (content(PACKED[: len(PACKED) // 2]), CUT, {}),
     "a bit of gzip flipped": (content(flipped(PACKED, len(PACKED) // 2)), CORRUPT, {}),
     "empty file": (content(b""), "is empty; pass a phrase table", EMPTY),
-    "gzip of nothing": (content(gzip.compress(b"")), "is empty; pass a phrase table", EMPTY),
+    "gzip of nothing": (content(gzip.compress(b"", mtime=0)), "is empty; pass a phrase table", EMPTY),
     "something else named .gz": (content(IMAGE), NO_TABLE, OTHER),
 }  # fmt: skip
 NO_ERROR = {  # (command, fault): what is no fault there
