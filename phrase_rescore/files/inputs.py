@@ -181,11 +181,30 @@ def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
 
 
 def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
-    """Cut a stream into blocks as ``batches`` does; one is in memory at a time. Raises InputError as ``read_rows`` does."""
-    first_row = 1
-    for number, taken in enumerate(batches(read_rows(stream), rows)):
-        yield Block(number, first_row, b"".join(taken))
-        first_row += len(taken)
+    """Cut a stream into blocks of ``rows``, or of fewer that come to BLOCK_BYTES. Raises InputError as ``read_rows`` does."""
+    number, first_row, parts, n, size, row = 0, 1, list[bytes](), 0, 0, 0  # of the next block; row: bytes of its last row
+    while chunk := stream.read1(CHUNK):
+        newlines, start = chunk.count(b"\n"), 0
+        if row + (chunk.find(b"\n") + 1 or len(chunk)) > LONGEST_ROW:
+            raise _too_long(getattr(stream, "name", "<stdin>"), first_row + n)
+        row = len(chunk) - 1 - chunk.rfind(b"\n") if newlines else row + len(chunk)
+        while newlines:
+            full = start + max(BLOCK_BYTES - size, 1)  # by here it has its bytes, and ends with the row
+            end = chunk.find(b"\n", full - 1) + 1 if full <= len(chunk) else 0
+            found = newlines if not end else chunk.count(b"\n", start, end)
+            if n + found >= rows:
+                end, found = start, rows - n
+                for _ in range(found):
+                    end = chunk.index(b"\n", end) + 1
+            if not end:
+                break
+            yield Block(number, first_row, b"".join((*parts, chunk[start:end])))
+            number, first_row, start, newlines = number + 1, first_row + n + found, end, newlines - found
+            parts, n, size = [], 0, 0
+        parts.append(chunk[start:])
+        n, size = n + newlines, size + len(chunk) - start
+    if size:
+        yield Block(number, first_row, b"".join(parts))
 
 
 def count_rows(path: str) -> int:
