@@ -1,15 +1,21 @@
-"""Blocks of rows through an executor and out again in order; threads as an executor; ``strip``, which needs no more."""
+"""Blocks of rows through an executor and out again in order; threads and processes as executors; ``strip``."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError, counted
+from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_outputs
@@ -17,7 +23,7 @@ from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own
 from phrase_rescore.moses.kinds import JUDGED, KINDS, kind_of_file
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
-from phrase_rescore.runtime import no_cycle_collection
+from phrase_rescore.runtime import no_cycle_collection, prepare
 
 if TYPE_CHECKING:
     from phrase_rescore.annotation.cluster import Cluster
@@ -26,6 +32,8 @@ GZIP_LEVEL = "6"
 FIT_ROWS = 100_000  # rows whose words are counted to see whether model and table go together
 AHEAD_ROWS, JUDGED_AHEAD = 20_000, 2000  # rows read before the first is written, and those whose words tell the direction
 BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score
+GPU_JOBS = 8  # processes that share a GPU: twice as many are hardly faster, and each takes some 3 GB of its memory
+THREADS_UP_TO = 4  # jobs on CPUs; with more, threads of one process wait for each other
 
 Result = TypeVar("Result")
 
@@ -39,10 +47,36 @@ class Threads(ThreadPoolExecutor):
         self.description = f"{jobs} x {threads} threads"  # for the closing report
 
 
+class Processes(ProcessPoolExecutor):
+    """Processes of this machine, which share no lock of Python's. Each has a model of its own."""
+
+    def __init__(self, jobs: int, threads: int = 1) -> None:
+        context = multiprocessing.get_context("forkserver")  # CUDA does not work in a fork of a process that has used it
+        context.set_forkserver_preload(["phrase_rescore.annotation.annotator"])  # torch, once for all
+        super().__init__(jobs, context, _start_process, (threads,))
+        self.in_flight = 2 * jobs
+        self.description = f"{jobs} x {threads} processes"
+
+
+def _start_process(threads: int) -> None:
+    """Prepare a process for blocks. It ends when its parent does, and not by Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
+    prepare(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
 @contextlib.contextmanager
-def local_threads(jobs: int, threads: int = 1) -> Iterator[Threads]:
-    """Start threads that run blocks, with no search for reference cycles. An interruption does not wait for blocks in work."""
-    executor = Threads(jobs, threads)
+def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Threads | Processes]:
+    """Start what runs blocks here, with no search for reference cycles. An interruption does not wait for blocks in work."""
+    executor = Processes(jobs, threads) if processes else Threads(jobs, threads)
     try:
         with no_cycle_collection():
             yield executor
@@ -53,16 +87,24 @@ def local_threads(jobs: int, threads: int = 1) -> Iterator[Threads]:
 
 
 def in_order(
-    executor: Threads | Cluster, function: Callable[..., Result], blocks: Iterable[Block]
+    executor: Threads | Processes | Cluster, function: Callable[..., Result], blocks: Iterable[Block]
 ) -> Iterator[tuple[Block, Result]]:
-    """Yield every block with ``function(*block)``, in order; few blocks are in memory at a time."""
+    """Yield every block with ``function(*block)``, in order; few blocks are in memory at a time.
+
+    Raises RescoreError if a process is killed.
+    """
     waiting: deque[tuple[Block, Any]] = deque()
     for block in chain(blocks, [None]):
         if block is not None:
             waiting.append((block, executor.submit(function, *block)))  # type: ignore[arg-type]
         while waiting and (block is None or len(waiting) >= executor.in_flight):
             done, future = waiting.popleft()
-            yield done, future.result()
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                found = "a process that scores was killed, perhaps for lack of memory; use fewer --jobs"
+                raise RescoreError(f"{found} (a script must call annotate under if __name__ == '__main__')") from None
+            yield done, result
 
 
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
@@ -133,7 +175,7 @@ def strip(
     """
     check_outputs([table], out)
     name, gzip_level = display_name(table), gzip_level_of(out)
-    with local_threads(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:
+    with local(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:
         first, blocks = first_valid_rows(read_blocks(stream, BLOCK_ROWS), name)
         known, n_scores = TableColumns.of(table, first), first[0].n_scores
         last = columns or len(known.last_added())

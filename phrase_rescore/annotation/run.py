@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
@@ -27,9 +27,6 @@ from phrase_rescore.moses.table import TableRow
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
 from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
-
-if TYPE_CHECKING:
-    from phrase_rescore.annotation.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -239,8 +236,8 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _executor(
     options: AnnotateOptions, models: tuple[SignedModel, ...], observer: AnnotateObserver
-) -> Iterator[tuple[pipeline.Threads | Cluster, tuple[str, ...]]]:
-    """Yield the executor of blocks and its devices: cores of this machine, or a cluster."""
+) -> Iterator[tuple[Callable[[bool], contextlib.AbstractContextManager[Any]], tuple[str, ...]]]:
+    """Yield what opens the executor of blocks, of a ``small`` table or not, and its devices: of this machine, or a cluster."""
     if options.cluster is not None:
         if options.jobs is not None:
             raise OptionError("--jobs is for this machine; leave it out, a cluster uses every thread of its workers")
@@ -249,20 +246,19 @@ def _executor(
                 from phrase_rescore.annotation.cluster import open_cluster
 
                 opened = open_cluster(options.cluster, models, options.device, options.strict, observer.say)
-                cluster = stack.enter_context(opened)
+                cluster, devices = stack.enter_context(opened)
             except ImportError as error:
                 needs = f"--cluster {printable(options.cluster)} needs {error.name}"
                 raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
-            yield cluster
+            yield lambda small: contextlib.nullcontext(cluster), devices
         return
-    cores, threads = usable_cores(), options.threads
-    jobs = options.jobs or max(1, cores // threads)
+    cores, threads, devices = usable_cores(), options.threads, resolve_devices(options.device)
+    on_gpu = not devices[0].startswith("cpu")
+    jobs = options.jobs or max(1, min(cores // threads, pipeline.GPU_JOBS * len(devices) if on_gpu else cores))
     if jobs * threads > cores:
         raise OptionError(f"--jobs {jobs} with --threads {threads} needs {jobs * threads} cores; this process may use {cores}")
-    devices = resolve_devices(options.device)
     prepare(threads)
-    with pipeline.local_threads(jobs, threads) as local:
-        yield local, devices
+    yield lambda small: pipeline.local(jobs, threads, not small and (on_gpu or jobs > pipeline.THREADS_UP_TO)), devices
 
 
 def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> list[AddedColumn]:
@@ -312,7 +308,7 @@ def annotate(
         raise OptionError("-m names the same model twice; name it once")
     models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
     with (
-        _executor(options, models, observer) as (executor, devices),
+        _executor(options, models, observer) as (pool, devices),
         open_input(table, observer.on_read) as stream,
         ScoreFiles(options.scores, table, "rows") as scores,
     ):
@@ -331,11 +327,12 @@ def annotate(
         )
         ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)
         annotator.refuse_swapped(ahead)
+        small = sum(block.data.count(b"\n") for block in ahead) < pipeline.AHEAD_ROWS
         del ahead
         if options.scores:
             blocks = scores.beside(blocks)
         run = _Run(annotator, options, expected, dropped, observer)
-        with _output(run, out, options, block_rows, before) as output:
+        with pool(small) as executor, _output(run, out, options, block_rows, before) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):
                 output.write(data, statistics.rows)
                 run.add(block, statistics)
@@ -343,7 +340,7 @@ def annotate(
                     output.commit(run.state)
                 observer.on_block(run.summary.statistics)
             run.finish(output)
-        run.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.description}"
+            run.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.description}"
     run.summary.dropped = run.dropped.summary()
     run.summary.seconds = time.monotonic() - start
     return run.summary

@@ -117,7 +117,7 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
         "Both are faster and change log p a little.",
     ),
-    number_option("--jobs", range=JOBS, help="Blocks in work at a time.  [default: usable cores / threads]"),
+    number_option("--jobs", range=JOBS, help="Blocks in work at a time.  [default: usable cores / threads, 8 for a GPU]"),
     click.option(
         "--cluster", type=TEXT, metavar="PLACE",
         help="Score on the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or slurm:JOBS and "
