@@ -14,7 +14,7 @@ from torch import Tensor
 
 from phrase_rescore.nn.linear import MULTIPLE, filled
 
-ROWS = 256  # rows at a time: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
+ROWS = 256  # rows at a time, on a CPU: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
 SURE = 300  # words that every estimate of Z has; the k-th most frequent one has the chance SURE / k
@@ -23,13 +23,18 @@ _SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither ov
 
 
 def _extended(G_l: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return [G_l, b log2 e, 1] in ``dtype``: (K, R + 2), or (K, R + 3) if b takes two columns for its digits."""
+    """Return [G_l, b log2 e, 1] in ``dtype``: (K, R + 2), or (K, R + 3) if b takes two columns for its digits.
+
+    On a GPU zeros before the 1 make the width a multiple of 8, as its faster products want.
+    """
     bias = b * LOG2_E
     parts = [bias.to(dtype)]
     if dtype != b.dtype:
         parts.append((bias - parts[0]).to(dtype))
     elif b.is_cuda and torch.backends.cuda.matmul.allow_tf32:  # products keep as many digits as float16 has
         parts = [bias.half().to(dtype), bias - bias.half()]
+    if b.is_cuda:
+        parts += [torch.zeros_like(parts[0])] * (-(G_l.shape[1] + len(parts) + 1) % 8)
     return torch.cat((G_l.to(dtype), torch.stack((*parts, torch.ones_like(parts[0])), 1)), 1)
 
 
@@ -40,8 +45,9 @@ def _exponentials(g: Tensor, G_l: Tensor, b: Tensor, M: Tensor, out: Tensor) -> 
     is safe, else each column's largest logit (n,). Products are faster with the K symbols along the columns. e lies in ``out``.
     """
     R = g.shape[1]
-    extended = torch.cat((g * LOG2_E, g.new_ones(len(g), M.shape[1] - R - 1)), 1).to(M.dtype)
-    e = torch.mm(M[:, :-1], extended.T.contiguous(), out=out.view(len(M), -1)).exp2_()
+    last = [g.new_zeros(len(g), 1)] if g.is_cuda else []  # times the 1, so that the width stays
+    extended = torch.cat((g * LOG2_E, g.new_ones(len(g), M.shape[1] - R - 1), *last), 1).to(M.dtype)
+    e = torch.mm(M[:, : extended.shape[1]], extended.T.contiguous(), out=out.view(len(M), -1)).exp2_()
     sums = torch.mm(M.T, e).to(g.dtype)
     mass = sums[-1]
     if ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
@@ -73,9 +79,10 @@ class _CrossEntropy(torch.autograd.Function):
         d_g, d_G_l, d_b = torch.empty_like(g), torch.zeros_like(G_l), torch.zeros_like(b)
         if M.dtype != g.dtype:
             M = filled(M, M.dtype)  # a row of zeros has no part in Z, for its 1 is a 0
-        scratch = M.new_empty(len(M) * min(ROWS, len(g) + MULTIPLE))  # to ask for it every time takes as long as a product
-        for start in range(0, len(g), ROWS):
-            rows = g[start : start + ROWS]
+        at_once = GPU_ROWS if g.is_cuda else ROWS
+        scratch = M.new_empty(len(M) * min(at_once, len(g) + MULTIPLE))  # to ask for it every time takes as long as a product
+        for start in range(0, len(g), at_once):
+            rows = g[start : start + at_once]
             n = len(rows)
             if M.dtype != g.dtype:
                 rows = filled(rows, g.dtype)
@@ -151,11 +158,17 @@ class LogNormaliser:
 
     def __init__(self, G_l: Tensor, b: Tensor) -> None:
         self._G_l, self._b = G_l, b
-        if G_l.device.type == "cpu":
+        if G_l.is_cuda:
+            self._scaled = G_l * LOG2_E, b * LOG2_E
+        else:
             self._binary = torch.cat((G_l, b.unsqueeze(1)), 1) * LOG2_E  # times (g, 1): what 2 is raised to
 
     def __call__(self, g: Tensor) -> Tensor:
-        if g.device.type != "cpu":
+        if g.is_cuda:
+            G_l, b = self._scaled
+            mass = torch.cat([torch.addmm(b, rows, G_l.T).exp2_().sum(1) for rows in g.split(GPU_ROWS)])
+            if ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
+                return mass.log_()
             return torch.cat([self._at_once(rows) for rows in g.split(GPU_ROWS)])
         extended = torch.cat((g, g.new_ones(len(g), 1)), 1)
         out = g.new_empty(len(g))

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -154,7 +155,8 @@ class Trainer:
     def _learn(self, stop: FirstSignal) -> None:
         """Make the steps, and save the state when that is due or a signal came, to whichever process."""
         recipe, figures = self.recipe, self.figures
-        for batch in self.task.batches(self.steps):
+        batches = self.task.batches(self.steps)
+        for batch in _ahead(batches) if self.parameters[0].is_cuda else batches:
             (seconds, _), *_ = found = self.processes.gather(self.seconds(), stop.number)
             number = int(max(number for _, number in found))
             if number or seconds >= self._saved_at + SAVE_SECONDS:
@@ -276,6 +278,16 @@ class Trainer:
         by_steps = self.steps / self.recipe.max_steps if self.recipe.max_steps else 0.0
         by_time = seconds / self.recipe.max_time if self.recipe.max_time else 0.0
         return min(1.0, max(by_steps, by_time))
+
+
+def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield minibatches, each made while the one before is in work, as on a GPU."""
+    with ThreadPoolExecutor(1) as executor:
+        following = executor.submit(next, batches)
+        while True:
+            batch = following.result()
+            following = executor.submit(next, batches)
+            yield batch
 
 
 def _same_shapes(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:
