@@ -39,7 +39,7 @@ bench: $(VENV)/installed
 	mkdir -p $(BUILD)/bench
 	$(BIN)/python benchmarks/bench_scoring.py --json $(BUILD)/bench/scoring.json
 	$(BIN)/python benchmarks/bench_training.py --rounds 1 --json $(BUILD)/bench/training.json
-	$(BIN)/python benchmarks/compare_recipes.py $(BUILD)/bench/pairs --seconds 240 --only 'default,full softmax,300 units'
+	$(BIN)/python benchmarks/compare_recipes.py $(BUILD)/bench/pairs --seconds 240 --only 'default,full softmax,500 units'
 	$(BIN)/python benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
 	$(BIN)/python benchmarks/bench_lm.py --json $(BUILD)/bench/lm.json
 	$(BIN)/python benchmarks/bench_text.py --json $(BUILD)/bench/text.json

@@ -31,7 +31,8 @@ from phrase_rescore.runtime import prepare, set_tf32, usable_cores
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
 
-SIZES = ("paper", "default")
+PAPER = PRESETS["paper"].network
+NETWORKS = {"paper": PAPER, "500 units": replace(PAPER, hidden=500, maxout=250)}
 PRECISIONS = ("float32", "tf32", "bf16")
 ROWS = 200_000  # to train on
 
@@ -66,7 +67,7 @@ def annotated(table: Path, model: Path, out: Path, device: str, precision: str) 
 
 def trained(store: PairStore, size: str, device: str, precision: str, batch: int, seconds: float) -> float:
     """Return pairs/s of steps on minibatches of ``batch`` pairs."""
-    config = replace(PRESETS["default"], network=PRESETS[size].network)
+    config = replace(PRESETS["default"], network=NETWORKS[size])
     config = config.override(max_steps=10**6, batch_size=batch, softmax="full")
     set_tf32(precision, device)
     task = fresh_task(store, config)
@@ -111,7 +112,7 @@ def main() -> None:
         with open_input(str(options.table)) as stream:
             rows = [row.rstrip(b"\n") for row in islice(stream, ROWS)]
         some.write_bytes(b"\n".join(rows) + b"\n")
-        for size, network in ((size, PRESETS[size].network) for size in SIZES):
+        for size, network in NETWORKS.items():
             checkpoint = paper_model(options.table, **vars(network))
             model = Path(scratch, size)
             model.mkdir()
@@ -124,7 +125,7 @@ def main() -> None:
                 report(annotate=size, precision=precision, rows_s=whole, steady=steady, mflop_row=flop / 1e6, share=share)
         data = Data(pairs_dir=str(pairs))
         store = PairSource([str(some)], str(pairs), data, usable_cores()).prepare(Observer())
-        for size, precision, batch in product(SIZES, precisions, map(int, options.batches.split(","))):
+        for size, precision, batch in product(NETWORKS, precisions, map(int, options.batches.split(","))):
             pairs_s = trained(store, size, device, precision, batch, options.seconds)
             report(train=size, precision=precision, minibatch=batch, pairs_s=pairs_s)
     if options.json:

@@ -65,7 +65,7 @@ CANDIDATES = {
     "paper's recipe": Candidate(replace(PRESETS["paper"], network=DEFAULT.network)),
     "full softmax": Candidate(DEFAULT.override(softmax="full")),
     "200 units, 12e-3": Candidate(DEFAULT.override(hidden=200, maxout=100, learning_rate=12e-3)),
-    "300 units": Candidate(DEFAULT.override(hidden=300, maxout=150)),
+    "500 units": Candidate(DEFAULT.override(hidden=500, maxout=250)),
     "1000 units": Candidate(DEFAULT.override(hidden=1000, maxout=500)),
 }
 

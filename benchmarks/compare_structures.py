@@ -2,7 +2,7 @@
 
 usage: compare_structures.py TABLE DIR [--minutes 30] [--threads N] [--only NAME,…]
 
-Trains one network after the other, with the default sizes, for the same time on the same pairs, into DIR. A model that is there
+Trains one network after the other, with 500 units, for the same time on the same pairs, into DIR. A model that is there
 already is not trained again, so that an interrupted comparison goes on. Then some more steps of each, without measurements
 between them, are timed, and each annotates the first rows of the table.
 """
@@ -84,8 +84,8 @@ def main() -> None:
     for name in names:
         model = options.folder / name
         config = TrainingConfig().override(
-            **NETWORKS[name], max_time=60 * options.minutes, threads=options.threads, eval_every=100, device="cpu",
-            pairs_dir=str(options.folder / "pairs"),
+            **NETWORKS[name], hidden=500, maxout=250, max_time=60 * options.minutes, threads=options.threads, eval_every=100,
+            device="cpu", pairs_dir=str(options.folder / "pairs"),
         )  # fmt: skip
         if not model.exists():
             resume = model.with_name(f"{name}.training").exists()

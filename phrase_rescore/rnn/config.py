@@ -44,9 +44,9 @@ class Network(Checked):
     cell: str = "gru"  # of encoder and decoder; or lstm, rnn
     layers: int = ranged(1, LAYERS)  # of encoder and decoder
     encoder: str = "forward"  # or reversed, bidirectional
-    hidden: int = ranged(500, LAYER_SIZES)
+    hidden: int = ranged(300, LAYER_SIZES)
     embedding: int = ranged(100, LAYER_SIZES)
-    maxout: int = ranged(250, LAYER_SIZES)  # units, each pooling 2
+    maxout: int = ranged(150, LAYER_SIZES)  # units, each pooling 2
     rank: int = ranged(100, LAYER_SIZES)  # of the output matrix
 
 

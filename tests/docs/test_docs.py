@@ -37,6 +37,7 @@ from phrase_rescore.errors import RescoreError
 from phrase_rescore.lm.network import FeedforwardLM
 from phrase_rescore.moses.table import parse_row, words
 from phrase_rescore.rnn.checkpoint import load, save
+from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -398,6 +399,12 @@ def test_every_field_of_config_is_documented(trained):
     assert not missing
     training = {name for name in documented if name.startswith("training.")}
     assert training == {name for name in leaves(config, "") if name.startswith("training.")}
+
+
+def test_the_presets_have_the_documented_sizes():
+    sizes = [(n.hidden, n.embedding, n.maxout, n.rank) for n in (PRESETS[name].network for name in ("paper", "default"))]
+    row = " | ".join(", ".join(map(str, numbers)) for numbers in sizes)
+    assert f"| hidden H, embedding E, maxout M, rank R | {row} |" in text_of("model.md")
 
 
 def test_functions_named_beside_equations_exist():
