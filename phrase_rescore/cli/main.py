@@ -150,6 +150,7 @@ def _run(args: list[str] | None) -> int:
 
 def main(args: list[str] | None = None) -> None:
     """Run a command line and exit with its status."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of torch sleep while they wait for each other
     try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _on_sigterm)

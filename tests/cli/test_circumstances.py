@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import system_calls
-from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, Result
+from conftest import ROOT, SOURCE_WORDS, TARGET_WORDS, Result, Run
 from moses_harness import ini_text
 from small_models import small_lm
 
@@ -394,3 +394,13 @@ def test_a_model_is_replaced_while_it_is_read(tmp_path, model_dir, runner, make_
             assert when > 4
             return
     pytest.fail("the model is opened again and again")
+
+
+def test_threads_that_wait_sleep(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of torch do not take the core of another program while they wait, unless the user wants it."""
+    for set_before, found in (("", "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        monkeypatch.setenv("OMP_WAIT_POLICY", set_before) if set_before else monkeypatch.delenv(
+            "OMP_WAIT_POLICY", raising=False
+        )
+        assert run("--version").status == 0
+        assert os.environ["OMP_WAIT_POLICY"] == found
