@@ -94,17 +94,15 @@ def in_order(
     Raises RescoreError if a process is killed.
     """
     waiting: deque[tuple[Block, Any]] = deque()
-    for block in chain(blocks, [None]):
-        if block is not None:
-            waiting.append((block, executor.submit(function, *block)))  # type: ignore[arg-type]
-        while waiting and (block is None or len(waiting) >= executor.in_flight):
-            done, future = waiting.popleft()
-            try:
-                result = future.result()
-            except BrokenProcessPool:
-                found = "a process that scores was killed, perhaps for lack of memory; use fewer --jobs"
-                raise RescoreError(f"{found} (a script must call annotate under if __name__ == '__main__')") from None
-            yield done, result
+    try:
+        for block in chain(blocks, [None]):
+            if block is not None:
+                waiting.append((block, executor.submit(function, *block)))  # type: ignore[arg-type]
+            while waiting and (block is None or len(waiting) >= executor.in_flight):
+                done, future = waiting.popleft()
+                yield done, future.result()
+    except BrokenProcessPool:
+        raise RescoreError("a process that scores was killed, perhaps for lack of memory; use fewer --jobs") from None
 
 
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:

@@ -47,10 +47,11 @@ def test_processes_give_the_bytes_of_threads(run: Run, model_dir: str, table: Pa
 
 def test_a_killed_process_ends_the_run(model_dir: str, table: Path, tmp_path: Path) -> None:
     def kill(_: object) -> None:
-        multiprocessing.active_children()[0].kill()
+        for process in multiprocessing.active_children():
+            process.kill()
 
     with pytest.raises(RescoreError, match="a process that scores was killed, perhaps for lack of memory; use fewer --jobs"):
-        annotate(table, model_dir, tmp_path / "out", observer=AnnotateObserver(on_block=kill), block_rows=10, jobs=2)
+        annotate(table, model_dir, tmp_path / "out", observer=AnnotateObserver(on_block=kill), block_rows=1, jobs=2)
     assert not (tmp_path / "out").exists()
 
 
