@@ -60,7 +60,7 @@ def test_a_killed_process_ends_the_run(model_dir: str, table: Path, tmp_path: Pa
 def test_processes_end_with_the_command(model_dir: str, table: Path, tmp_path: Path, number: int) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"""
-import multiprocessing, os, sys
+import multiprocessing, os, signal, sys
 from phrase_rescore.annotation import pipeline
 from phrase_rescore.annotation.run import AnnotateObserver
 from phrase_rescore import annotate
@@ -70,6 +70,7 @@ def kill(_):
     os.kill(os.getpid(), {int(number)})
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     pipeline.THREADS_UP_TO, pipeline.AHEAD_ROWS = 1, 10
     annotate(*sys.argv[1:], observer=AnnotateObserver(on_block=kill), block_rows=10, jobs=2)
 """)

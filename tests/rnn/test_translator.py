@@ -103,7 +103,7 @@ def probabilities(
             if len(prefix.split()) < length:
                 longer[prefix] = longer.get(prefix, 0.0) + p
                 continue
-            pairs = [(source, prefix + b" " + word) for word in words] + [(source, prefix)] * (length > 0)
+            pairs = [(source, (prefix + b" " + word).strip()) for word in words] + [(source, prefix)] * (length > 0)
             flat, offsets = scorer.word_log_probs(scorer.encode_phrases(*zip(*pairs, strict=True)))
             log_p = np.array([flat[offsets[i] + length] for i in range(len(pairs))])
             if top_k is not None:
