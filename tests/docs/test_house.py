@@ -8,6 +8,7 @@ from conftest import ROOT
 from source_tree import PACKAGE, modules
 
 import phrase_rescore
+from phrase_rescore import api
 from phrase_rescore.cli.main import COMMANDS
 
 
@@ -37,7 +38,7 @@ def test_what_the_package_exports_exists() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_makes_one_call_of_its_function(command: str) -> None:
     name = command.replace("-", "_")
-    assert callable(getattr(phrase_rescore.api, name))
+    assert callable(getattr(api, name))
     module = ast.parse((PACKAGE / "cli" / f"{COMMANDS[command]}.py").read_text(encoding="utf-8"))
     body = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name)
     imported = {
