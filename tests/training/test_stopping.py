@@ -6,14 +6,15 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Run
 from small_trainings import SIZES, Stopped, Training, files, small_training, write_language
 
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.rnn.checkpoint import load
 from phrase_rescore.training import loop
 from phrase_rescore.training.config import Observer, Recipe
@@ -228,3 +229,25 @@ def test_a_stopped_training_is_finished_as_it_is(run: Run, training: Training, a
         other = training.but(finish=True, **more)
         with pytest.raises(OptionError, match=f"--finish: no training in {other.state_dir}; "):
             other.run()
+
+
+def test_minibatches_are_made_ahead_by_one() -> None:
+    """As on a GPU: each is made while the one before is in work, in their order; an error comes with the one that it is of."""
+    made: list[int] = []
+
+    def batches() -> Iterator[int]:
+        for number in range(3):
+            made.append(number)
+            yield number
+        raise RescoreError("the data end")
+
+    ahead = loop._ahead(batches())
+    assert next(ahead) == 0
+    assert next(ahead) == 1
+    deadline = time.monotonic() + 30
+    while made != [0, 1, 2]:  # by the other thread
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert next(ahead) == 2
+    with pytest.raises(RescoreError, match="the data end"):
+        next(ahead)
