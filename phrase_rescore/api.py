@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from phrase_rescore.annotation.pipeline import strip as strip_table
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
-from phrase_rescore.files.paths import Path
+from phrase_rescore.files.paths import Path, beside
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.ini import is_ini
@@ -22,7 +22,7 @@ from phrase_rescore.moses.kinds import kind_of_folder
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
-from phrase_rescore.training.config import Observer
+from phrase_rescore.training.config import AnySettings, Observer
 
 if TYPE_CHECKING:
     from phrase_rescore.annotation.annotator import Summary
@@ -76,22 +76,23 @@ def __getattr__(name: str) -> object:
 
 
 def train(
-    inputs: Paths, model_dir: Path, *, preset: str = "default", observer: Observer | None = None, **settings: Any
+    inputs: Paths, model_dir: Path, *, preset: str | None = None, observer: Observer | None = None, **settings: Any
 ) -> dict[str, Any]:
     """Train a model on the distinct pairs of phrase tables, extract files or TSV, as ``phrase-rescore train`` does.
 
     ``settings`` are those of ``TrainingConfig``, by the names of the command's options (max_steps=200, hidden=100, ...); a
-    duration is in seconds, a size in bytes. Returns the training summary that the model's config.json has. Raises TypeError for
+    duration is in seconds, a size in bytes. Without inputs, ``resume`` and ``finish`` take them and the settings that are not
+    given from the interrupted training. Returns the training summary that the model's config.json has. Raises TypeError for
     an unknown setting, InputError or OptionError, RescoreError if a loss is not finite or a file cannot be written.
     """
     from phrase_rescore.rnn.train import train_pairs
 
-    config = PRESETS[preset].override(**settings)
-    return train_pairs(_paths(inputs), os.fspath(model_dir), config, observer).training
+    named, config = _configured(PRESETS, inputs, model_dir, preset, settings)
+    return train_pairs(named, os.fspath(model_dir), config, observer).training
 
 
 def train_lm(
-    inputs: Paths, model_dir: Path, *, preset: str = "default", observer: Observer | None = None, **settings: Any
+    inputs: Paths, model_dir: Path, *, preset: str | None = None, observer: Observer | None = None, **settings: Any
 ) -> dict[str, Any]:
     """Train a language model on tokenized text, a sentence a line, as ``phrase-rescore train-lm`` does.
 
@@ -100,8 +101,23 @@ def train_lm(
     """
     from phrase_rescore.lm.train import train_text
 
-    config = LM_PRESETS[preset].override(**settings)
-    return train_text(_paths(inputs), os.fspath(model_dir), config, observer).training
+    named, config = _configured(LM_PRESETS, inputs, model_dir, preset, settings)
+    return train_text(named, os.fspath(model_dir), config, observer).training
+
+
+def _configured(
+    presets: Mapping[str, AnySettings], inputs: Paths, model_dir: Path, preset: str | None, settings: dict[str, Any]
+) -> tuple[tuple[str, ...], AnySettings]:
+    """Return the inputs and settings of a training; those of the interrupted one if no inputs are given."""
+    if named := _paths(inputs):
+        return named, presets[preset or "default"].override(**settings)
+    if not (settings.get("resume") or settings.get("finish")):
+        raise OptionError("no INPUT is given; only --resume and --finish do without")
+    from phrase_rescore.training.state import TrainingState
+
+    command = TrainingState(beside(os.fspath(model_dir), "training"), {}).last_command()
+    before = {name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()}
+    return tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
 
 
 def annotate(

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import cloup
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.errors import OptionError, shown
@@ -257,6 +258,12 @@ def path_option(
 def path_argument(name: str, role: Role = Role.READ, derived: Derived | None = None, **attributes: Any) -> Any:
     """Declare an argument that is the name of a file or directory, with its role (see ``PathName``)."""
     return click.argument(name, type=PathName(role, derived), **attributes)
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a command's parameters, by name, without those that are defaults."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in values.items() if source(name) is not ParameterSource.DEFAULT}
 
 
 def sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:

@@ -131,7 +131,9 @@ class TrainingTalk:
         self._loss = loss if self._loss is None else 0.98 * self._loss + 0.02 * loss
         speed, left = self._pace(now, step, done)
         rate = f"{speed * items:,.0f} {self._item}s/s"
-        if left and now >= self._plan_at:
+        if now < self._plan_at < math.inf:
+            left = 0.0  # not known yet
+        elif left and self._plan_at < math.inf:
             self._plan_at = math.inf
             say(self._plan(step, done, speed, left, rate))
         nats, time_left = f"{self._loss:.2f} nats/{self._item}", f"{_hours(left)} left" if left else ""

@@ -30,9 +30,12 @@ class TrainingOptions:
         self.eval_every = self.number("eval_every", "Measure the held-out loss every STEPS minibatches.", "STEPS", default=500)
         overwrite = "Replace the model in the directory when the new one is complete."
         self.overwrite = options.flag("--overwrite", help=overwrite)
-        resume = "Continue an interrupted training exactly where it was saved. The limits may change."
+        resume = (
+            "Continue an interrupted training exactly where it was saved, with its inputs and options. The limits may change."
+        )
         self.resume = options.flag("--resume", help=resume)
-        self.finish = options.flag("--finish", help="Make the model from an interrupted training as it is.")
+        finish = "Make the model from an interrupted training as it is, without inputs or options."
+        self.finish = options.flag("--finish", help=finish)
         self.init_from = path_option(
             "--init-from", role=Role.READ_DIRECTORY, may_be="-m", made_by=made_by, metavar="MODEL",
             help="Start from the weights of this model, matching words by spelling.",
@@ -87,7 +90,7 @@ _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
 
 
 def _after_train(values: dict[str, Any]) -> str:
-    if values["form"] == "tsv" or values["inputs"][0].endswith(".tsv"):  # perhaps of sentences
+    if values["form"] == "tsv" or "".join(values["inputs"][:1]).endswith(".tsv"):  # perhaps of sentences
         return "phrase-rescore rescore dev.nbest.gz -m {model_dir} --whole --source DEV.SOURCE -o dev.rnn.nbest.gz"
     return "phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz"
 
@@ -98,7 +101,7 @@ def _after_train(values: dict[str, Any]) -> str:
     "threads quiet",
     then=_after_train,
 )
-@options.path_argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@options.path_argument("inputs", nargs=-1, metavar="INPUT...")
 @option_group(
     "Most used",
     options.model_option(Role.WRITE_DIRECTORY, _pairs.beside),
@@ -200,6 +203,7 @@ def train(
     \b
     phrase-rescore train phrase-table.gz
     phrase-rescore train phrase-table.gz -m model --max-time 8h
+    phrase-rescore train -m model --resume
     set -o pipefail; zcat extract.sorted.gz | phrase-rescore train - -m model --preset paper
 
     \b
@@ -212,8 +216,11 @@ def train(
     from phrase_rescore.api import train
     from phrase_rescore.cli.terminal import TrainingTalk, tell
 
-    chosen |= {"factors": (source_factor, target_factor), "drop_bad_rows": on_bad_row == "drop"}
-    settings = {name: value for name, value in chosen.items() if value is not None}
+    settings = options.given(chosen)
+    if source_factor is not None or target_factor is not None:
+        settings["factors"] = (source_factor, target_factor)
+    if on_bad_row == "drop":
+        settings["drop_bad_rows"] = True
     with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
         summary = train(inputs, model_dir, observer=observer, **settings)
     tell(_report(summary, model_dir), quiet)
@@ -240,7 +247,7 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
     usual="lm max_time epochs resume finish overwrite shortlist order hidden dropout preset precision device threads quiet",
     then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz",
 )
-@options.path_argument("inputs", nargs=-1, required=True, metavar="CORPUS...")
+@options.path_argument("inputs", nargs=-1, metavar="CORPUS...")
 @option_group(
     "Most used",
     options.lm_option(Role.WRITE_DIRECTORY, _text.beside),
@@ -315,7 +322,7 @@ def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> No
     from phrase_rescore.api import train_lm
     from phrase_rescore.cli.terminal import TrainingTalk, tell
 
-    settings = {name: value for name, value in chosen.items() if value is not None}
+    settings = options.given(chosen)
     with TrainingTalk(inputs, quiet, "word", "sentences") as observer:
         summary = train_lm(inputs, lm, observer=observer, **settings)
     tell(_report_lm(summary, lm), quiet)

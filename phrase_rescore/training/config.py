@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from phrase_rescore.errors import OptionError, silent
 from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged
@@ -118,6 +118,10 @@ class Settings:
         """Return the settings of all parts by name."""
         return {name: value for part in self.parts().values() for name, value in vars(part).items()}
 
+    def lasting(self) -> dict[str, Any]:
+        """Return the settings but those that a ``--resume`` may change."""
+        return {name: value for name, value in self.settings().items() if name not in (*LIMITS, "resume", "finish")}
+
     def summary(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Return the entries of the training summary of config.json for the settings of these names, in their order."""
         settings = {**self.settings(), "preset": self.preset}
@@ -146,6 +150,9 @@ class Settings:
         for name, part in parts.items():
             parts[name] = replace(part, **{key: settings[key] for key in vars(part) if key in settings})
         return replace(self, **parts)
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 @dataclass

@@ -21,12 +21,11 @@ from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.files.outputs import atomic_output, check_replaceable, recover_directory, remove_directory
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
-from phrase_rescore.training.config import Observer, Recipe, Settings, in_words
+from phrase_rescore.training.config import AnySettings, Observer, Recipe, Settings, in_words
 from phrase_rescore.training.loop import NotFiniteError, Task, Trainer
 from phrase_rescore.training.processes import find_processes, local_device, process_group
 from phrase_rescore.training.state import TrainingState
 
-AnySettings = TypeVar("AnySettings", bound=Settings)
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 
@@ -142,6 +141,7 @@ class Session(contextlib.ExitStack):
         self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         self.resumes, self.finish = False, settings.output.finish
         self._model_dir, self._machine, self._output = model_dir, machine, settings.output
+        self._command = {"preset": settings.preset, "settings": settings.lasting()}
 
     def prepare(self, source: Source[Store], check: Callable[[], None] = lambda: None) -> Store | None:
         """Take the lock and return the data, prepared by the first process; None if all is done. Raises before it writes."""
@@ -170,6 +170,7 @@ class Session(contextlib.ExitStack):
             raise OptionError("several processes need inputs and prepared data on a disk that they share, under the same names")
         self.state.check(store.numbers)
         self.resumes = self.state.exists()
+        self.state.command = {"inputs": source.inputs, **self._command}
         self.enter_context(process_group(self._machine.device, self.processes))
         return store
 

@@ -1,7 +1,7 @@
 """A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle.
 
 DIRECTORY/
-    state.json                  step, figures, the run's options, its limits and pairs, the tensors' file; a CRC-32
+    state.json                  step, figures, the run's options, its limits and pairs, command, the tensors' file; a CRC-32
     tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
     published                   device and inode of the finished model's directory, just before it takes its name
 """
@@ -20,12 +20,13 @@ from torch import Tensor
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
 from phrase_rescore.files.outputs import remove_directory, sync, write_durably
+from phrase_rescore.files.paths import is_stream
 from phrase_rescore.nn.storage import utf8_name
 from phrase_rescore.training.config import LIMITS
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 STATE, PUBLISHED = "state.json", "published"
-_ENTRIES = {"format_version", "run", "limits", "pairs", "step", "tensors", "figures"}
+_ENTRIES = {"format_version", "run", "limits", "pairs", "command", "step", "tensors", "figures"}
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[str]:
@@ -58,13 +59,14 @@ def _identity_of(directory: str) -> bytes:
 class TrainingState:
     """The state directory of one training. ``run`` has its options; only a run with the same ones may continue from it.
 
-    ``limits`` say when it is to end; they may change.
+    ``limits`` say when it is to end; they may change. ``command`` has inputs, preset and settings, to be given again.
     """
 
     def __init__(self, directory: str, run: dict[str, Any]) -> None:
         self.directory, self._run = directory, json.loads(json.dumps(run))
         self._numbers: dict[str, Any] | None = None  # of the data
         self.limits: dict[str, Any] = {}
+        self.command: dict[str, Any] = {}
 
     def exists(self) -> bool:
         """Return whether there is a state to continue from."""
@@ -89,8 +91,8 @@ class TrainingState:
         name = _tensors_of(step)
         file = os.path.join(self.directory, name)
         state = {
-            "format_version": FORMAT_VERSION, "run": self._run, "limits": self.limits, "pairs": self._numbers, "step": step,
-            "tensors": name, "figures": figures,
+            "format_version": FORMAT_VERSION, "run": self._run, "limits": self.limits, "pairs": self._numbers,
+            "command": self.command, "step": step, "tensors": name, "figures": figures,
         }  # fmt: skip
         state["crc"] = _crc(state)
         try:
@@ -131,6 +133,15 @@ class TrainingState:
     def last_limits(self) -> dict[str, Any]:
         """Return the limits of the interrupted run."""
         return dict(self._read()["limits"])
+
+    def last_command(self) -> dict[str, Any]:
+        """Return the inputs, preset and settings of the interrupted run. Raises OptionError if they cannot be had."""
+        if not self.exists():
+            raise OptionError(f"no training to continue in {self.directory}; give the INPUT, too")
+        command: dict[str, Any] = self._read()["command"]
+        if any(is_stream(path) for path in command["inputs"]):
+            raise OptionError(f"the training in {self.directory} reads a stream; give the command as it was")
+        return command
 
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
         """Return the step, tensors and figures of the last state. Raises ModelError when it is damaged or missing."""

@@ -197,7 +197,7 @@ def test_nothing_to_resume_begins_anew(training: Training) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    '{"format_version": 3}', '{"format_version": 3, "crc": 0, "tensors": 3}', "[3]", "{}", '{"format_version": 2, "run": {}}',
+    '{"format_version": 4}', '{"format_version": 4, "crc": 0, "tensors": 3}', "[3]", "{}", '{"format_version": 2, "run": {}}',
     "[" * 100_000, "\xff", "9" * 5000, "",
 ])  # fmt: skip
 def test_a_state_that_is_none_is_one_line(run: Run, training: Training, tmp_path: Path, text: str) -> None:

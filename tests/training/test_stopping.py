@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -14,11 +15,13 @@ import pytest
 from conftest import Run
 from small_trainings import SIZES, Stopped, Training, files, small_training, write_language
 
+from phrase_rescore.api import train
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.rnn.checkpoint import load
 from phrase_rescore.training import loop
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.signals import FirstSignal
+from phrase_rescore.training.state import TrainingState
 
 Start = Callable[[list[str]], subprocess.Popen[str]]
 
@@ -229,6 +232,44 @@ def test_a_stopped_training_is_finished_as_it_is(run: Run, training: Training, a
         other = training.but(finish=True, **more)
         with pytest.raises(OptionError, match=f"--finish: no training in {other.state_dir}; "):
             other.run()
+
+
+@pytest.mark.slow
+def test_what_is_not_given_is_that_of_the_interrupted_training(run: Run, training: Training, tmp_path: Path) -> None:
+    """Inputs and options. What is given must be as it was; a stream cannot be read again."""
+    pairs, model, directory = training.inputs[0], training.model_dir, str(training.state_dir)
+    settings = {"hidden": 8, "max_steps": 20, "held_out": 20, "threads": 1, "source_factor": 0, "batch_size": 32}
+    words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert run("train", pairs, "-m", f"{model}.whole", *words).status == 0
+
+    def stop(step: int, *_: object) -> None:
+        if step == 9:
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted(*inputs: str) -> None:
+        given = {name: value for name, value in settings.items() if name != "source_factor"} | {"factors": (0, None)}
+        usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt):
+            train(inputs, model, observer=Observer(on_step=stop), preset="default", **given)
+        signal.signal(signal.SIGINT, usual)
+
+    interrupted(pairs)
+    assert "hidden 8 → 9" in run("train", "-m", model, "--resume", "--hidden", "9").err
+    assert run("train", "-m", model, "--resume").status == 0
+    assert files(Path(model)) == files(Path(f"{model}.whole"))
+    none = f"no training to continue in {directory}; give the INPUT, too\n"
+    assert none in run("train", "-m", model, "--finish").err
+    assert "no INPUT is given; only --resume and --finish do without\n" in run("train", "-m", model).err
+    shutil.rmtree(model)
+    interrupted(pairs)
+    state = json.loads((training.state_dir / "state.json").read_bytes())
+    assert run("train", "-m", model, "--finish").status == 0
+    assert json.loads((Path(model) / "config.json").read_bytes())["training"]["steps"] == 9
+    stream = TrainingState(directory, state["run"])
+    stream.command = state["command"] | {"inputs": ["-"]}
+    stream.save(9, {}, {})
+    with pytest.raises(OptionError, match="reads a stream; give the command as it was"):
+        train((), model, resume=True)
 
 
 def test_minibatches_are_made_ahead_by_one() -> None:
