@@ -66,7 +66,7 @@ class Tool:
 
 
 def ours(softmax: str) -> Tool:
-    sizes = "--hidden 500 --maxout 250"
+    sizes = "--hidden 500"
     options = f"{sizes} --softmax {softmax} --batch-size {BATCH} --threads 1 --device cpu --overwrite --max-steps {{steps}} -q"
     return Tool(
         f"-m phrase_rescore train train.tsv --pairs pairs --source-vocab words.src --target-vocab words.tgt {options}",

@@ -64,9 +64,9 @@ CANDIDATES = {
     "paper's initial weights": Candidate(DEFAULT.override(paper_initialisation=True)),
     "paper's recipe": Candidate(replace(PRESETS["paper"], network=DEFAULT.network)),
     "full softmax": Candidate(DEFAULT.override(softmax="full")),
-    "200 units, 12e-3": Candidate(DEFAULT.override(hidden=200, maxout=100, learning_rate=12e-3)),
-    "500 units": Candidate(DEFAULT.override(hidden=500, maxout=250)),
-    "1000 units": Candidate(DEFAULT.override(hidden=1000, maxout=500)),
+    "200 units, 12e-3": Candidate(DEFAULT.override(hidden=200, learning_rate=12e-3)),
+    "500 units": Candidate(DEFAULT.override(hidden=500)),
+    "1000 units": Candidate(DEFAULT.override(hidden=1000)),
 }
 
 

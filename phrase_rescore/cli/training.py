@@ -154,7 +154,7 @@ def _after_train(values: dict[str, Any]) -> str:
     _pairs.choice("encoder", "Read the source forwards, backwards or both.", "forward", "reversed", "bidirectional"),
     _pairs.setting("hidden", "Hidden units of encoder and decoder."),
     _pairs.setting("embedding", "Dimensions of a word's embedding."),
-    _pairs.setting("maxout", "Maxout units, each pooling 2."),
+    _pairs.number("maxout", "Maxout units, each pooling 2.  [half of --hidden]"),
     _pairs.setting("rank", "Rank of the output matrix."),
 )
 @option_group(
@@ -203,7 +203,6 @@ def train(
     \b
     phrase-rescore train phrase-table.gz
     phrase-rescore train phrase-table.gz -m model --max-time 8h
-    phrase-rescore train -m model --resume
     set -o pipefail; zcat extract.sorted.gz | phrase-rescore train - -m model --preset paper
 
     \b

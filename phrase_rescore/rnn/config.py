@@ -82,13 +82,19 @@ class TrainingConfig(Settings):
     recipe: PairRecipe = field(default_factory=PairRecipe)
 
     def override(self, **settings: Any) -> Self:
-        """Return the configuration with these settings. With the default preset, a cell has its own rate unless one is given.
+        """Return the configuration with these settings, and with those that follow from them unless given.
 
-        >>> TrainingConfig().override(cell="rnn").recipe.learning_rate
-        0.003
+        Maxout units are half as many as hidden ones, as in the paper; with the default preset a cell has its own rate.
+
+        >>> TrainingConfig().override(cell="rnn").recipe.learning_rate, TrainingConfig().override(hidden=500).network.maxout
+        (0.003, 250)
         """
-        rate = RATES.get(settings.get("cell", "")) if self.preset == "default" else None
-        return super().override(**({} if rate is None else {"learning_rate": rate}) | settings)
+        implied: dict[str, Any] = {}
+        if "hidden" in settings:
+            implied["maxout"] = max(1, settings["hidden"] // 2)
+        if self.preset == "default" and settings.get("cell") in RATES:
+            implied["learning_rate"] = RATES[settings["cell"]]
+        return super().override(**implied | settings)
 
 
 PRESETS = {
