@@ -18,7 +18,7 @@ from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, printable, silent
 from phrase_rescore.files.inputs import Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import check_outputs, is_stream
+from phrase_rescore.files.paths import check_one_stream, check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.scores import ScoreFiles
 from phrase_rescore.moses.columns import ColumnFormat, TableColumns, check_own
@@ -301,8 +301,7 @@ def annotate(
         raise OptionError("nothing to append; name a model with -m, or a file with --scores")
     if options.log and not options.scores:
         raise OptionError("--log says that --scores has logarithms; to choose what is written use --scale")
-    if [table, *options.scores].count("-") > 1:
-        raise OptionError("two inputs are '-', standard input; name a file for one of them")
+    check_one_stream(table, *options.scores)
     expected = _expected_rows(options.expect_rows)
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; name it once")

@@ -10,6 +10,7 @@ from itertools import chain
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.moses.text import decoded, parsed_lines
 
 Segments = tuple[str, ...]
@@ -75,9 +76,7 @@ def check_sets(sets: Sequence[SetFiles]) -> None:
     for name, n in Counter(files.name for files in sets).items():
         if n > 1:
             raise OptionError(f"two sets are called '{name}'; give each another name")
-    every = [path for files in sets for path in files.paths()]
-    if every.count("-") > 1:
-        raise OptionError("two inputs are '-', standard input; name a file for one of them")
+    check_one_stream(*(path for files in sets for path in files.paths()))
 
 
 def read_lines(path: str) -> list[bytes]:

@@ -18,7 +18,7 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from phrase_rescore.errors import InputError, OptionError, Progress, counted, shown
 from phrase_rescore.evaluation.corpora import read_lines
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.files.paths import Path, is_stream
+from phrase_rescore.files.paths import Path, check_one_stream, is_stream
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, TableBlock, read_table, words
@@ -320,8 +320,7 @@ def _check(systems: Sequence[tuple[str, str]], source: str, reference: str, tabl
         raise OptionError(f"two systems are called {shown(os.fsencode(one))}; give each a name of its own")
     if is_stream(table):
         raise OptionError("--table is read more than once; name a file")
-    if [source, reference, first, second].count("-") > 1:
-        raise OptionError("two inputs are '-', standard input; name a file for one of them")
+    check_one_stream(source, reference, first, second)
 
 
 def _warnings(found: Comparison, outputs: Sequence[str], reference: str) -> Iterator[str]:

@@ -84,6 +84,12 @@ def is_stream(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
+def check_one_stream(*inputs: str | None) -> None:
+    """Raise OptionError if more than one input is standard input."""
+    if inputs.count("-") > 1:
+        raise OptionError("two inputs are '-', standard input; name a file for one of them")
+
+
 def partial_of(path: str, hidden: bool = True) -> str:
     """Return where the bytes of a file stand until they are complete: ``.NAME.partial`` or ``NAME.partial`` beside it."""
     directory, name = os.path.split(os.path.realpath(path))

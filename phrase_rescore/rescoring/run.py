@@ -10,6 +10,7 @@ from typing import TypeVar
 from phrase_rescore.errors import InputError, OptionError, counted
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member
+from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.files.scores import ScoreFiles
 from phrase_rescore.moses.hypotheses import Entry, check_label, of_each, read_entries
@@ -42,8 +43,7 @@ class RescoreOptions:
 
     def check(self) -> None:
         """Raise OptionError for options that do not fit together."""
-        if [self.nbest, self.source, self.weights, *self.scores].count("-") > 1:
-            raise OptionError("two inputs are '-', standard input; name a file for one of them")
+        check_one_stream(self.nbest, self.source, self.weights, *self.scores)
         if self.out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
             raise OptionError(f"cannot write {self.out}: Moses reads plain lists and .gz")
         if not (self.models or self.scores or self.weights or self.sort or self.best):

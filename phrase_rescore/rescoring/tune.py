@@ -19,10 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.errors import InputError, OptionError, counted, printable
+from phrase_rescore.errors import InputError, counted, printable
 from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.moses.hypotheses import as_value
 from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
 from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, given_weights, read_references
@@ -249,8 +250,7 @@ def tune(
 
     Raises InputError, with the line, for bad lists, OptionError for options that do not fit.
     """
-    if [*options.nbest, *options.references, options.weights].count("-") > 1:
-        raise OptionError("two inputs are '-', standard input; name a file for one of them")
+    check_one_stream(*options.nbest, *options.references, options.weights)
     references = read_references(options.references)
     reader = Reader(references, options.tokenize)
     for path in options.nbest:

@@ -36,7 +36,7 @@ WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by 
     "vocabulary empty": (lambda at, _: {"target_vocab": f"{at}/empty"}, "empty: is empty; name the words"),
     "pairs of others": (lambda at, _: {"pairs_dir": f"{at}/thesis"}, "thesis holds other files, such as thesis.tex"),
     "model of others": (lambda at, _: {"model_dir": f"{at}/thesis"}, "thesis exists and is not a model directory"),
-    "a start of other sizes": (lambda at, donor: {"init_from": donor}, "has hidden 8, not 32, maxout 4, not 16; train with --hidden 8 --maxout 4"),
+    "a start of other sizes": (lambda at, donor: {"init_from": donor}, "train with --hidden 8 --maxout 4"),
     "a start of no such part": (lambda at, donor: {"init_from": donor, "hidden": 8, "init": "half"}, "no such part"),
     "a start of the other direction": (lambda at, donor: {"init_from": donor, "hidden": 8, "inverse": True}, "other direction"),
     "nothing to learn": (
