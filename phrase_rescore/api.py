@@ -19,6 +19,7 @@ from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.ini import is_ini
 from phrase_rescore.moses.kinds import kind_of_folder
+from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
     "TextModel", "annotate", "curves", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore",
-    "score", "score_lm", "strip", "train", "train_lm", "tune", "why",
+    "score", "score_lm", "strip", "train", "train_lm", "train_nmt", "tune", "why",
 ]  # fmt: skip
 
 _ELSEWHERE = {  # modules whose names are used as they are; what needs torch is imported when it is used
@@ -103,6 +104,20 @@ def train_lm(
 
     named, config = _configured(LM_PRESETS, inputs, model_dir, preset, settings)
     return train_text(named, os.fspath(model_dir), config, observer).training
+
+
+def train_nmt(
+    inputs: Paths, model_dir: Path, *, preset: str | None = None, observer: Observer | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Train a translation model on source and target of a bitext, a sentence a line, as ``phrase-rescore train-nmt`` does.
+
+    ``settings`` are those of ``TranslationConfig``, by the names of the command's options; a duration is in seconds.
+    Returns the training summary that the model's config.json has. Raises as ``train`` does.
+    """
+    from phrase_rescore.nmt.train import train_sentences
+
+    named, config = _configured(NMT_PRESETS, inputs, model_dir, preset, settings)
+    return train_sentences(named, os.fspath(model_dir), config, observer).training
 
 
 def _configured(

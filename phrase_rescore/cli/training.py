@@ -1,90 +1,18 @@
-"""Declare the options of train and train-lm: those that they share, those made of the settings of presets, their own."""
+"""Declare train, train-lm and train-nmt."""
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import BYTE_SIZE, DURATION, number, number_option, path_option, quiet_option
-from phrase_rescore.files.paths import Role, Use, beside
+from phrase_rescore.cli.options import BYTE_SIZE, number_option, path_option, quiet_option
+from phrase_rescore.cli.training_options import TrainingOptions
+from phrase_rescore.files.paths import Role
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
+from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.ranges import FACTORS
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.runtime import PRECISIONS
-from phrase_rescore.training.config import Settings
-
-
-class TrainingOptions:
-    """Declares the options of a training, with the names and ranges of its settings. ``data``: its pairs or text."""
-
-    def __init__(self, presets: Mapping[str, Settings], data: str, made_by: str) -> None:
-        self._presets, self._ranges, self._data = presets, presets["default"].ranges(), data
-        usual = presets["default"].recipe.usual_time / 60
-        time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m; paper: none]"
-        self.max_time = click.option("--max-time", type=DURATION, help=time)
-        passes = "; ".join(f"{name}: {settings.recipe.usual_epochs:g}" for name, settings in presets.items())
-        self.epochs = self.number("epochs", f"Stop after this number of passes. Without another limit:  [{passes}]")
-        self.max_steps = self.number("max_steps", "Stop after N minibatches.")
-        self.eval_every = self.number("eval_every", "Measure the held-out loss every STEPS minibatches.", "STEPS", default=500)
-        overwrite = "Replace the model in the directory when the new one is complete."
-        self.overwrite = options.flag("--overwrite", help=overwrite)
-        resume = (
-            "Continue an interrupted training exactly where it was saved, with its inputs and options. The limits may change."
-        )
-        self.resume = options.flag("--resume", help=resume)
-        finish = "Make the model from an interrupted training as it is, without inputs or options."
-        self.finish = options.flag("--finish", help=finish)
-        self.init_from = path_option(
-            "--init-from", role=Role.READ_DIRECTORY, may_be="-m", made_by=made_by, metavar="MODEL",
-            help="Start from the weights of this model, matching words by spelling.",
-        )  # fmt: skip
-        threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
-        self.machine = option_group(
-            "Machine",
-            options.device_option("auto"),
-            self.number("threads", threads),
-            options.choice_option(
-                "--precision", values=PRECISIONS, default="float32",
-                help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32.",
-            ),
-        )  # fmt: skip
-
-    def beside(self, model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
-        """Yield the files that a training keeps beside its model."""
-        yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
-        if values[f"{self._data}_dir"] is None:
-            yield Use(f"--{self._data}'s default", beside(model_dir, self._data), Role.CACHE_DIRECTORY)
-        if values.get("on_bad_row") == "drop":
-            yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
-
-    def preset(self, what: str) -> Any:
-        """Declare the option that chooses the preset, the settings of ``what``."""
-        help = f"The settings to start from: of {what}."
-        return options.choice_option("--preset", values=list(self._presets), default="default", help=help)
-
-    def number(self, name: str, help: str, metavar: str = "N", default: int | None = None) -> Any:
-        """Declare an option that is a number."""
-        option, shown = f"--{name.replace('_', '-')}", default is not None
-        kind = number(self._ranges[name])
-        return click.option(option, type=kind, metavar=metavar, help=help, default=default, show_default=shown)
-
-    def setting(
-        self, name: str, help: str, metavar: str | None = "N", kind: click.ParamType | None = None, **more: Settings
-    ) -> Any:
-        """Declare an option, by default a number, whose help shows the values of the presets and of ``more``."""
-        values: dict[str, str] = {}
-        for preset, settings in {"default": self._presets["default"], **more, **self._presets}.items():
-            values.setdefault(f"{settings.settings()[name]}", preset)
-        shown = "; ".join(f"{preset}: {value}" for value, preset in values.items())
-        kind = kind or number(self._ranges[name])
-        return click.option(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=f"{help}  [{shown}]")
-
-    def choice(self, name: str, help: str, *values: str, metavar: str | None = None) -> Any:
-        """Declare an option that is one of some words, whose help shows the presets' values."""
-        return self.setting(name, help, metavar, click.Choice(values))
-
 
 _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
 
@@ -230,7 +158,7 @@ def _report(training: dict[str, Any], model_dir: str) -> list[str]:
     for key, what in (("held_out", "held-out"), ("held_out_other_sources", "with wrong sources")):
         if figures := training[key]:
             lines.append(f"{what}: {figures['loss']:.3f} nats per pair, perplexity {figures['perplexity']:.2f} per word")
-    if final := training["final_pass"]:
+    if final := training.get("final_pass"):
         figures = f"held-out pairs {final['held_out']:.3f} nats per pair, training pairs {final['training']:.3f}"
         lines.append(f"after a final pass of {final['steps']:,} steps: {figures}")
     passes = f"{training['passes']:.3g} passes over the pairs"
@@ -337,3 +265,77 @@ def _report_lm(training: dict[str, Any], lm: str) -> list[str]:
     passes = f"{training['passes']:.3g} passes over the text"
     lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {lm}")
     return lines
+
+
+_bitext = TrainingOptions(NMT_PRESETS, "pairs", "train-nmt SOURCE TARGET")
+
+
+@options.grouped_command(
+    short_help="Train a translation model on a bitext.",
+    usual="nmt max_time epochs resume finish overwrite shortlist hidden embedding dropout precision device threads quiet",
+    then="phrase-rescore rescore dev.nbest.gz -m {nmt} --source DEV.SOURCE -o dev.nmt.nbest.gz",
+)
+@options.path_argument("inputs", nargs=-1, metavar="SOURCE TARGET")
+@option_group(
+    "Most used",
+    path_option(
+        "-m", "--model", "nmt", role=Role.WRITE_DIRECTORY, derived=_bitext.beside, metavar="NMT", default="phrase-rescore-nmt",
+        show_default=True, help="The directory of the translation model.",
+    ),
+    _bitext.max_time,
+    _bitext.epochs,
+)  # fmt: skip
+@option_group(
+    "Input and output",
+    path_option(
+        "--pairs", "pairs_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
+        help="Keep the prepared pairs in DIR. The next training finds them there if nothing has changed.  [default: NMT.pairs]",
+    ),
+    _bitext.overwrite,
+)  # fmt: skip
+@option_group(
+    "Sentences and words",
+    _bitext.number("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.", default=10_000),
+    _bitext.setting("max_length", "Leave out pairs with a sentence of more than N words."),
+    _bitext.setting("shortlist", "Known words a side, never the rarest 1 %. All others are UNK."),
+)
+@option_group(
+    "Network",
+    _bitext.setting("hidden", "Units of every layer."),
+    _bitext.setting("embedding", "Dimensions of a word's embedding, which input and output share."),
+    _bitext.setting("dropout", "The share of embeddings and units that a step drops.", "SHARE"),
+)
+@option_group(
+    "Optimization",
+    _bitext.setting("learning_rate", "The peak learning rate of Adam.", "RATE"),
+    _bitext.setting("batch_size", "Pairs of a minibatch."),
+    _bitext.number("seed", "The seed of initial weights, dropout and order of pairs.", default=1),
+)
+@option_group(
+    "When to stop",
+    _bitext.max_steps,
+    _bitext.number("patience", "Stop after N measurements without a better one."),
+    _bitext.eval_every,
+    _bitext.resume,
+    _bitext.finish,
+)
+@_bitext.machine
+@quiet_option
+def train_nmt(inputs: tuple[str, ...], nmt: str, quiet: bool, **chosen: Any) -> None:
+    """Train p(target | source) on the sentences of a bitext: line N of TARGET translates line N of SOURCE. Both are tokenized
+    as for Moses, and plain, gzip, bzip2, xz or zstandard.
+
+    \b
+    phrase-rescore train-nmt train.en train.fr -m nmt
+
+    The network reads the whole source and attends to it at every target word (Luong et al. 2015). rescore adds its score to
+    n-best lists. It cannot score phrase tables. At the end train-nmt shows the held-out negative log-likelihood per pair (nats)
+    and perplexity per word. Both should be much worse in the next line, where every source is replaced by another of its
+    length.
+    """
+    from phrase_rescore.api import train_nmt
+    from phrase_rescore.cli.terminal import TrainingTalk, tell
+
+    with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
+        summary = train_nmt(inputs, nmt, observer=observer, **options.given(chosen))
+    tell(_report(summary, nmt), quiet)

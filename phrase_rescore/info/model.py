@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ from phrase_rescore.errors import counted, printable
 from phrase_rescore.info.table import labelled
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.nn.storage import CONFIG, TEXT, Config, unchanged
+from phrase_rescore.nmt import checkpoint as translation
+from phrase_rescore.nmt.checkpoint import Translation
+from phrase_rescore.nn.storage import BITEXT, CONFIG, PAIRS, TEXT, Config, unchanged
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.training.log import shortfall, training_seconds
@@ -30,7 +32,7 @@ class ModelInfo:
     """A loaded model, of phrase pairs or of text, and its ``config.json``."""
 
     directory: str
-    model: Checkpoint | LanguageModel
+    model: Checkpoint | LanguageModel | Translation
     config: Mapping[str, Any]
     seconds: float | None  # of training, by its log
 
@@ -38,8 +40,10 @@ class ModelInfo:
     def read(cls, directory: str) -> ModelInfo:
         """Read a model directory. Raises ModelError as ``checkpoint.load`` and ``language_model.load`` do."""
         with unchanged(directory):
-            of_text = Config(directory).model_of() == TEXT
-            model = language_model.load(directory) if of_text else checkpoint.load(directory)
+            load: dict[str, Callable[[str], Checkpoint | LanguageModel | Translation]] = {
+                TEXT: language_model.load, BITEXT: translation.load, PAIRS: checkpoint.load,
+            }  # fmt: skip
+            model = load[Config(directory).model_of()](directory)
             with open(os.path.join(directory, CONFIG), "rb") as stream:
                 config = json.load(stream)
             return cls(directory, model, config, training_seconds(directory))
@@ -54,7 +58,8 @@ class ModelInfo:
             what, item, amounts, network = "language model", "word", ["sentences", "words"], _language_model(model)
             vocabularies = [("words", model.vocab, model.unk_share)]
         else:
-            what, item, amounts, network = "model", "pair", ["distinct_pairs"], _pair_model(model)
+            what, item, amounts = "model", "pair", ["distinct_pairs"]
+            network = _translation_model(model) if isinstance(model, Translation) else _pair_model(model)
             sides = [f"{side} words" for side in checkpoint.SIDES]
             vocabularies = list(zip(sides, (model.src_vocab, model.tgt_vocab), model.unk_shares, strict=True))
         size = f"{model.model.config.parameters():,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"
@@ -99,6 +104,14 @@ def _language_model(model: LanguageModel) -> list[str]:
         labelled("gives", f"p(word | the {counted(config.order - 1, 'word')} before it)"),
         labelled("network", "feed-forward, 2 layers"),
         labelled("sizes", _sizes(config, "order", "embedding", "hidden", "output") + tied),
+    ]
+
+
+def _translation_model(model: Translation) -> list[str]:
+    return [
+        labelled("gives", "p(target | source), of sentences"),
+        labelled("network", "gru with attention, 2 layers, encoder bidirectional"),
+        labelled("sizes", _sizes(model.model.config, "hidden", "embedding")),
     ]
 
 

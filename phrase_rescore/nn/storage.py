@@ -22,9 +22,13 @@ from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreEr
 from phrase_rescore.files.outputs import replace_directory
 from phrase_rescore.files.paths import missing_model
 
-PAIRS, TEXT = "phrase pairs, made by train", "text, made by train-lm"
-RNN_ENCODER_DECODER, FEEDFORWARD_LM = "rnn-encoder-decoder", "feedforward-lm"
-MODELS_OF = {RNN_ENCODER_DECODER: PAIRS, FEEDFORWARD_LM: TEXT}  # the kinds by name, and what each is a model of
+PAIRS, TEXT, BITEXT = "phrase pairs, made by train", "text, made by train-lm", "sentence pairs, made by train-nmt"
+RNN_ENCODER_DECODER, FEEDFORWARD_LM, ATTENTION = "rnn-encoder-decoder", "feedforward-lm", "attention"
+MODELS_OF = {
+    RNN_ENCODER_DECODER: PAIRS,
+    FEEDFORWARD_LM: TEXT,
+    ATTENTION: BITEXT,
+}  # the kinds by name, and what each is a model of
 FORMAT_VERSION = 1
 DTYPES = {"float32": "F32", "bfloat16": "BF16"}  # what safetensors calls them; bfloat16 is of models by older versions
 CONFIG, LOG = "config.json", "train.log.jsonl"
@@ -179,7 +183,7 @@ class Config:
         require(condition, f"{self.path}: {found}, but this version of phrase-rescore {known}", _OTHER_VERSION)
 
     def model_of(self) -> str:
-        """Return what the model was trained on: PAIRS or TEXT."""
+        """Return what the model was trained on: PAIRS, TEXT or BITEXT."""
         name: Any = self.entries.get("kind")
         self.know(name in list(MODELS_OF), f"knows {', '.join(map(json.dumps, MODELS_OF))}", "kind")
         return MODELS_OF[name]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,9 @@ from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.hypotheses import Entry, check_cover, of_each
 from phrase_rescore.moses.table import check_factors
 from phrase_rescore.moses.text import Sentences
-from phrase_rescore.nn.storage import TEXT, Config
+from phrase_rescore.nmt import checkpoint as translation
+from phrase_rescore.nmt.scorer import SentenceScorer
+from phrase_rescore.nn.storage import BITEXT, PAIRS, TEXT, Config
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer
 
@@ -102,6 +105,35 @@ class PairFeature:
         return np.stack([of_pair[pairs].sum(0) for pairs in which])
 
 
+class SentenceFeature:
+    """log p(hypothesis | source) by a translation model."""
+
+    def __init__(self, scorer: SentenceScorer, sources: Sequence[Sequence[bytes]]) -> None:
+        self._scorer, self._sources = scorer, sources
+        self.tally = ScorerTally(scorer.translation.unk_shares[1])
+
+    def _hypothesis(self, entry: Entry) -> list[bytes]:
+        if entry.segment >= len(self._sources):
+            raise beyond(entry.segment, len(self._sources))
+        return entry.hypothesis()
+
+    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
+        """Return log p of the hypotheses: (entries, 1)."""
+        hypotheses, scorer = of_each(entries, name, self._hypothesis), self._scorer
+        if not self.tally.words:  # the first ones, before anything is written
+            sources = chain.from_iterable(self._sources[segment] for segment in {entry.segment for entry in entries})
+            scorer.translation.refuse_swapped(name, sources, chain.from_iterable(hypotheses))
+        found, at = [], 0
+        for segment, group in groupby(entries, key=lambda entry: entry.segment):
+            some = hypotheses[at : at + len(list(group))]
+            at += len(some)
+            source, targets = scorer.encode([self._sources[segment]], 0), scorer.encode(some, 1)
+            self.tally.words += len(targets.ids)
+            self.tally.unknown += int(targets.counts_of(UNK).sum())
+            found.append(scorer.log_probs(source, targets))
+        return np.concatenate(found)[:, None]
+
+
 class FileFeature:
     """Numbers of a file that has one for every entry: natural logarithms with ``log``, else probabilities."""
 
@@ -115,28 +147,30 @@ class FileFeature:
         return np.array([natural_log(self._path, number, line, self._log) for number, line in lines])[:, None]
 
 
-EntryScorer = TextFeature | PairFeature | FileFeature
+EntryScorer = TextFeature | PairFeature | SentenceFeature | FileFeature
 
 
 def load_features(
     models: Sequence[str], labels: Sequence[str], sources: Sequence[Sequence[bytes]] | None, whole: bool, device: str,
     warnings: list[str],
 ) -> Iterator[tuple[str, EntryScorer]]:  # fmt: skip
-    """Load models: a label and the scorer of a feature for each; labels that are not given are CSLM0, …, RNN0, …
+    """Load models: a label and the scorer of a feature for each; labels that are not given are CSLM0, …, RNN0, …, NMT0, …
 
-    Raises ModelError, OptionError for a model of phrase pairs without ``sources``.
+    Raises ModelError, OptionError for a model of pairs without ``sources``.
     """
-    numbers = {"CSLM": 0, "RNN": 0}
+    bases = {TEXT: "CSLM", PAIRS: "RNN", BITEXT: "NMT"}
+    numbers = dict.fromkeys(bases.values(), 0)
     for i, directory in enumerate(models):
-        of_text = Config(directory).model_of() == TEXT
-        base = "CSLM" if of_text else "RNN"
+        base = bases[kind := Config(directory).model_of()]
         label = labels[i] if i < len(labels) else f"{base}{numbers[base]}"
         numbers[base] += 1
-        if of_text:
+        if kind == TEXT:
             lm = language_model.load(directory)
             warnings += [f"{directory}: {warning}" for warning in language_model.warnings(lm)]
             yield label, TextFeature(NgramScorer(lm, device))
         elif sources is None:
             raise OptionError(f"-m {directory} scores pairs; give the text that was decoded with --source")
+        elif kind == BITEXT:
+            yield label, SentenceFeature(SentenceScorer(translation.load(directory), device), sources)
         else:
             yield label, PairFeature(Scorer(checkpoint.load(directory), device), sources, whole)

@@ -15,7 +15,7 @@ from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.files.scores import ScoreFiles
 from phrase_rescore.moses.hypotheses import Entry, check_label, of_each, read_entries
 from phrase_rescore.moses.table import words
-from phrase_rescore.nn.storage import TEXT, Config
+from phrase_rescore.nn.storage import PAIRS, Config
 from phrase_rescore.rescoring.features import EntryScorer, FileFeature, beyond, load_features
 from phrase_rescore.rescoring.totals import Totals
 
@@ -121,7 +121,7 @@ def _features(
         (label, FileFeature(path, options.log, file)) for label, path, file in zip(labels, options.scores, files, strict=True)
     )
     of_models = load_features(options.models, options.labels, sources, options.whole, device, summary.warnings)
-    if options.whole and all(Config(directory).model_of() == TEXT for directory in options.models):
+    if options.whole and all(Config(directory).model_of() != PAIRS for directory in options.models):
         raise OptionError("--whole is for models of pairs, and -m names none; leave it out")
     every = (*(f"-m {name}" for name in options.models), *(f"--scores {name}" for name in options.scores))
     for origin, (label, scorer) in zip(every, chain(of_models, of_files), strict=True):

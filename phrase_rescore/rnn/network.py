@@ -92,6 +92,13 @@ class PackedPhrases:
         index = starts[np.where(step < words, words - 1 - step, step)] + row
         return replace(self, ids=self.ids[torch.from_numpy(index).to(self.ids.device)])
 
+    def backwards(self) -> Tensor:
+        """Return the places of the words of each phrase from the last to the first, EOS included: (Σ counts,)."""
+        step = np.repeat(np.arange(len(self.counts)), self.counts)
+        row = np.concatenate([np.arange(n) for n in self.counts])
+        starts = np.cumsum([0, *self.counts[:-1]])
+        return torch.from_numpy(starts[np.bincount(row)[row] - 1 - step] + row).to(self.ids.device)
+
 
 def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
     """Pack source and target phrases for the network, with EOS. Pairs of equal sources share a row."""

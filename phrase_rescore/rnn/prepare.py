@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, product
@@ -25,7 +25,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs, check_room, sorted_pairs
 from phrase_rescore.data.vocabulary import FEW_KNOWN, LEAST_KNOWN, UNK, Vocabulary, known_share, most_frequent, read_shortlist
-from phrase_rescore.errors import InputError, OptionError, RowError
+from phrase_rescore.errors import InputError, OptionError, Progress, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows
@@ -213,8 +213,8 @@ class PairSource(Source[PairStore]):
         for path in self.inputs:
             refuse_by_name(path)
         files = [path for path in self.inputs if not is_stream(path)]
-        for path in files:
-            with contextlib.closing(self._read(path)) as pairs:
+        for pairs in self._openings(files):
+            with contextlib.closing(pairs):
                 next(pairs, None)  # and closed here, not by a destructor, from which no signal comes out
         for given in self._given:
             if given and not is_stream(given):
@@ -246,7 +246,7 @@ class PairSource(Source[PairStore]):
         data = self.data
         with contextlib.ExitStack() as sorting:
             with DroppedRows(self._dropped, data.drop_bad_rows).opened() as dropped:
-                blocks = chain.from_iterable(self._read(path, observer.on_read, dropped) for path in self.inputs)
+                blocks = self._blocks(observer.on_read, dropped)
                 limits = data.min_count, data.max_length
                 in_order = sorted_pairs(blocks, self.scratch, data.memory, self._threads, *limits, owner=self.directory)
                 pairs = sorting.enter_context(in_order)  # all rows are read: their file is complete before the pairs are
@@ -267,6 +267,14 @@ class PairSource(Source[PairStore]):
             if number:
                 observer.say(f"{number:,} distinct pairs left out: {why}")
         return store
+
+    def _openings(self, files: Sequence[str]) -> list[Generator[PairBlock]]:
+        """Return what reads the pairs of each file, or of all, by which they are checked before hours of work."""
+        return [self._read(path) for path in files]
+
+    def _blocks(self, on_read: Progress | None = None, dropped: DroppedRows | None = None) -> Iterator[PairBlock]:
+        """Read all pairs, in their order."""
+        return chain.from_iterable(self._read(path, on_read, dropped) for path in self.inputs)
 
     def _read(
         self, path: str, on_read: Callable[[int], object] | None = None, dropped: DroppedRows | None = None

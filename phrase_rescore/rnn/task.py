@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> tuple[EncodedPairs
 
 
 @torch.no_grad()
-def held_out_figures(model: RNNEncoderDecoder, pairs: EncodedPairs, device: torch.device | str = "cpu") -> dict[str, float]:
+def held_out_figures(model: nn.Module, pairs: EncodedPairs, device: torch.device | str = "cpu") -> dict[str, float]:
     """Return ``loss``, the negative log-likelihood per pair in nats, EOS included, and ``perplexity`` per word, EOS counted."""
     total, words = 0.0, 0
     for start in range(0, len(pairs), _EVALUATED):
@@ -63,11 +63,16 @@ class Part(NamedTuple):
     seed: tuple[int, ...] | None = None
 
 
-class PhrasePairTask:
+Network = TypeVar(
+    "Network", bound=nn.Module
+)  # its forward takes what ``packed`` returns and a seed, and returns the summed loss
+
+
+class PhrasePairTask(Generic[Network]):
     """Gives the loop every pair once a pass. ``sampled``: until SAMPLED of the run the softmax is taken over drawn words."""
 
     def __init__(
-        self, model: RNNEncoderDecoder, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
+        self, model: Network, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
         device: str = "cpu", sampled: bool = False,
     ) -> None:  # fmt: skip
         self.module, self.pairs, self.held_out = model, pairs, held_out
@@ -123,14 +128,14 @@ def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> E
     return sample.take(order[first + repeat % (last - first)])
 
 
-class FinalPassTask(PhrasePairTask):
+class FinalPassTask(PhrasePairTask[RNNEncoderDecoder]):
     """Trains on the held-out pairs. Half of a minibatch are training pairs, so that these are not forgotten.
 
     A table is annotated as a whole, and pairs that were not trained on score lower in it. So the pass ends where held-out
     pairs cost as much as training pairs of the same or the nearest lengths.
     """
 
-    def __init__(self, task: PhrasePairTask, batch_size: int) -> None:
+    def __init__(self, task: PhrasePairTask[RNNEncoderDecoder], batch_size: int) -> None:
         half, pairs, held_out = max(1, batch_size // 2), task.pairs, task.held_out
         super().__init__(task.module, pairs, held_out, half, task.seed, task.device)
         self._trained = PhrasePairTask(task.module, held_out, held_out, half, task.seed, task.device)
@@ -157,7 +162,7 @@ class FinalPassTask(PhrasePairTask):
         return {"loss": abs(held_out - training), "held_out": held_out, "training": training}
 
 
-def learn_held_out(task: PhrasePairTask, trained: Trainer) -> dict[str, Any]:
+def learn_held_out(task: PhrasePairTask[RNNEncoderDecoder], trained: Trainer) -> dict[str, Any]:
     """Make the final pass as ``trained`` did the training; return its entry of config.json. Raises as ``Trainer.fit``."""
     said = -math.inf
 

@@ -128,7 +128,7 @@ def is_sampled(softmax: str, words: int, device: str) -> bool:
     return words >= WORTHWHILE and (softmax == "sampled" or (softmax == "auto" and device == "cpu"))
 
 
-def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], None]) -> PhrasePairTask:
+def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], None]) -> PhrasePairTask[RNNEncoderDecoder]:
     """Return the model before its first step, with the pairs that it is trained on."""
     start, inverse, recipe, device = config.start, config.data.inverse, config.recipe, config.machine.device
     vocabs = (store.src_vocab, store.tgt_vocab)

@@ -36,9 +36,10 @@ SEGMENTED = b"x |0-0| y |1-4|\nx y |0-2| z |3-5|\nx |0-0|\n"
 LOG = "".join(json.dumps({"step": n, "seconds": n, "train_loss": 9 / n}) + "\n" for n in range(1, 9)).encode()
 TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 3 --threads 1 --device cpu"
 TINY_LM = "--order 3 --embedding 3 --hidden 4 --output 2 --max-steps 3 --threads 1 --device cpu"
+TINY_NMT = "--hidden 4 --embedding 3 --max-steps 3 --threads 1 --device cpu"
 NBEST = b"0 ||| the house ||| LM0= -3 ||| -3\n0 ||| house ||| LM0= -4 ||| -4\n2 ||| a b . ||| LM0= -1 ||| -1\n"
 ARPA = b"\\data\\\nngram 1=4\n\n\\1-grams:\n-0.5\ta\n-0.5\t</s>\n-1\t<unk>\n-99\t<s>\n\n\\end\\\n"
-VARIES = {"report", "train", "train-lm"}  # with the time that it takes, or with the name of the folder
+VARIES = {"report", "train", "train-lm", "train-nmt"}  # with the time that it takes, or with the name of the folder
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ LINES = {
     "curves": Line("curves {i} --table", "log", LOG),
     "curves -o": Line("curves {i} -o {o}/out.svg", "log", LOG, "out.svg"),
     "train-lm": Line(f"train-lm {{i}} -m {{o}}/out {TINY_LM}", "text", TEXT, "out/config.json"),
+    "train-nmt": Line(f"train-nmt {{i}} {{d}}/text -m {{o}}/out {TINY_NMT}", "text", TEXT, "out/config.json"),
     "score-lm": Line("score-lm -m {l}", "-", TEXT),
     "export-lm": Line("export-lm -m {l} -o {o}/out.nplm", "", b"", "out.nplm"),
     "export-lm ARPA": Line("export-lm {i} -m {l} -o {o}/out.arpa", "arpa", ARPA, "out.arpa"),
@@ -291,7 +293,7 @@ EMPTY = {  # commands that have nothing to complain of: no question, no answer
     "score", "generate", "embed", "embed -o", "info MODEL_DIR", "score-lm", "export-lm",
 }  # fmt: skip
 BLANK_LINE = {  # where it is a line like others, or none
-    "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "train-lm", "score-lm",
+    "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "train-lm", "train-nmt", "score-lm",
     "export-lm",
 }  # fmt: skip
 

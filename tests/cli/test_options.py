@@ -26,7 +26,7 @@ ARGUMENTS = {  # what a command needs besides the option that is tested
     "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["-m", "model"], "info": ["table"],
     "report": ["table", "-m", "model"], "curves": ["table"], "train-lm": ["table", "-m", "new"],
     "score-lm": ["table", "-m", "model"], "export-lm": ["table", "-m", "model"], "rescore": ["table", "-m", "model"],
-    "tune": ["table", "--reference", "table"],
+    "train-nmt": ["table", "table", "-m", "new"], "tune": ["table", "--reference", "table"],
 }  # fmt: skip
 VALUES = {  # of options whose value has more than the name of a file
     ("evaluate", "sets"): ("dev", "{}", "a=table"), ("generate", "from_table"): ("2", "{}"),

@@ -46,8 +46,9 @@ DOCS = ROOT / "docs"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TINY = "--max-steps 5 --hidden 8 --maxout 8 --rank 8 --threads 1"
 TINY_LM = "--max-steps 5 --embedding 8 --hidden 8 --output 8 --threads 1"
+TINY_NMT = "--max-steps 5 --embedding 8 --hidden 8 --threads 1"
 PAGES = sorted((ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")))
-FOR_DEVELOPERS = {"overview.md", "model.md", "lm-model.md"}
+FOR_DEVELOPERS = {"overview.md", "model.md", "lm-model.md", "nmt-model.md"}
 TO_USE = [page for page in DOCS.glob("*.md") if page.name not in FOR_DEVELOPERS | {"cli.md"}]  # docs/experiments is to check
 BANNED = "anew|go(es|ing)? on|of which|ours|stands? twice|on end|tells? of|said of|learnt|told|it is of\\b"
 BANNED += "|(?<!there )(is|are) no (?!more|longer)\\w"
@@ -117,7 +118,8 @@ def inputs(tmp_path_factory) -> Path:
     subprocess.run(command, cwd=folder, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     ngrams = "-0.5\tt1\n-0.5\t</s>\n-1\t<unk>\n-99\t<s>\n"
     (folder / "lm.arpa").write_text(f"\\data\\\nngram 1=4\n\n\\1-grams:\n{ngrams}\n\\end\\\n")
-    (folder / "train.fr").write_text("".join(f"{tgt}\n" for _, tgt in pairs))
+    for side, name in enumerate(("train.en", "train.fr")):
+        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
     (folder / "mono.fr.gz").write_bytes(gzip.compress((folder / "train.fr").read_bytes()))
     entry = "{0} ||| t{1} t1 ||| LM0= -{1} TranslationModel0= -1 -2 ||| -{1} ||| 0-7=0-1\n"
     entries = "".join(entry.format(i, k) for i in range(20) for k in (1, 2))
@@ -182,7 +184,7 @@ def help_examples() -> list[str]:
 def shell(script: str, folder: Path, path: str) -> None:
     """Runs a script up to the first command that fails."""
     script = script.replace("\\\n", " ")
-    for command, tiny in (("train(?!-)", TINY), ("train-lm", TINY_LM)):
+    for command, tiny in (("train(?!-)", TINY), ("train-lm", TINY_LM), ("train-nmt", TINY_NMT)):
         script = re.sub(rf"(\bphrase-rescore {command}\b[^|;&>\n]*)", rf"\1 {tiny} ", script)
     script = re.sub(r"(\bphrase-rescore [^|;&>#\n]* -o [^|;&>#\n)]*[^|;&>#\n) ])", r"\1 --overwrite", script)
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
@@ -198,7 +200,7 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
             shutil.copy(path, folder)
     trained = {
         named[1] if (named := re.search(r" (?:-m|--model) (\S+)", command)) else MODELS[0]
-        for command in re.findall(r"phrase-rescore train(?:-lm)? [^|;&\n]*", script)
+        for command in re.findall(r"phrase-rescore train(?:-lm|-nmt)? [^|;&\n]*", script)
     }
     for name in MODELS:
         if name not in trained:

@@ -77,7 +77,7 @@ HUGE = 10**12
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"format_version": 2}, "format_version 2"),
-    ({"kind": "trigrams"}, '"trigrams", but this version of phrase-rescore knows "rnn-encoder-decoder", "feedforward-lm"; '),
+    ({"kind": "trigrams"}, '"trigrams", but this version of phrase-rescore knows "rnn-encoder-decoder", "feedforward-lm", '),
     ({"kind": "feedforward-lm"}, "a model of text, made by train-lm; this takes a model of phrase pairs, made by train"),
     ({"encoder__cell": "lstm"}, '"cell": "lstm"'),
     ({"encoder__cell": "gru"}, "knows cell gru or lstm or rnn, layers 1 to 16, encoder forward or"),

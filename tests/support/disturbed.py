@@ -287,6 +287,11 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
         "--batch-size", "8", "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu",
     ]  # fmt: skip
     yield job("train-lm", train_lm, ("--resume",), (), result="model")
+    train_nmt = [
+        "train-nmt", str(inputs / "text"), str(inputs / "text"), "-m", str(out / "{}" / "model"), "--hidden", "4",
+        "--embedding", "3", "--batch-size", "8", "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu",
+    ]  # fmt: skip
+    yield job("train-nmt", train_nmt, ("--resume",), (), result="model")
     yield job(
         "export-lm", ["export-lm", "-m", str(inputs / "lm"), *over, str(out / "{}" / "lm.nplm")],
         result="lm.nplm", older={"lm.nplm": b"what stood there\n"},

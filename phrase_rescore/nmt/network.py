@@ -1,0 +1,172 @@
+"""A translation model of whole sentences with attention (Bahdanau et al. 2015; the attention of Luong et al. 2015).
+
+Two bidirectional layers of gated recurrent units read the source; a_j is the sum of their outputs at word j. Of the target, a
+layer reads the words so far: h_t. It attends to the source, and a second layer reads what it found:
+
+    z_t = Σ_j α_tj a_j,    α_t = softmax_j(Q h_t · a_j / √H)
+    s_t = GRU([h_t, z_t], s_{t-1})
+    p(y_t) = softmax(E tanh(O [s_t, z_t, h_t] + b_O) + b)
+
+E are the target's embeddings, which are read too (Press and Wolf 2017). No h depends on a z, so all h of a sentence come first.
+The units are ``rnn.cells.ResetAfter`` (Cho et al. 2014), without a summary. Sizes: H units, E embedding, A annotation, K words;
+natural logs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from phrase_rescore.nn.linear import gathered_gradients, times
+from phrase_rescore.nn.softmax import cross_entropy
+from phrase_rescore.rnn.cells import ResetAfter
+from phrase_rescore.rnn.network import PackedPhrases
+
+_INPUT = 4.0  # times an embedding is what a layer reads: the output wants small ones
+
+
+@dataclass(frozen=True)
+class TranslationSizes:
+    """The sizes of a network. Vocabularies count EOS and UNK."""
+
+    src_vocabulary: int
+    tgt_vocabulary: int
+    hidden: int
+    embedding: int
+
+    @property
+    def annotation(self) -> int:
+        """The size of a_j: both directions of a layer that reads the source."""
+        return 2 * math.ceil(self.hidden / 2)
+
+    def parameters(self) -> int:
+        """Return how many numbers the network has."""
+        H, E, A = self.hidden, self.embedding, self.annotation
+
+        source = 2 * sum(ResetAfter.parameters_of(inputs, A // 2, None) for inputs in (E, A))
+        target = sum(ResetAfter.parameters_of(inputs, H, None) for inputs in (E, H + A))
+        words = (self.src_vocabulary + self.tgt_vocabulary) * E + self.tgt_vocabulary
+        return words + source + target + A * H + E * (2 * H + A + 1)
+
+
+class TranslationModel(nn.Module):
+    """Gives log p(target | source) of sentence pairs."""
+
+    def __init__(self, config: TranslationSizes, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config, self.dropout = config, dropout
+        self.loss_dtype: torch.dtype | None = None  # of the softmax' products when a gradient is wanted
+        H, E, A = config.hidden, config.embedding, config.annotation
+        self.src_embedding = nn.Parameter(torch.empty(config.src_vocabulary, E))
+        self.tgt_embedding = nn.Parameter(torch.empty(config.tgt_vocabulary, E))
+        self.lower, self.upper = (nn.ModuleList(_cell(inputs, A // 2) for _ in range(2)) for inputs in (E, A))  # both ways
+        self.first, self.second = _cell(E, H), _cell(H + A, H)
+        self.Q = nn.Parameter(torch.empty(A, H))
+        self.O = nn.Parameter(torch.empty(E, 2 * H + A))
+        self.b_O = nn.Parameter(torch.empty(E))
+        self.b_G = nn.Parameter(torch.empty(config.tgt_vocabulary))
+
+    def forward(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
+        """Return -Σ_n log p(y_n | x_n), EOS included: a scalar in nats. With a ``seed`` it draws what dropout leaves out."""
+        drop, counts = _Dropout(0.0 if seed is None else self.dropout, seed or (), self.b_G.device), tgt.counts
+        before = [ids[:n] for ids, n in zip(tgt.ids.split(counts), counts[1:], strict=False)]
+        with gathered_gradients(self.loss_dtype):
+            annotations, words = self.annotations(src, drop)
+            rows = src.place[tgt.order]  # of each target its source
+            h = _outputs(self.first, drop(self.read(torch.cat([tgt.ids.new_full((counts[0],), -1), *before]))), counts)
+            padded, _ = pad_packed_sequence(PackedSequence(h, torch.tensor(counts)), batch_first=True)
+            z = self.attend(padded, annotations[rows], words[rows])
+            z = torch.cat([z[:n, t] for t, n in enumerate(counts)])
+            s = _outputs(self.second, drop(torch.cat((h, z), 1)), counts)
+            g = drop(self.output(s, z, h))
+        return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype)
+
+    def annotations(self, src: PackedPhrases, drop: _Dropout | None = None) -> tuple[Tensor, Tensor]:
+        """Return the annotations a of sources in the order of their rows (n, T, A), and which are of words (n, T)."""
+        drop = drop or _Dropout(0.0, (), self.b_G.device)
+        counts, back = src.counts, src.backwards()
+
+        def both_ways(cells: nn.ModuleList, x: Tensor) -> Tensor:
+            return torch.cat((_outputs(cells[0], x, counts), _outputs(cells[1], x[back], counts)[back]), 1)
+
+        lower = both_ways(self.lower, drop(_INPUT * embedding(src.ids, self.src_embedding)))
+        upper = both_ways(self.upper, drop(lower))
+        padded, lengths = pad_packed_sequence(PackedSequence(lower + upper, torch.tensor(counts)), batch_first=True)
+        return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).to(padded.device)
+
+    def read(self, words: Tensor) -> Tensor:
+        """Return what the first layer reads of words (n,): (n, E). Before the first word, -1, it is 0."""
+        return _INPUT * embedding(words.clamp(min=0), self.tgt_embedding) * (words >= 0).unsqueeze(1)
+
+    def attend(self, h: Tensor, annotations: Tensor, there: Tensor) -> Tensor:
+        """Return z of h (n, t, H), from annotations (n, T, A), of words where ``there`` (n, T): (n, t, A)."""
+        weights = h @ self.Q.T @ annotations.transpose(1, 2) / math.sqrt(self.config.hidden)
+        z: Tensor = weights.masked_fill(~there[:, None], -torch.inf).softmax(-1) @ annotations
+        return z
+
+    def output(self, s: Tensor, z: Tensor, h: Tensor) -> Tensor:
+        """Return g (n, E); the logits are E g + b."""
+        return torch.tanh(times(torch.cat((s, z, h), 1), self.O, self.b_O))
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield every weight under its name in the files (docs/nmt-model.md lists them)."""
+        return self.named_parameters()
+
+
+class _Dropout:
+    """Multiplies rows by 0, for a share of their numbers, or by what keeps their mean; one after the other, all by a seed."""
+
+    def __init__(self, share: float, seed: Sequence[int], device: torch.device) -> None:
+        self._kept = 1.0 - share
+        if share:
+            number = int(np.random.SeedSequence(tuple(seed)).generate_state(1)[0])
+            self._generator = torch.Generator(device).manual_seed(number)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._kept == 1.0:
+            return x
+        drawn = torch.rand(x.shape, generator=self._generator, device=x.device)
+        return x * (drawn < self._kept).to(x.dtype).div_(self._kept)
+
+
+def _cell(inputs: int, hidden: int) -> ResetAfter:
+    return ResetAfter(inputs, hidden, summary=None, upper=False)
+
+
+def _outputs(cell: nn.Module, x: Tensor, counts: Sequence[int]) -> Tensor:
+    """Return a cell's outputs for inputs (Σ counts, in), laid out as ``PackedPhrases`` lays out words: (Σ counts, H)."""
+    assert isinstance(cell, ResetAfter)
+    h, outputs = cell.b.new_zeros(counts[0], cell.hidden), []
+    for row in cell.word_rows(x).split(list(counts)):
+        h = next_state(cell, h[: len(row)], row)
+        outputs.append(h)
+    return torch.cat(outputs)
+
+
+def next_state(cell: ResetAfter, h: Tensor, row: Tensor) -> Tensor:
+    """Return the next output of a cell (n, H), from the last and ``word_rows`` of its next inputs (n, 3 H)."""
+    return cell.step(cell.project((h,)), (h,), row)[0]
+
+
+@torch.no_grad()
+def initialise(model: TranslationModel, seed: int, unigram: Sequence[float]) -> None:
+    """Set every weight from ``seed``: embeddings Gaussian, 1/√E their deviation, others uniform in ±1/√(columns), biases 0.
+
+    The logits' bias starts at the ``unigram`` log-probabilities (K,).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_weights():
+        if name.endswith((".b", "b_O")):
+            weight.zero_()
+        elif "embedding" in name:
+            weight.copy_(torch.randn(weight.shape, generator=generator) * weight.shape[1] ** -0.5)
+        elif name != "b_G":
+            weight.copy_((torch.rand(weight.shape, generator=generator) * 2 - 1) * weight.shape[1] ** -0.5)
+    model.b_G.copy_(torch.as_tensor(unigram))

@@ -1,0 +1,132 @@
+"""Training a translation model on the sentence pairs of a bitext, the whole of ``phrase-rescore train-nmt``."""
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import torch
+
+from phrase_rescore.data.prepared import unigram_log_probs
+from phrase_rescore.data.ragged import EncodedPairs
+from phrase_rescore.data.sampling import drawn_rows
+from phrase_rescore.errors import InputError, OptionError, Progress
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.files.paths import check_one_stream
+from phrase_rescore.files.row_outputs import DroppedRows
+from phrase_rescore.moses.pairs import PairBlock
+from phrase_rescore.moses.table import words
+from phrase_rescore.nmt.checkpoint import Translation, load, save
+from phrase_rescore.nmt.config import TranslationConfig
+from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
+from phrase_rescore.rnn.prepare import PairSource
+from phrase_rescore.rnn.task import Part, PhrasePairTask
+from phrase_rescore.training.config import Observer
+from phrase_rescore.training.log import shortfall
+from phrase_rescore.training.loop import make_optimizer
+from phrase_rescore.training.session import Session, on_this_machine
+
+_LINES = 4096  # at a time
+_SORTED = 32  # minibatches that are cut from pairs in the order of their lengths
+_SUMMARIZED = (
+    "max_length", "preset", "dropout", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up", "shortlist",
+    "batch_size", "precision", "seed", "max_steps",
+)  # fmt: skip
+
+
+def read_bitext(source: str, target: str, on_read: Progress | None = None) -> Iterator[PairBlock]:
+    """Yield the sentence pairs of two files, line N of one with line N of the other; none with an empty side.
+
+    Raises InputError if one file has more lines than the other.
+    """
+    with open_input(source, on_read) as src, open_input(target, on_read) as tgt:
+        rows, line = (read_rows(src), read_rows(tgt)), 0
+        while block := [list(islice(side, _LINES)) for side in rows]:
+            line += min(map(len, block))
+            if len(block[0]) != len(block[1]):
+                short, long = (source, target)[:: 1 if len(block[0]) < len(block[1]) else -1]
+                found = f"has {line:,} lines, and {display_name(long)} has more"
+                raise InputError(display_name(short), found, "the files of a bitext have a line for each line of the other")
+            if not block[0]:
+                return
+            split = [[words(row.rstrip(b"\r\n")) for row in side] for side in block]
+            kept = [pair for pair in zip(*split, strict=True) if all(pair)]
+            yield PairBlock([b" ".join(pair[0]) for pair in kept], [b" ".join(pair[1]) for pair in kept])
+
+
+class BitextSource(PairSource):
+    """The sentence pairs of two files. Pairs that occur more than once count once."""
+
+    def __init__(self, inputs: Sequence[str], model_dir: str, config: TranslationConfig) -> None:
+        if len(inputs) != 2:
+            raise OptionError("name two files, the source and the target of the training text")
+        check_one_stream(*inputs)
+        super().__init__(inputs, model_dir, config.data, config.machine.threads)
+
+    def _openings(self, files: Sequence[str]) -> list[Generator[PairBlock]]:
+        return [self._blocks()] if len(files) == len(self.inputs) else []
+
+    def _blocks(self, on_read: Progress | None = None, dropped: DroppedRows | None = None) -> Generator[PairBlock]:
+        yield from read_bitext(self.inputs[0], self.inputs[1], on_read)
+
+
+class SentenceTask(PhrasePairTask[TranslationModel]):
+    """Trains with dropout, which the number of the step and of the part draws. Pairs of a minibatch have like lengths."""
+
+    def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
+        """Yield minibatches: some are drawn at a time, as random pairs, sorted by length, cut, and shuffled."""
+        size, n = self.batch_size, max(1, min(_SORTED, len(self.pairs) // self.batch_size))
+        for number, rows in enumerate(drawn_rows(len(self.pairs), n * size, self.seed, first // n), first // n):
+            drawn = self.pairs.take(rows)
+            order = np.lexsort((drawn.src.lengths, drawn.tgt.lengths))
+            for i in np.random.default_rng((self.seed, number)).permutation(n)[max(0, first - number * n) :]:
+                yield drawn.take(order[i * size : (i + 1) * size])
+
+    def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
+        cut = super().parts(batch, parts, step, done)
+        return [Part(part.pairs, (self.seed, step, number)) for number, part in enumerate(cut)]
+
+
+def train_sentences(
+    inputs: Sequence[str], model_dir: str, config: TranslationConfig | None = None, observer: Observer | None = None
+) -> Translation:
+    """Train log p(target | source) on the lines of two files; write and return the model. Raises RescoreError."""
+    config = on_this_machine(config or TranslationConfig())
+    data, machine, network = config.data, config.machine, config.network
+    with torch.device("meta"):  # raises OptionError before minutes of preparing data
+        make_optimizer(config.recipe, TranslationModel(TranslationSizes(3, 3, network.hidden, network.embedding)))
+    config.recipe.check_held_out(data.held_out)
+    source = BitextSource(inputs, model_dir, config)
+    identity = config.identity(network) | {"data": source.fingerprints[0], "shortlist": data.shortlist}
+    with Session(model_dir, config, identity, observer) as session:
+        store = session.prepare(source)
+        if store is None:
+            return load(model_dir)
+        recipe = session.limited(config.recipe, store.numbers.training, store.numbers.held_out)
+        ids = len(store.src_vocab), len(store.tgt_vocab)
+        model = TranslationModel(TranslationSizes(*ids, network.hidden, network.embedding), network.dropout)
+        initialise(model, recipe.seed, unigram_log_probs(store.train.tgt.ids, ids[1], len(store.train)))
+        device = machine.device
+        task = SentenceTask(model.to(device), store.train, store.held_out, recipe.batch_size, recipe.seed, device)
+        vocabs = store.src_vocab, store.tgt_vocab
+        with session.learning(task, recipe, lambda batch: batch.as_tsv(*vocabs)) as trainer:
+            model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
+            outcome = trainer.fit(session.resumes, finish=session.finish)
+            model.loss_dtype = None
+            control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
+        summary = {
+            "inputs": [os.path.basename(path) for path in inputs],
+            "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},
+            **replace(config, recipe=recipe).summary(_SUMMARIZED),
+            **outcome.summary(recipe.passes(outcome.steps, len(task.pairs))),
+            "held_out_other_sources": control,
+        }
+        if found := shortfall(summary):
+            session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
+        if is_blind:
+            session.observer.say("warning: the model hardly reads its source; do the lines of the two files belong together?")
+        shares = store.numbers.source_unk, store.numbers.target_unk
+        translation = Translation(model.to("cpu"), *vocabs, shares, summary)
+        session.publish(lambda directory: save(translation, directory))
+    return translation

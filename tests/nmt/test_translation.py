@@ -1,0 +1,198 @@
+"""train-nmt, and the score that rescore adds: against an oracle with loops, the same bytes whatever happens, clear errors."""
+
+import gzip
+import json
+import math
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import Run
+from numpy.typing import NDArray
+from small_trainings import files, write_language
+
+from phrase_rescore.api import train_nmt
+from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.vocabulary import EOS, Vocabulary
+from phrase_rescore.errors import InputError, ModelError
+from phrase_rescore.nmt.checkpoint import Translation, load, save
+from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
+from phrase_rescore.nmt.scorer import SentenceScorer
+from phrase_rescore.rnn.network import packed
+from phrase_rescore.training.config import Observer
+
+Array = NDArray[np.float64]
+PAIRS = [([2, 3, 4], [3, 2]), ([2], [4, 4, 4, 1]), ([2, 3, 4], [3, 5]), ([5, 5], []), ([2, 3, 4], [3, 2])]
+SMALL = {"hidden": 8, "embedding": 8, "batch_size": 16, "held_out": 100, "threads": 1, "max_steps": 30, "eval_every": 10}
+OPTIONS = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def small_model(hidden: int = 3, seed: int = 1) -> TranslationModel:
+    model = TranslationModel(TranslationSizes(6, 7, hidden, embedding=4), dropout=0.5)
+    initialise(model, seed, np.log(np.arange(1, 8) / 28))
+    with torch.no_grad():
+        for name, weight in model.named_weights():
+            if name.endswith((".b", "b_O")):
+                weight.copy_(torch.linspace(-1, 1, weight.numel()).view_as(weight))
+    return model
+
+
+def sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def oracle(model: TranslationModel, src: list[int], tgt: list[int]) -> float:
+    """log p by the formulas, word by word."""
+    W = {name: weight.detach().double().numpy() for name, weight in model.named_weights()}
+
+    def gru(x: Array, h: Array, cell: str) -> Array:
+        (z, r, n), (s, t, m) = np.split(W[f"{cell}.W"] @ x + W[f"{cell}.b"], 3), np.split(W[f"{cell}.U"] @ h, 3)
+        z, r = sigmoid(z + s), sigmoid(r + t)
+        return np.asarray((1 - z) * np.tanh(n + r * m) + z * h)
+
+    def both_ways(layer: str, xs: list[Array]) -> list[Array]:
+        outs = []
+        for number, order in ((0, 1), (1, -1)):
+            h, states = np.zeros(model.config.annotation // 2), list[Array]()
+            for x in xs[::order]:
+                h = gru(x, h, f"{layer}.{number}")
+                states.append(h)
+            outs.append(states[::order])
+        return [np.concatenate(pair) for pair in zip(*outs, strict=True)]
+
+    lower = both_ways("lower", [4 * W["src_embedding"][word] for word in (*src, EOS)])
+    annotations = np.stack(lower) + np.stack(both_ways("upper", lower))
+    H = model.config.hidden
+    h, s, total, x = np.zeros(H), np.zeros(H), 0.0, np.zeros(model.config.embedding)
+    for word in (*tgt, EOS):
+        h = gru(x, h, "first")
+        weights = np.exp(annotations @ (W["Q"] @ h) / math.sqrt(H))
+        z = weights @ annotations / weights.sum()
+        s = gru(np.concatenate((h, z)), s, "second")
+        g = np.tanh(W["O"] @ np.concatenate((s, z, h)) + W["b_O"])
+        logits = W["tgt_embedding"] @ g + W["b_G"]
+        total += logits[word] - np.log(np.exp(logits).sum())
+        x = 4 * W["tgt_embedding"][word]
+    return float(total)
+
+
+@pytest.mark.parametrize("hidden", [1, 3, 4])
+def test_scores_are_those_of_the_formulas(hidden: int) -> None:
+    model = small_model(hidden)
+    assert model.config.parameters() == sum(weight.numel() for _, weight in model.named_weights())
+    wanted = [oracle(model, *pair) for pair in PAIRS]
+    pairs = EncodedPairs(Ragged.of([src for src, _ in PAIRS]), Ragged.of([tgt for _, tgt in PAIRS]))
+    with torch.no_grad():
+        assert -model(*packed(pairs)).item() == pytest.approx(sum(wanted), abs=1e-4)
+    words = [Vocabulary(tuple(b"%d" % i for i in range(2, n)), (1,) * (n - 2)) for n in (6, 7)]
+    scorer = SentenceScorer(Translation(model, *words, (0.1, 0.1), {}))
+    for src in ([2, 3, 4], [2], [5, 5]):
+        some = [i for i, pair in enumerate(PAIRS) if pair[0] == src]
+        found = scorer.log_probs(Ragged.of([src]), Ragged.of([PAIRS[i][1] for i in some]))
+        assert found == pytest.approx([wanted[i] for i in some], abs=1e-5)
+
+
+def test_dropout_depends_on_the_seed_alone() -> None:
+    model, pairs = small_model(), EncodedPairs(Ragged.of([[2, 3]]), Ragged.of([[3, 4]]))
+    losses = [model(*packed(pairs), seed).item() for seed in ((1, 2), (1, 2), (1, 3), None)]
+    assert losses[0] == losses[1]
+    assert len(set(losses)) == 3
+
+
+def bitext(folder: Path) -> list[str]:
+    """Source word i is target word i; some lines have an empty side."""
+    write_language(folder / "pairs.tsv", pairs=600)
+    rows = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()] + [["s1", ""], ["  ", "t1"]]
+    for side, name in enumerate(("e", "f")):
+        (folder / name).write_text("".join(row[side] + "\n" for row in rows))
+    return [str(folder / "e"), str(folder / "f")]
+
+
+@pytest.mark.slow
+def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
+    model = tmp_path / "nmt"
+    sizes = ("--hidden", "32", "--embedding", "16", "--dropout", "0", "--learning-rate", "0.01", "--max-steps", "600")
+    result = run("train-nmt", *bitext(tmp_path), "-m", model, *OPTIONS, *sizes, "--eval-every", "100")
+    assert result.status == 0, result.err
+    training = json.loads((model / "config.json").read_bytes())["training"]
+    assert training["held_out"]["perplexity"] < 3  # of 20 words
+    scorer = SentenceScorer(load(str(model)))
+    right, wrong = scorer.log_probs(scorer.encode([[b"s3", b"s7"]], 0), scorer.encode([[b"t3", b"t7"], [b"t7", b"t3"]], 1))
+    assert right > wrong + 3
+    assert "hidden 32, embedding 16" in run("info", model).out.decode()
+
+
+@pytest.mark.slow
+def test_stopped_and_resumed_it_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
+    inputs, whole, model = bitext(tmp_path), tmp_path / "whole", tmp_path / "model"
+    for path in inputs:
+        Path(path + ".gz").write_bytes(gzip.compress(Path(path).read_bytes()))
+    assert run("train-nmt", *inputs, "-m", whole, *OPTIONS, "-q").status == 0
+    again = tmp_path / "again"
+    assert run("train-nmt", *(f"{path}.gz" for path in inputs), "-m", again, *OPTIONS, "-q").status == 0
+
+    def stop(step: int, *_: object) -> None:
+        if step == 13:
+            signal.raise_signal(signal.SIGINT)
+
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        train_nmt(inputs, model, observer=Observer(on_step=stop), **SMALL)
+    signal.signal(signal.SIGINT, usual)
+    assert run("train-nmt", "-m", model, "--resume", "-q").status == 0
+    weights = [files(path)["model-00001-of-00001.safetensors"] for path in (whole, model, again)]
+    assert weights[0] == weights[1] == weights[2]
+
+
+def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path) -> None:
+    source, target = bitext(tmp_path)
+    model = str(tmp_path / "model")
+    assert "name two files" in run("train-nmt", source, "-m", model).err
+    assert "standard input" in run("train-nmt", "-", "-", "-m", model).err
+    lines = Path(target).read_text().splitlines()
+    for short in (len(lines) - 1, 0):
+        Path(target).write_text("".join(f"{line}\n" for line in lines[:short]))
+        with pytest.raises(InputError, match=f"{target}: has {short} lines, and {source} has more"):
+            train_nmt((source, target), model, **SMALL)
+    assert not Path(model).exists()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    words = [Vocabulary(tuple(f"{side}{i}".encode() for i in range(n)), (9,) * n) for side, n in (("s", 4), ("t", 5))]
+    (tmp_path / "nmt").mkdir()
+    save(Translation(small_model(), *words, (0.1, 0.1), {}), str(tmp_path / "nmt"))
+    return tmp_path / "nmt"
+
+
+def test_a_list_gets_the_score_of_each_sentence_pair(run: Run, model: Path, tmp_path: Path) -> None:
+    """That of the pair by itself, unknown words included, and of Moses' empty lines and hypotheses."""
+    (tmp_path / "source").write_text("s0 s1\n\ns2 s3 s9\n")
+    entries = [(0, "t0 t1"), (0, "t0 t2 t2"), (0, "t0 t1"), (1, ""), (2, "t4 new"), (2, "")]
+    (tmp_path / "list").write_text("".join(f"{i} ||| {text} ||| LM0= -1 ||| -1\n" for i, text in entries))
+    result = run("rescore", tmp_path / "list", "-m", model, "--source", tmp_path / "source")
+    assert result.status == 0, result.err
+    translation = load(str(model))
+    scorer, sources = SentenceScorer(translation), (b"s0 s1", b"", b"s2 s3 s9")
+    for line, (i, text) in zip(result.out.decode().splitlines(), entries, strict=True):
+        source, target = scorer.encode([sources[i].split()], 0), scorer.encode([text.encode().split()], 1)
+        wanted = oracle(translation.model, source.ids.tolist(), target.ids.tolist())
+        assert float(line.split("NMT0= ")[1].split()[0]) == pytest.approx(wanted, rel=1e-4)
+    assert "needs" not in result.err
+    assert "--source" in run("rescore", tmp_path / "list", "-m", model).err
+    (tmp_path / "source").write_text("s0\n")
+    result = run("rescore", tmp_path / "list", "-m", model, "--source", tmp_path / "source")
+    assert "segment 1, but the source has 1" in result.err
+
+
+def test_other_commands_refuse_it_and_it_refuses_other_models(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "table").write_text("s0 ||| t0 ||| 0.5 ||| 0-0 ||| 1 1 1\n")
+    result = run("annotate", tmp_path / "table", "-m", model)
+    assert (result.status, result.out) == (1, b"")
+    assert "sentence pairs, made by train-nmt; this takes a model of phrase pairs, made by train" in result.err
+    config = json.loads((model / "config.json").read_bytes())
+    (model / "config.json").write_text(json.dumps(config | {"unk_share": {"source": 2, "target": 0}}))
+    with pytest.raises(ModelError, match="unk_share"):
+        load(str(model))
