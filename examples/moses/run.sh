@@ -22,6 +22,8 @@ These may be left out:
   TABLE=$MODEL/phrase-table.gz    its phrase table, as text
   TRAIN_OPTIONS=                  of phrase-rescore train
   LM_OPTIONS=                     of phrase-rescore train-lm
+  BITEXT=                         stem of the training text, $BITEXT.$SRC and $BITEXT.$TGT: a translation model joins the lists
+  NMT_OPTIONS=                    of phrase-rescore train-nmt
   INVERSE=no                      yes: a second model, of p(source | target)
   TUNER=mert                      mira: batch MIRA
   RUNS=1                          tuning runs; 3 for a paper
@@ -49,13 +51,15 @@ INI=${INI:-$MODEL/moses.ini}
 TABLE=${TABLE:-$MODEL/phrase-table.gz}
 TRAIN_OPTIONS=${TRAIN_OPTIONS:-}
 LM_OPTIONS=${LM_OPTIONS:-}
+BITEXT=${BITEXT:-}
+NMT_OPTIONS=${NMT_OPTIONS:-}
 INVERSE=${INVERSE:-no}
 TUNER=${TUNER:-mert}
 RUNS=${RUNS:-1}
 RETUNE_BASELINE=${RETUNE_BASELINE:-no}
 CHECK_SENTENCES=${CHECK_SENTENCES:-300}
 THREADS=${THREADS:-1}
-SETTINGS="MOSES MODEL INI TABLE TEXT TUNE TEST SRC TGT TRAIN_OPTIONS LM_OPTIONS INVERSE TUNER RUNS RETUNE_BASELINE CHECK_SENTENCES"
+SETTINGS="MOSES MODEL INI TABLE TEXT TUNE TEST SRC TGT TRAIN_OPTIONS LM_OPTIONS BITEXT NMT_OPTIONS INVERSE TUNER RUNS RETUNE_BASELINE CHECK_SENTENCES"
 
 moses=$MOSES/bin/moses
 filter=$MOSES/scripts/training/filter-model-given-input.pl
@@ -63,7 +67,7 @@ mert=$MOSES/scripts/training/mert-moses.pl
 annotated=$WORK/phrase-table.rnn.gz
 ini=$WORK/rnn.ini
 
-for name in MOSES MODEL INI TABLE TEXT TUNE TEST WORK; do
+for name in MOSES MODEL INI TABLE TEXT TUNE TEST WORK ${BITEXT:+BITEXT}; do
     case ${!name} in
         *[[:space:]]*) stop "$name=${!name}: Moses' scripts take no path with a blank in it" ;;
         /*) ;;
@@ -74,7 +78,7 @@ for program in "$moses" "$filter" "$mert" "$MOSES"/bin/{extractor,mert,pro,kbmir
     [[ -x $program ]] || stop "$program: no such program; MOSES names an installation with bin and scripts"
 done
 command -v phrase-rescore > /dev/null || stop "phrase-rescore is not on the PATH"
-for file in "$INI" "$TABLE" "$TEXT" "$TUNE.$SRC" "$TUNE.$TGT" "$TEST.$SRC" "$TEST.$TGT"; do
+for file in "$INI" "$TABLE" "$TEXT" "$TUNE.$SRC" "$TUNE.$TGT" "$TEST.$SRC" "$TEST.$TGT" ${BITEXT:+"$BITEXT.$SRC" "$BITEXT.$TGT"}; do
     [[ -s $file ]] || stop "$file: no such file, or empty"
 done
 if relative=$(grep -nE '^[^#]*[[:blank:]]path=[^/]' "$INI"); then
@@ -117,7 +121,7 @@ step() { # NAME COMMAND...
     current=
 }
 
-train() { # MODEL_DIR COMMAND INPUT OPTION...
+train() { # MODEL_DIR COMMAND INPUT OPTION... (or another INPUT)
     local resume=
     [[ ! -e $1/config.json ]] || return 0 # it appears when it is complete
     [[ ! -e $1.training ]] || resume=--resume
@@ -187,10 +191,13 @@ translate() { # NAME INI: both sets, with the phrases of each, and their 200-bes
     done
 }
 
-rerank() { # SYSTEM RUN: the language model in the lists of both sets, weights by those of the tuning set
-    local set name=$1.$2 weights=$WORK/$1+lm.$2.ini
+rerank() { # SYSTEM RUN: language and translation model in the lists of both sets, weights by those of the tuning set
+    local set stem name=$1.$2 weights=$WORK/$1+lm.$2.ini
     for set in tune test; do
-        phrase-rescore rescore "$WORK/$set.$name.nbest" -m "$WORK/lm" -q --overwrite -o "$WORK/$set.$name.nbest.gz"
+        stem=$TUNE
+        if [[ $set == test ]]; then stem=$TEST; fi
+        phrase-rescore rescore "$WORK/$set.$name.nbest" -m "$WORK/lm" ${BITEXT:+-m "$WORK/nmt" --source "$stem.$SRC"} -q \
+            --overwrite -o "$WORK/$set.$name.nbest.gz"
     done
     phrase-rescore tune "$WORK/tune.$name.nbest.gz" --reference "$TUNE.$TGT" --seed "$2" --overwrite -o "$weights"
     for set in tune test; do
@@ -223,6 +230,7 @@ step info phrase-rescore info "$TABLE"
         step train-inverse train "$WORK/inverse" train "$TABLE" --pairs "$WORK/pairs" --inverse $TRAIN_OPTIONS
     fi
     step train-lm train "$WORK/lm" train-lm "$TEXT" $LM_OPTIONS
+    if [[ $BITEXT ]]; then step train-nmt train "$WORK/nmt" train-nmt "$BITEXT.$SRC" "$BITEXT.$TGT" $NMT_OPTIONS; fi
 }
 step annotate annotate
 step zero-weights zero_weights

@@ -187,8 +187,11 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
 
 
 def test_two_models_several_runs_batch_mira_and_a_baseline_tuned_again(site: Site) -> None:
-    done = site.run(INVERSE="yes", RUNS=2, TUNER="mira", RETUNE_BASELINE="yes")
+    tiny = "--max-steps 5 --embedding 8 --hidden 8 --threads 1"
+    more = {"BITEXT": f"{site.folder}/dev", "NMT_OPTIONS": tiny}  # a translation model, too
+    done = site.run(INVERSE="yes", RUNS=2, TUNER="mira", RETUNE_BASELINE="yes", **more)
     assert done.returncode == 0, done.stderr
+    assert "NMT0= " in (site.work / "rnn+lm.2.ini").read_text()
     assert "num-features=8" in (site.work / "rnn.ini").read_text()
     assert site.names() == [
         *CHECK, "filter filtered.rnn", *(["mert", *translations("rnn.1")]), *(["mert", *translations("rnn.2")]),

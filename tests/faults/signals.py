@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from disturbed import HANGS, IDENTICAL, PACKAGE, Ended, Job, jobs, write_inputs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-COMMANDS = ("annotate", "train", "train --overwrite", "train-lm")
+COMMANDS = ("annotate", "train", "train --overwrite", "train-lm", "train-nmt")
 ROWS = 40
 # How a process may end: by the signal's exit status; by the signal itself, before the command line begins or when it is over;
 # or well, when nothing is left to be done

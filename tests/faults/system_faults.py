@@ -27,7 +27,7 @@ from system_calls import Call, Failure, available
 from phrase_rescore.cli.main import main as command_line
 
 SHARES = {
-    "annotate": 0.25, "train": 0.15, "train --overwrite": 0.1, "strip": 0.1, "moses-ini": 0.1, "train-lm": 0.15,
+    "annotate": 0.25, "train": 0.1, "train --overwrite": 0.1, "strip": 0.1, "moses-ini": 0.1, "train-lm": 0.1, "train-nmt": 0.1,
     "export-lm": 0.05, "rescore": 0.1,
 }  # fmt: skip
 ROWS = 5000
