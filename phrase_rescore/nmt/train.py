@@ -38,7 +38,7 @@ _SUMMARIZED = (
 def read_bitext(source: str, target: str, on_read: Progress | None = None) -> Iterator[PairBlock]:
     """Yield the sentence pairs of two files, line N of one with line N of the other; none with an empty side.
 
-    Raises InputError if one file has more lines than the other.
+    Raises InputError if one file has more lines than the other, or both have none.
     """
     with open_input(source, on_read) as src, open_input(target, on_read) as tgt:
         rows, line = (read_rows(src), read_rows(tgt)), 0
@@ -48,6 +48,8 @@ def read_bitext(source: str, target: str, on_read: Progress | None = None) -> It
                 short, long = (source, target)[:: 1 if len(block[0]) < len(block[1]) else -1]
                 found = f"has {line:,} lines, and {display_name(long)} has more"
                 raise InputError(display_name(short), found, "the files of a bitext have a line for each line of the other")
+            if not line:
+                raise InputError(display_name(source), "is empty", "pass tokenized text, a sentence a line")
             if not block[0]:
                 return
             split = [[words(row.rstrip(b"\r\n")) for row in side] for side in block]

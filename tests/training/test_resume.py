@@ -89,7 +89,7 @@ def test_another_run_is_not_resumed(training: Training) -> None:
     for changed, told in (
         (training.but(seed=2), "seed 1 → 2"),
         (training.but(learning_rate=0.5, patience=3), "learning_rate 0.008 → 0.5"),
-        (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, seed 1 → 2"),
+        (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, maxout 16 → 8, seed 1 → 2"),
         (training.but(held_out=10, min_count=2), "held_out 20 → 10, min_count 1 → 2"),
         (training.but(precision="bf16", cell="lstm"), 'cell "gru" → "lstm", precision "float32" → "bf16"'),
         (training.but(freeze=("output",), init_from=training.model_dir), ""),
