@@ -19,7 +19,8 @@ class TrainingOptions:
     def __init__(self, presets: Mapping[str, Settings], data: str, made_by: str) -> None:
         self._presets, self._ranges, self._data = presets, presets["default"].ranges(), data
         usual = presets["default"].recipe.usual_time / 60
-        time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m; paper: none]"
+        of_paper = "; paper: none" if "paper" in presets else ""
+        time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m{of_paper}]"
         self.max_time = click.option("--max-time", type=DURATION, help=time)
         passes = "; ".join(f"{name}: {settings.recipe.usual_epochs:g}" for name, settings in presets.items())
         self.epochs = self.number("epochs", f"Stop after this number of passes. Without another limit:  [{passes}]")

@@ -24,11 +24,7 @@ from phrase_rescore.files.paths import missing_model
 
 PAIRS, TEXT, BITEXT = "phrase pairs, made by train", "text, made by train-lm", "sentence pairs, made by train-nmt"
 RNN_ENCODER_DECODER, FEEDFORWARD_LM, ATTENTION = "rnn-encoder-decoder", "feedforward-lm", "attention"
-MODELS_OF = {
-    RNN_ENCODER_DECODER: PAIRS,
-    FEEDFORWARD_LM: TEXT,
-    ATTENTION: BITEXT,
-}  # the kinds by name, and what each is a model of
+MODELS_OF = {RNN_ENCODER_DECODER: PAIRS, FEEDFORWARD_LM: TEXT, ATTENTION: BITEXT}  # the kinds by name, and of what each is
 FORMAT_VERSION = 1
 DTYPES = {"float32": "F32", "bfloat16": "BF16"}  # what safetensors calls them; bfloat16 is of models by older versions
 CONFIG, LOG = "config.json", "train.log.jsonl"

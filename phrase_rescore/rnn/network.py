@@ -85,19 +85,16 @@ class PackedPhrases:
 
     def reversed(self) -> PackedPhrases:
         """Return the phrases with the words of each from the last one to the first, then EOS."""
+        return replace(self, ids=self.ids[self.backwards(eos_last=True)])
+
+    def backwards(self, eos_last: bool = False) -> Tensor:
+        """Return the places of each phrase's words, from EOS back to the first; ``eos_last``: EOS stays last. (Σ counts,)."""
         step = np.repeat(np.arange(len(self.counts)), self.counts)  # of each word
         row = np.concatenate([np.arange(n) for n in self.counts])
         words = np.bincount(row)[row] - 1  # of its phrase
+        back = np.where(step < words, words - 1 - step, step) if eos_last else words - step
         starts = np.cumsum([0, *self.counts[:-1]])
-        index = starts[np.where(step < words, words - 1 - step, step)] + row
-        return replace(self, ids=self.ids[torch.from_numpy(index).to(self.ids.device)])
-
-    def backwards(self) -> Tensor:
-        """Return the places of the words of each phrase from the last to the first, EOS included: (Σ counts,)."""
-        step = np.repeat(np.arange(len(self.counts)), self.counts)
-        row = np.concatenate([np.arange(n) for n in self.counts])
-        starts = np.cumsum([0, *self.counts[:-1]])
-        return torch.from_numpy(starts[np.bincount(row)[row] - 1 - step] + row).to(self.ids.device)
+        return torch.from_numpy(starts[back] + row).to(self.ids.device)
 
 
 def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import signal
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
 from phrase_rescore.nmt.scorer import SentenceScorer
+from phrase_rescore.nmt.train import SentenceTask
 from phrase_rescore.rnn.network import packed
 from phrase_rescore.training.config import Observer
 
@@ -99,6 +101,21 @@ def test_dropout_depends_on_the_seed_alone() -> None:
     losses = [model(*packed(pairs), seed).item() for seed in ((1, 2), (1, 2), (1, 3), None)]
     assert losses[0] == losses[1]
     assert len(set(losses)) == 3
+
+
+def test_a_pass_has_every_pair_once_in_minibatches_of_like_lengths() -> None:
+    """And a training that continues has the minibatches that one without a stop has."""
+    rng = np.random.default_rng(1)
+    sides = [Ragged.of([[2] * n for n in rng.integers(1, 30, 640)]) for _ in range(2)]
+    numbered = Ragged.of([[i] * n for i, n in enumerate(sides[1].lengths)])
+    task = SentenceTask(small_model(), EncodedPairs(sides[0], numbered), EncodedPairs(sides[0], numbered), 10, seed=1)
+    batches = list(islice(task.batches(), 64))
+    seen = [int(i) for batch in batches for i in batch.tgt.ids[batch.tgt.offsets[:-1]]]
+    assert sorted(seen) == list(range(640))
+    assert seen != sorted(seen)
+    assert np.mean([np.ptp(batch.tgt.lengths) for batch in batches]) < 3
+    for first in (1, 32, 45):
+        assert np.array_equal(next(task.batches(first)).tgt.ids, batches[first].tgt.ids)
 
 
 def bitext(folder: Path) -> list[str]:
