@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from phrase_rescore.info.ini import IniInfo
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
-    from phrase_rescore.lm.export import export_lm
+    from phrase_rescore.lm.nplm import export_lm
     from phrase_rescore.models import Model, TextModel, load, load_lm
     from phrase_rescore.moses.rewrite_ini import moses_ini
     from phrase_rescore.queries.embed import embed
@@ -55,7 +55,7 @@ _ELSEWHERE = {  # modules whose names are used as they are; what needs torch is 
     "annotation.annotator": ("Summary",),
     "evaluation.run": ("evaluate",),
     "evaluation.why": ("why",),
-    "lm.export": ("export_lm",),
+    "lm.nplm": ("export_lm",),
     "models": ("Model", "TextModel", "load", "load_lm"),
     "moses.rewrite_ini": ("moses_ini",),
     "queries.embed": ("embed",),

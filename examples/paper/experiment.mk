@@ -177,17 +177,10 @@ $(W)/cslm/config.json: $(W)/corpus/train.$(SRC) $(W)/settings/cslm
 	$(call begun,$^)
 	phrase-rescore train-lm $(W)/corpus/train.$(TGT) -m $(@D) --threads $(THREADS) $(CSLM_OPTIONS) --overwrite $$resume
 
-# The network as Moses reads it: for its feature NeuralLM, and as the n-grams of the 5-gram model with other probabilities
+# The network as Moses' feature NeuralLM reads it
 $(W)/lm/cslm.nplm: $(W)/cslm/config.json
 	@$(call begin,export-cslm)
 	phrase-rescore export-lm --overwrite -m $(<D) -o $@
-
-$(W)/lm/cslm.blm: $(W)/lm/$(TGT).arpa.gz $(W)/cslm/config.json
-	@$(call begin,export-cslm-ngrams)
-	phrase-rescore export-lm --overwrite $< -m $(W)/cslm -o $@.arpa
-	$(MOSES_BIN)/build_binary $@.arpa $@.part
-	mv $@.part $@
-	rm $@.arpa
 
 else
 
@@ -225,7 +218,7 @@ every_run := $(foreach system,$(SYSTEMS),$(foreach run,$(call runs_of,$(system))
 models = $(addprefix $(M)/,$(addsuffix /config.json,$(filter $(NETWORKS),$(system.$(1)))))
 column = $(patsubst column=%,%,$(filter column=%,$(system.$(1))))
 # Files of the language model that a system has: of the feature that decodes with it, or of what scores its n-best lists
-cslm_files = $(addprefix $(M)/,$(if $(filter decoder,$(cslm.$(1))),lm/cslm.nplm,$(if $(filter ngrams,$(cslm.$(1))),lm/cslm.blm)))
+cslm_files = $(addprefix $(M)/,$(if $(filter decoder,$(cslm.$(1))),lm/cslm.nplm))
 
 $(W)/systems/%/phrase-table.gz: $(W)/filtered/$$(firstword $$(system.$$*)).gz $$(call models,$$*) $$(call column,$$*) $(W)/settings/system.$$*
 	@$(call begin,system-$*)
@@ -266,7 +259,6 @@ $(decoded_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/
 	$(if $(word 2,$(system.$(call system_of,$*))),\
 	    phrase-rescore moses-ini --overwrite $@.tuned --table $$table --own-columns --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
 	$(if $(filter %.nplm,$^),phrase-rescore moses-ini --overwrite $@.tuned --lm $(filter %.nplm,$^) -o $@.tuned)
-	$(if $(filter %.blm,$^),sed -i -E 's#^(KENLM .*)name=[^ ]* (.*)path=[^ ]*(.*)#&\n\1name=CSLM0 \2path=$(filter %.blm,$^)\3#; s#^\[weight\]#&\nCSLM0= 0.1#' $@.tuned)
 	python3 $(HERE)/disturb.py $(call run_of,$*) <$@.tuned >$@.part
 	mv $@.part $@
 	rm $@.tuned

@@ -81,23 +81,18 @@ def moses_ini(
 
 @options.command(
     short_help="Write a language model for the decoder.",
-    then=lambda values: (
-        "build_binary {out} {out}.blm" if values["arpa"] else "phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini"
-    ),
+    then=lambda values: "phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini",
 )
-@path_argument("arpa", required=False)
 @options.lm_option()
 @path_option("-o", "--out", role=Role.WRITE, default="-", metavar="OUT", help="The file to write.  [default: standard output]")
-@device_option("cpu")
 @quiet_option
-def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> None:
-    """Write a language model in a format that decoders read: NPLM's text format, or an n-gram model like ARPA.
+def export_lm(lm: str, out: str, quiet: bool) -> None:
+    """Write a language model in NPLM's text format. Moses reads it if it was built --with-nplm.
 
     \b
     phrase-rescore export-lm -m lm -o lm.nplm
-    phrase-rescore export-lm lm.arpa -m lm -o cslm.arpa
 
-    Moses reads the first if it was built --with-nplm. These lines of moses.ini load it:
+    These lines of moses.ini load it:
 
     \b
     [feature]
@@ -105,14 +100,12 @@ def export_lm(arpa: str | None, lm: str, out: str, device: str, quiet: bool) -> 
     [weight]
     CSLM0= 0.1
 
-    ARPA is an n-gram model of the same text. Its n-grams stay and get the probabilities of the network, except those with words
-    that the network does not know. Back-off weights are recomputed so that every context sums to one. KenLM and every decoder
-    read the result.
+    Without such a Moses, rescore adds the model's scores to n-best lists.
     """
     from phrase_rescore.api import export_lm
     from phrase_rescore.cli.terminal import say, warn
 
-    written = export_lm(lm, out, arpa, device=device, warn=warn)
+    written = export_lm(lm, out, warn=warn)
     if not quiet and out != "-":
         say(written)
 

@@ -6,7 +6,7 @@ An n-gram model p(w_t | w_{t-n+1} … w_{t-1}) of two rectified layers. With r(x
     h_2 = r(W h_1 + b_2)                                    W (R, H)
     p(w) = softmax_w(G h_2 + b_G)                           G (K, R)
 
-It is the structure of an NPLM model (``lm.formats``). EOS is also the word before the first one of a sentence, and fills a
+It is the structure of an NPLM model (``lm.nplm``). EOS is also the word before the first one of a sentence, and fills a
 context from there backwards. One more id, K, stands for a word that a context lacks: the model is then one of lower order.
 In a tied model the rows of G are the embeddings (Press and Wolf 2017; Inan et al. 2017).
 

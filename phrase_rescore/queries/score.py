@@ -17,8 +17,9 @@ from phrase_rescore.errors import OptionError, Say, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm import checkpoint as language_model
-from phrase_rescore.lm.formats import ArpaReader
-from phrase_rescore.lm.scorer import NgramScorer, SentenceScores, fit_mixture
+from phrase_rescore.lm.arpa import ArpaReader
+from phrase_rescore.lm.mixture import fit_mixture
+from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.moses.scripts import TypedText
 from phrase_rescore.moses.text import END, PairReader, Prepare, Sentences, as_written, parsed_lines
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load

@@ -25,7 +25,7 @@ ARGUMENTS = {  # what a command needs besides the option that is tested
     "why": ["a=table", "b=table", "--source", "table", "--reference", "table", "--table", "table"],
     "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["-m", "model"], "info": ["table"],
     "report": ["table", "-m", "model"], "curves": ["table"], "train-lm": ["table", "-m", "new"],
-    "score-lm": ["table", "-m", "model"], "export-lm": ["table", "-m", "model"], "rescore": ["table", "-m", "model"],
+    "score-lm": ["table", "-m", "model"], "export-lm": ["-m", "model"], "rescore": ["table", "-m", "model"],
     "train-nmt": ["table", "table", "-m", "new"], "tune": ["table", "--reference", "table"],
 }  # fmt: skip
 VALUES = {  # of options whose value has more than the name of a file
@@ -73,7 +73,8 @@ def parameters() -> Iterator[Parameter]:
 
 
 PATHS = [parameter for parameter in parameters() if parameter.role()]
-WRITERS = [parameter for parameter in PATHS if parameter.role() is Role.WRITE and parameter.command != "embed"]  # reads no file
+READ_NO_FILE = ("embed", "export-lm")
+WRITERS = [parameter for parameter in PATHS if parameter.role() is Role.WRITE and parameter.command not in READ_NO_FILE]
 
 
 def identify(parameter: Parameter) -> str:

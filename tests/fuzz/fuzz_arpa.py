@@ -1,14 +1,12 @@
-"""ARPA files: any bytes are refused in one line, or are read to an end and written again the same n-grams."""
+"""ARPA files: any bytes are refused in one line, or are read to an end; no score is NaN."""
 
-import io
 import math
 
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
-    from phrase_rescore.lm.formats import ArpaReader, write_arpa
-    from phrase_rescore.lm.scorer import BackoffModel
+    from phrase_rescore.lm.arpa import ArpaReader, BackoffModel
 
 from harness import fuzz, told
 
@@ -23,16 +21,12 @@ TOKENS = (b"\\data\\\n", b"\\end\\\n", b"\\1-grams:\n", b"ngram 1=1\n", b"-0.5\t
 def check(data: bytes) -> None:
     rows = [row + b"\n" for row in data.split(b"\n")]
     try:
-        reader = ArpaReader(rows, "lm.arpa")
-        found = list(reader.ngrams())
+        for _ in ArpaReader(rows, "lm.arpa").ngrams():
+            pass
         model = BackoffModel(ArpaReader(rows, "lm.arpa"), [[b"a", b"b"], []])
     except RescoreError as error:
         told(error)
         return
-    stream = io.BytesIO()
-    write_arpa(stream, reader.counts, found)
-    again = list(ArpaReader([row + b"\n" for row in stream.getvalue().split(b"\n")], "lm").ngrams())
-    assert [ngram.words for ngram in again] == [ngram.words for ngram in found]
     for sentence in ([b"a", b"b"], []):
         assert not any(map(math.isnan, model.log10_probs(sentence)))
 

@@ -1,7 +1,5 @@
-"""ARPA files with a network's probabilities, against loops over words; sums; KenLM's rules of back-off."""
+"""ARPA files as KenLM reads them, its rules of back-off, and a network mixed with the n-gram model."""
 
-import io
-import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -9,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from conftest import Run
 from small_models import language_model, small_lm
 
-from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import InputError
-from phrase_rescore.lm.export import NetworkArpa
-from phrase_rescore.lm.formats import END, START, UNKNOWN, ArpaReader, Ngram, write_arpa
-from phrase_rescore.lm.scorer import BackoffModel, NgramScorer, fit_mixture
+from phrase_rescore.lm.arpa import UNKNOWN, ArpaReader, BackoffModel, Ngram
+from phrase_rescore.lm.mixture import fit_mixture
+from phrase_rescore.lm.scorer import NgramScorer
+from phrase_rescore.moses.text import END, START
 
 KNOWN = (b"a", b"b", b".", b"the")  # the network knows "house", too, which the file lacks
 OUTSIDE = (b"zebra", b"yak")
@@ -66,9 +63,13 @@ def a_model(order: int, seed: int) -> list[list[Ngram]]:
 
 
 def as_file(orders: list[list[Ngram]]) -> bytes:
-    stream = io.BytesIO()
-    write_arpa(stream, [len(of) for of in orders], itertools.chain.from_iterable(orders))
-    return stream.getvalue()
+    lines = ["\\data\\", *(f"ngram {n}={len(of)}" for n, of in enumerate(orders, 1))]
+    for n, of in enumerate(orders, 1):
+        lines += ["", f"\\{n}-grams:"]
+        for words, log10_p, backoff in of:
+            end = f"\t{backoff:.9g}" if n < len(orders) else ""
+            lines.append(f"{log10_p:.9g}\t{b' '.join(words).decode()}{end}")
+    return "\n".join([*lines, "", "\\end\\", ""]).encode()
 
 
 def reader(data: bytes) -> ArpaReader:
@@ -77,83 +78,6 @@ def reader(data: bytes) -> ArpaReader:
 
 def table_of(data: bytes) -> dict[tuple[bytes, ...], Ngram]:
     return {ngram.words: ngram for ngram in reader(data).ngrams()}
-
-
-def network_p(context: Sequence[bytes], id: int) -> float:
-    lm = language_model()
-    sizes = lm.model.config
-    before = [EOS if word == START else int(lm.vocab.encode([word])[0]) for word in context][-(sizes.order - 1) :]
-    fill = EOS if START in context else sizes.missing
-    ids = [fill] * (sizes.order - 1 - len(before)) + before
-    return math.exp(-lm.model(torch.tensor([ids]), torch.tensor([id])).item())
-
-
-def id_of(word: bytes) -> int:
-    return EOS if word == END else int(language_model().vocab.encode([word])[0])
-
-
-def contexts_of(table: dict[tuple[bytes, ...], Ngram], order: int) -> list[tuple[bytes, ...]]:
-    """Every context of known words, and those that the file has."""
-    inner = [context for n in range(order) for context in itertools.product((*KNOWN, *OUTSIDE), repeat=n)]
-    return [*inner, *((START, *context) for context in inner if len(context) < order - 1)]
-
-
-@pytest.mark.parametrize(("order", "seed"), [(1, 1), (2, 2), (3, 3), (3, 4)])
-def test_every_context_sums_to_one_before_and_after(order: int, seed: int) -> None:
-    orders = a_model(order, seed)
-    data = as_file(orders)
-    before = table_of(data)
-    made = NetworkArpa(reader(data), language_model(), "lm.arpa")
-    stream = io.BytesIO()
-    write_arpa(stream, made.counts, made.ngrams())
-    after = table_of(stream.getvalue())
-    assert list(after) == list(before)  # the n-grams, in their order
-    for table in (before, after):
-        for context in contexts_of(table, order):
-            assert sum(p(table, (*context, word)) for word in WORDS) == pytest.approx(1, abs=1e-6), context
-
-
-@pytest.mark.parametrize(("order", "seed"), [(2, 2), (3, 3)])
-def test_probabilities_are_the_networks(order: int, seed: int) -> None:
-    data = as_file(a_model(order, seed))
-    before = table_of(data)
-    after = {ngram.words: ngram for ngram in NetworkArpa(reader(data), language_model(), "x").ngrams()}
-    checked = 0
-    for words, ngram in after.items():
-        if len(words) == 1:
-            continue
-        context, word = words[:-1], words[-1]
-        if id_of(word) == UNK:
-            assert ngram.log10_p == pytest.approx(before[words].log10_p, abs=1e-6)
-            continue
-        outside = sum(p(before, (*context, other)) for other in (*OUTSIDE, UNKNOWN))
-        expected = network_p(context, id_of(word)) * (1 - outside) / sum(network_p(context, id_of(w)) for w in (*KNOWN, END))
-        assert 10.0**ngram.log10_p == pytest.approx(expected, rel=1e-4), words
-        checked += 1
-    assert checked > 5
-
-
-def test_what_the_network_gives_to_words_that_the_file_lacks_goes_to_no_other_word() -> None:
-    """The file lists every word but <unk> after "a"; the network is sure of "house", which the file does not have."""
-    lm = language_model()
-    lm.model.b_G.data[id_of(b"house")] += 8
-    words = [word for word in WORDS if word != UNKNOWN]
-    unigrams = [Ngram((word,), math.log10(0.9999 / len(words)), 0.0) for word in words]
-    unigrams += [Ngram((UNKNOWN,), -4.0, 0.0), Ngram((START,), 0.0, 0.0)]
-    pairs = [Ngram((b"a", word), math.log10(0.9999 / len(words)), 0.0) for word in words]
-    made = NetworkArpa(reader(as_file([unigrams, pairs])), lm, "x")
-    after = {ngram.words: ngram for ngram in made.ngrams()}
-    assert 10 ** after[(UNKNOWN,)].log10_p == pytest.approx(1e-4, rel=1e-3)
-    assert p(after, (b"a", UNKNOWN)) == pytest.approx(1e-4, rel=1e-2)
-    assert sum(p(after, (b"a", word)) for word in WORDS) == pytest.approx(1, abs=1e-6)
-
-
-def test_a_network_that_is_sure_of_the_unknown_word() -> None:
-    lm = language_model()
-    lm.model.b_G.data[UNK] += 25
-    data = as_file(a_model(2, 2))
-    sure, other = ({n.words: n for n in NetworkArpa(reader(data), m, "x").ngrams()} for m in (lm, language_model()))
-    assert [n.log10_p for n in sure.values()] == pytest.approx([n.log10_p for n in other.values()], abs=1e-5)
 
 
 def test_sentences_by_back_off() -> None:
@@ -195,23 +119,19 @@ def test_sentences_by_back_off() -> None:
 def test_what_is_no_arpa_file(change, found: str) -> None:
     data = change(as_file(a_model(2, 2)))
     with pytest.raises(InputError, match=found):
-        NetworkArpa(reader(data), language_model(), "lm.arpa")
+        table_of(data)
 
 
-def test_the_commands(run: Run, tmp_path: Path) -> None:
+def test_the_command(run: Run, tmp_path: Path) -> None:
     lm = small_lm(tmp_path / "lm")
     (tmp_path / "lm.arpa").write_bytes(as_file(a_model(3, 3)))
-    result = run("export-lm", tmp_path / "lm.arpa", "-m", lm, "-o", tmp_path / "out.arpa")
-    assert result.status == 0, result.err
-    data = (tmp_path / "out.arpa").read_bytes()
     text = b"a b zebra . the\nthe unseen house b\n\n"
     mixed = run("score-lm", "-", "-m", lm, "--interpolate", tmp_path / "lm.arpa", stdin=text)
     assert mixed.status == 0, mixed.err
     sentences = [line.split() for line in text.splitlines()]
-    before, after = (BackoffModel(reader(d), sentences) for d in ((tmp_path / "lm.arpa").read_bytes(), data))
-    log10 = [x for sentence in sentences for x in before.log10_probs(sentence)]
+    model = BackoffModel(reader((tmp_path / "lm.arpa").read_bytes()), sentences)
+    log10 = [x for sentence in sentences for x in model.log10_probs(sentence)]
     assert f"n-gram model: perplexity {10 ** -np.mean(log10):.6g} including OOVs" in mixed.err
-    assert [x for s in sentences for x in after.log10_probs(s)] != pytest.approx(log10, abs=0.01)
 
 
 def test_marks_within_a_text_are_unknown_words() -> None:
@@ -242,8 +162,6 @@ def test_what_kenlm_reads(change) -> None:
     changed = change(data)
     assert changed != data
     assert b"zebra the\n" in data
-    made = [set(NetworkArpa(reader(d), language_model(), "x").ngrams()) for d in (data, changed)]
-    assert made[0] == made[1]
     sentences = [[b"a", b"b", b"unseen", b"zebra", b"the", b"a"]]
     models = [BackoffModel(reader(d), sentences) for d in (data, changed)]
     assert models[0].log10_probs(sentences[0]) == models[1].log10_probs(sentences[0])
@@ -258,8 +176,6 @@ def test_an_n_gram_after_words_that_are_none() -> None:
     orders = a_model(3, 3)
     context = orders[2][-1].words[:-1]
     data = as_file([orders[0], [ngram for ngram in orders[1] if ngram.words != context], orders[2]])
-    with pytest.raises(InputError, match=f"n-grams after '{b' '.join(context).decode()}', which the file lacks"):
-        NetworkArpa(reader(data), language_model(), "lm.arpa")
     with pytest.raises(InputError, match="n-grams after .*, which the file lacks"):
         BackoffModel(reader(data), [[word for word in orders[2][-1].words if word not in (START, END)]])
 

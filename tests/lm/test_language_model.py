@@ -12,8 +12,8 @@ from nplm_reader import NplmModel
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import ModelError, RescoreError
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
-from phrase_rescore.lm.formats import write_nplm
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
+from phrase_rescore.lm.nplm import write_nplm
 
 WORDS = Vocabulary((b"the", b"house", "maïs".encode(), b"\xff\r", b"</S>", b"&quot;"), (9, 5, 3, 2, 1, 1))
 

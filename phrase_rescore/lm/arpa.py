@@ -1,39 +1,23 @@
-r"""The files of language models that decoders read: ARPA and NPLM.
+r"""ARPA files, and the probabilities of the n-gram model in one.
 
-ARPA (n-gram models with back-off, as KenLM and SRILM write them; probabilities are log10 there, and here as well): ``\data\``
-and the numbers of n-grams, then a section an order, then ``\end\``. A line has log10 p, a tab, the words, a tab and the log10
-of the back-off weight. With h' the context h without its oldest word, p(w | h) stands for an n-gram (h, w) of the file; for any
-other it is bo(h) p(w | h'), with bo(h) = 1 for a context that the file does not have.
-
-NPLM (https://github.com/moses-smt/nplm, src/model.cpp; Moses' feature NeuralLM): sections, each ended by an empty line:
-``\config``, the words of both sides, the matrices a row a line.
-
-    p(w) ∝ exp(output_weights · h_2 + output_biases)
-    h_2 = r(hidden_weights 2 · h_1 + hidden_biases 2)      r(x) = max(0, x)
-    h_1 = r(hidden_weights 1 · (e_1, …, e_{n-1}) + hidden_biases 1), e_1 the input embedding of the oldest word
-
-Moses pads with ``<s>`` before a sentence, and with ``<null>`` where it does not know what stands before a phrase. It takes
-scores as they are, without dividing by their sum (moses/LM/NeuralLMWrapper.cpp), and as natural logs.
+KenLM and SRILM write these files; probabilities are log10 there, and here as well. ``\data\`` and the numbers of n-grams come
+first, then a section an order, then ``\end\``. A line has log10 p, a tab, the words, a tab and the log10 of the back-off
+weight. With h' the context h without its oldest word, p(w | h) stands for an n-gram (h, w) of the file. For any other it is
+bo(h) p(w | h'), with bo(h) = 1 for a context that the file does not have.
 """
-
-from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
-
-from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.errors import InputError, RescoreError, shown
-from phrase_rescore.files.outputs import Writable
-from phrase_rescore.lm.checkpoint import LanguageModel
+from phrase_rescore.errors import InputError, shown
 from phrase_rescore.moses.table import NUMBER
 from phrase_rescore.moses.text import END, START
 
-UNKNOWN, NULL = b"<unk>", b"<null>"
-NEVER = -99.0  # log10 of the probability of what is never predicted
+UNKNOWN = b"<unk>"
+_UNSEEN = -100.0  # KenLM's log10 p of other words, where the file has no <unk>
 _MOST = 300.0  # the largest logarithm whose power is a double
 _HINT = "pass the ARPA file that lmplz or ngram-count wrote"
 _OTHERS = (  # how other files begin, whose they are, what to do
@@ -42,8 +26,6 @@ _OTHERS = (  # how other files begin, whose they are, what to do
     (rb"mmap lm ", "KenLM", "pass the ARPA file that build_binary read"),
 )
 _COUNT = re.compile(rb"[ \t]*ngram \s*\+?(\d{1,2}) *=[ \t]*\+?(\d{1,15})(?!\d)")
-_SEPARATORS = b" \t\n"  # a word with one of them cannot stand in a file of NPLM
-_FLOOR = -100.0  # the score in NPLM of what is never predicted: Moses' floor of log-probabilities
 
 
 class Ngram(NamedTuple):
@@ -169,54 +151,45 @@ def _form(order: int, last: bool) -> re.Pattern[bytes]:
     return re.compile(rb"%b%b(%b)(?:\t%b%b)?+\r?+\n?+" % (number, first, words, number, end))
 
 
-def write_arpa(stream: Writable, counts: Sequence[int], ngrams: Iterable[Ngram]) -> None:
-    """Write an ARPA file of n-grams, order after order, with nine digits."""
-    stream.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in enumerate(counts, 1)))
-    lines, last = iter(ngrams), len(counts)
-    for order, count in enumerate(counts, 1):
-        stream.write(b"\n\\%d-grams:\n" % order)
-        for _ in range(count):
-            words, log10_p, backoff = next(lines)
-            end = b"\t%.9g\n" % backoff if order < last else b"\n"
-            stream.write(b"%.9g\t%b%b" % (log10_p, b" ".join(words), end))
-    stream.write(b"\n\\end\\\n")
+class BackoffModel:
+    """The part of an ARPA file that some sentences need; the file is never held. ``unigrams``: log10 p of all its words."""
 
+    def __init__(self, reader: ArpaReader, sentences: Sequence[Sequence[bytes]]) -> None:
+        self.order = len(reader.counts)
+        self.unigrams = {word: ngram.log10_p for word, ngram in reader.unigrams.items()}
+        self._ngrams = {ngram.words: ngram for ngram in reader.unigrams.values()}
+        wanted = set(self._of(sentences))
+        for ngram in islice(reader.ngrams(), len(self.unigrams), None):
+            if ngram.words in wanted:
+                if (context := ngram.words[:-1]) not in self._ngrams:
+                    raise reader.error(f"n-grams after {shown(b' '.join(context))}, which the file lacks", "is the file whole?")
+                self._ngrams.setdefault(ngram.words, ngram)
 
-def write_nplm(stream: Writable, lm: LanguageModel) -> None:
-    """Write a model: its words by our ids, then the start of a sentence (EOS in our contexts) and the missing word.
+    def known(self, sentence: Sequence[bytes]) -> list[bytes]:
+        """Return the words of a sentence, its start and its end, those that the file does not have as ``<unk>``."""
+        return [START, *(word if self.has(word) else UNKNOWN for word in sentence), END]
 
-    Raises RescoreError for a word that NPLM would read as none or as two.
-    """
-    words = (END, UNKNOWN, *lm.vocab.words, START, NULL)
-    if len(set(words)) < len(words):
-        raise RescoreError("the vocabulary has a word twice, or one spelt like a mark of NPLM; train the model again")
-    for word in words:
-        if not word or any(byte in _SEPARATORS for byte in word):
-            raise RescoreError(f"NPLM's format cannot write the word {shown(word)}; train without it")
-    config, V = lm.model.config, len(words)
-    sizes = {
-        b"ngram_size": config.order, b"input_vocab_size": V, b"output_vocab_size": V,
-        b"input_embedding_dimension": config.embedding, b"num_hidden": config.hidden,
-        b"output_embedding_dimension": config.output,
-    }  # fmt: skip
-    weights = {name: weight.detach().float().cpu().numpy() for name, weight in lm.model.named_weights()}
-    embeddings, G = weights["embedding"], lm.model.G.detach().float().cpu().numpy()
-    matrices = {
-        b"\\input_embeddings": np.concatenate((embeddings[:-1], embeddings[EOS : EOS + 1], embeddings[-1:])),
-        b"\\hidden_weights 1": weights["U"],
-        b"\\hidden_biases 1": weights["b_1"],
-        b"\\hidden_weights 2": weights["W"],
-        b"\\hidden_biases 2": weights["b_2"],
-        b"\\output_weights": np.concatenate((G, np.zeros((2, G.shape[1]), np.float32))),
-        b"\\output_biases": np.concatenate((weights["b_G"], np.full(2, _FLOOR, np.float32))),
-    }
-    stream.write(b"\\config\nversion 1\n" + b"".join(b"%b %d\n" % size for size in sizes.items()))
-    stream.write(b"activation_function rectifier\n\n")
-    for title in (b"\\input_vocab", b"\\output_vocab"):
-        stream.write(b"%b\n%b\n\n" % (title, b"\n".join(words)))
-    for title, matrix in matrices.items():
-        stream.write(title + b"\n")
-        for row in matrix.reshape(len(matrix), -1):
-            stream.write(b" ".join([b"%.9g" % x for x in row.tolist()]) + b"\n")  # all digits of a float32
-        stream.write(b"\n")
-    stream.write(b"\\end\n")
+    def has(self, word: bytes) -> bool:
+        """Return whether the file has a word of a text, where ``<s>`` and the like do not count."""
+        return word in self.unigrams and word not in (START, END, UNKNOWN)
+
+    def _of(self, sentences: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, ...]]:
+        for sentence in sentences:
+            words = self.known(sentence)
+            for end in range(2, len(words) + 1):
+                for n in range(2, min(self.order, end) + 1):
+                    yield tuple(words[end - n : end])
+
+    def log10_probs(self, sentence: Sequence[bytes]) -> list[float]:
+        """Return log10 p of every word of a sentence, and of its end."""
+        words = self.known(sentence)
+        return [self._log10_p(words[max(0, end - self.order) : end]) for end in range(2, len(words) + 1)]
+
+    def _log10_p(self, words: Sequence[bytes]) -> float:
+        backoff = 0.0
+        for start in range(len(words)):
+            if found := self._ngrams.get(tuple(words[start:])):
+                return found.log10_p + backoff
+            if context := self._ngrams.get(tuple(words[start:-1])):
+                backoff += context.log10_backoff
+        return _UNSEEN + backoff
