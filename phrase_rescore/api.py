@@ -26,15 +26,15 @@ from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import AnySettings, Observer
 
 if TYPE_CHECKING:
-    from phrase_rescore.annotation.annotator import Summary
+    from phrase_rescore.annotation.annotator import Statistics, Summary
     from phrase_rescore.annotation.run import AnnotateObserver
     from phrase_rescore.evaluation.run import evaluate
     from phrase_rescore.evaluation.why import why
     from phrase_rescore.info.ini import IniInfo
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
+    from phrase_rescore.lm.model import TextModel, load_lm
     from phrase_rescore.lm.nplm import export_lm
-    from phrase_rescore.models import Model, TextModel, load, load_lm
     from phrase_rescore.moses.rewrite_ini import moses_ini
     from phrase_rescore.queries.embed import embed
     from phrase_rescore.queries.generate import generate
@@ -42,26 +42,30 @@ if TYPE_CHECKING:
     from phrase_rescore.report.run import report as report  # not of __all__: the package has a folder of this name
     from phrase_rescore.rescoring.run import RescoreSummary
     from phrase_rescore.rescoring.tune import TuneSummary
+    from phrase_rescore.rnn.model import Model, load
     from phrase_rescore.rnn.translator import Hypothesis
     from phrase_rescore.training.log import Run
 
 __all__ = [
-    "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
-    "TextModel", "annotate", "curves", "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore",
-    "score", "score_lm", "strip", "train", "train_lm", "train_nmt", "tune", "why",
+    "LM_PRESETS", "NMT_PRESETS", "PRESETS", "AnnotateObserver", "ColumnFormat", "Hypothesis", "InputError", "Model",
+    "ModelError", "OptionError", "RescoreError", "RowError", "Statistics", "Summary", "TextModel", "annotate", "curves",
+    "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore", "score", "score_lm", "strip",
+    "train", "train_lm", "train_nmt", "tune", "why",
 ]  # fmt: skip
 
 _ELSEWHERE = {  # modules whose names are used as they are; what needs torch is imported when it is used
-    "annotation.annotator": ("Summary",),
+    "annotation.annotator": ("Statistics", "Summary"),
+    "annotation.run": ("AnnotateObserver",),
     "evaluation.run": ("evaluate",),
     "evaluation.why": ("why",),
+    "lm.model": ("TextModel", "load_lm"),
     "lm.nplm": ("export_lm",),
-    "models": ("Model", "TextModel", "load", "load_lm"),
     "moses.rewrite_ini": ("moses_ini",),
     "queries.embed": ("embed",),
     "queries.generate": ("generate",),
     "queries.score": ("score", "score_lm"),
     "report.run": ("report",),
+    "rnn.model": ("Model", "load"),
     "rnn.translator": ("Hypothesis",),
 }
 

@@ -21,8 +21,7 @@ from phrase_rescore.ranges import BLOCK_ROWS, COLUMNS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
 
 if TYPE_CHECKING:
-    from phrase_rescore.annotation.annotator import Statistics
-    from phrase_rescore.annotation.run import AnnotateObserver
+    from phrase_rescore.api import AnnotateObserver, Statistics
 
 
 def _files_of(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
@@ -168,7 +167,7 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
 @contextlib.contextmanager
 def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
     """Show the progress of an annotation on standard error."""
-    from phrase_rescore.annotation.run import AnnotateObserver
+    from phrase_rescore.api import AnnotateObserver
     from phrase_rescore.cli.terminal import byte_bar, tell
 
     began, before = time.monotonic(), -1

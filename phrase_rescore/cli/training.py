@@ -5,14 +5,12 @@ from typing import Any
 import click
 from cloup import option_group
 
+from phrase_rescore.api import LM_PRESETS, NMT_PRESETS, PRESETS
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import BYTE_SIZE, number_option, path_option, quiet_option
 from phrase_rescore.cli.training_options import TrainingOptions
 from phrase_rescore.files.paths import Role
-from phrase_rescore.lm.config import PRESETS as LM_PRESETS
-from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.ranges import FACTORS
-from phrase_rescore.rnn.config import PRESETS
 
 _pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
 

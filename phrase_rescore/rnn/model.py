@@ -1,17 +1,14 @@
-"""Models in memory, which score and propose without a command and without files."""
+"""A model of phrase pairs in memory, which scores and proposes without a command and without files."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.checkpoint import load as load_language_model
-from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
-from phrase_rescore.moses.text import PhraseReader, Sentences
+from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.checkpoint import load as load_checkpoint
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
@@ -19,8 +16,6 @@ from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.runtime import resolve_device
 
 Phrase = str | bytes  # tokenized and escaped as in the table, blanks between words; str is encoded as UTF-8
-
-_SENTENCES = 4096  # at a time
 
 
 class Model:
@@ -79,46 +74,3 @@ def load(model_dir: str | os.PathLike[str], *, device: str = "cpu", precision: s
     ``device`` is auto, cpu, cuda or cuda:N; ``precision`` is that of the large products: float32, or tf32 or bf16 on GPUs.
     """
     return Model(load_checkpoint(os.fspath(model_dir)), device, precision)
-
-
-class TextModel:
-    """A trained language model, ready to score sentences: tokenized as its corpus, blanks between words.
-
-    Every sentence ends with ``</s>``, whose log p counts. An empty sentence has no words.
-    ``<s>`` and ``</s>`` around a sentence are left out.
-    """
-
-    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
-        self.lm = lm
-        self._scorer = NgramScorer(lm, resolve_device(device))
-
-    @property
-    def signature(self) -> str:
-        """The line that names the model: its kind, its sizes, a hash of its weights and words, the version."""
-        return self.lm.signature
-
-    def score(self, sentences: Sequence[Phrase]) -> NDArray[np.float64]:
-        """Return natural log p of n sentences: (n,)."""
-        return np.concatenate([found.sums() for found in self._scored(sentences)] or [np.empty(0)])
-
-    def score_words(self, sentences: Sequence[Phrase]) -> list[NDArray[np.float64]]:
-        """Return natural log p of every word of each sentence, and of its ``</s>``: an array (words + 1,) each."""
-        return [by_word for found in self._scored(sentences) for by_word in np.split(found.log_probs, found.starts[1:])]
-
-    def perplexity(self, sentences: Sequence[Phrase]) -> float:
-        """Return the perplexity of all words and ``</s>`` together, unknown ones counted; NaN without sentences."""
-        by_word = [np.empty(0), *self.score_words(sentences)]
-        return float(np.exp(-np.concatenate(by_word).mean())) if len(by_word) > 1 else float("nan")
-
-    def _scored(self, sentences: Sequence[Phrase]) -> Iterator[SentenceScores]:
-        """Score some sentences at a time: a word takes some hundred bytes meanwhile."""
-        read = Sentences()
-        for start in range(0, len(sentences), _SENTENCES):
-            some = sentences[start : start + _SENTENCES]
-            split = [read(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
-            yield self._scorer.sentences(split)
-
-
-def load_lm(lm: str | os.PathLike[str], *, device: str = "cpu") -> TextModel:
-    """Load a language model that ``train_lm`` made, without running code of it. Raises ModelError or OptionError."""
-    return TextModel(load_language_model(os.fspath(lm)), device)
