@@ -1,6 +1,5 @@
 """Declare the options of score, score-lm, generate and embed, which ask a model."""
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -8,7 +7,7 @@ from cloup import option_group
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import TEXT, PathName, device_option, lm_option, model_option, number_option, path_option
-from phrase_rescore.files.paths import Role, Use
+from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TEMPERATURES, TOP_K
 
 
@@ -150,26 +149,18 @@ def generate(model_dir: str, from_table: tuple[int, str] | None, table: str | No
         write_out(proposals)
 
 
-def _index_of_out(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
-    """Yield the file of the phrases that is written beside vectors of numpy."""
-    from phrase_rescore.queries.embed import format_of, index_of
-
-    if out != "-" and format_of(out, values["form"]) == "npy":
-        yield Use("the index of -o", index_of(out), Role.WRITE)
-
-
 @options.command(short_help="Write vectors of words and phrases.")
 @model_option()
 @path_option(
-    "-o", "--out", role=Role.WRITE, derived=_index_of_out, default="-", metavar="OUT",
-    help="The file to write: .txt or .vec, .npy, .tsv.  [default: standard output]",
+    "-o", "--out", role=Role.WRITE, default="-", metavar="OUT",
+    help="The file to write: .txt or .vec, .tsv.  [default: standard output]",
 )  # fmt: skip
 @options.choice_option(
     "--words", "side", values=("source", "target"), help="Write the embeddings of one side's words, not of phrases."
 )
 @options.choice_option(
-    "--format", "form", values=("txt", "npy", "tsv"),
-    help="word2vec's text format, numpy's with an index, or tabs.  [default: by the name of OUT; tsv on standard output]",
+    "--format", "form", values=("txt", "tsv"),
+    help="word2vec's text format, or tabs.  [default: by the name of OUT; tsv on standard output]",
 )  # fmt: skip
 @device_option("cpu")
 @options.quiet_option
@@ -178,12 +169,12 @@ def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> 
     as in the table. An inverse model reads target phrases.
 
     \b
-    phrase-rescore embed < phrases.txt -o c.npy
+    phrase-rescore embed < phrases.txt -o c.txt
     phrase-rescore embed --words source -o words.txt
 
-    FORMATS. OUT.npy has a row of float32 for each phrase; line i of OUT.index is the phrase of row i. OUT.txt is in the text
-    format of word2vec, which gensim reads; blanks of phrases become _, and _ becomes \\_. TSV has the phrase and its
-    numbers, with tabs between. Words are those of the shortlist, after <end of phrase> and <unknown word>.
+    FORMATS. OUT.txt is in the text format of word2vec, which gensim reads; blanks of phrases become _, and _ becomes \\_. TSV
+    has the phrase and its numbers, with tabs between. Words are those of the shortlist, after <end of phrase> and <unknown
+    word>.
     """
     from phrase_rescore.api import embed
     from phrase_rescore.cli.terminal import count_bar, say, warn

@@ -1,4 +1,4 @@
-"""All of ``embed``: words, or lines with phrases, in; files of vectors out, as txt, npy or tsv."""
+"""All of ``embed``: words, or lines with phrases, in; vectors out, as tsv or in the text format of word2vec."""
 
 import contextlib
 import hashlib
@@ -8,9 +8,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-import numpy as np
-
-from phrase_rescore.data.prepared import write_npy_header
 from phrase_rescore.errors import OptionError, Progress, Say, silent
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.outputs import atomic_output
@@ -20,7 +17,7 @@ from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embedded_words, word_embeddings
 from phrase_rescore.runtime import resolve_device
 
-ENDINGS = {".txt": "txt", ".vec": "txt", ".npy": "npy", ".tsv": "tsv"}  # of names, and their formats
+ENDINGS = {".txt": "txt", ".vec": "txt", ".tsv": "tsv"}  # of names, and their formats
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _DIGITS = 12  # of a count that is written at the end; zeros before it, which every reader of numbers takes
 _ESCAPED = re.compile(rb"[\\_]")
@@ -39,15 +36,10 @@ def vector_name(phrase: bytes) -> bytes:
     return name if name.isascii() else name.decode("utf-8", "backslashreplace").encode()
 
 
-def index_of(path: str) -> str:
-    """Return the name of the index beside an ``.npy`` file: ``c.index`` of ``c.npy``. Its i-th line, as bytes, is row i."""
-    return path.removesuffix(".npy") + ".index"
-
-
 def format_of(out: str, asked: str | None) -> str:
     """Return the format asked for, or the one that the name stands for; TSV on a stream such as standard output (``-``).
 
-    Raises OptionError for any other name, and for a stream where there must be a file for the index beside it.
+    Raises OptionError for any other name.
     """
     if out.endswith(_COMPRESSED):
         raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
@@ -55,25 +47,21 @@ def format_of(out: str, asked: str | None) -> str:
     form = asked or ENDINGS.get(ending) or ("tsv" if is_stream(out) else None)
     if form is None:
         raise OptionError(f"-o {out} does not end in {', '.join(ENDINGS)}; choose a --format")
-    if form == "npy" and is_stream(out):
-        raise OptionError("--format npy has an index beside it: name a file with -o FILE.npy")
     return form
 
 
 class VectorWriter:
     """Writes named vectors of ``width`` numbers in one of the formats; nine digits of text are the very float32."""
 
-    def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None, index: BinaryIO | None) -> None:
-        self._stream, self._form, self._width, self._count, self._index = stream, form, width, count, index
+    def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None) -> None:
+        self._stream, self._form, self._width, self._count = stream, form, width, count
         self._seen: set[bytes] | None = set() if count is None and form == "txt" else None  # digests of phrases
         self.rows = self.repeated = 0
         self.begin(count or 0)
 
     def begin(self, count: int) -> None:
         """Write the head of the file, which says the number of vectors."""
-        if self._form == "npy":
-            write_npy_header(self._stream, "<f4", count, self._width)
-        elif self._form == "txt":
+        if self._form == "txt":
             self._stream.write(b"%0*d %d\n" % (1 if self._count is not None else _DIGITS, count, self._width))
 
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
@@ -94,14 +82,9 @@ class VectorWriter:
             self.repeated += len(phrases) - len(new)
             phrases, vectors = [phrases[i] for i in new], vectors[new]
         self.rows += len(phrases)
-        numbers = np.ascontiguousarray(vectors, "<f4")
-        if self._index is not None:
-            self._stream.write(numbers.data)
-            self._index.writelines(phrase + b"\n" for phrase in phrases)
-            return
         names: Iterable[bytes] = phrases if self._form == "tsv" else map(vector_name, phrases)
         template = (b"\t%.9g" if self._form == "tsv" else b" %.9g") * self._width + b"\n"
-        rows = (template % tuple(row) for row in numbers.tolist())
+        rows = (template % tuple(row) for row in vectors.tolist())
         self._stream.writelines(name + row for name, row in zip(names, rows, strict=True))
         if self._form == "tsv":  # somebody may be waiting for it
             self._stream.flush()
@@ -114,7 +97,7 @@ class VectorWriter:
 
 @contextlib.contextmanager
 def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
-    """Open a file (and for ``npy`` its index) that takes its name when the ``with`` block ends well; ``-``: standard output.
+    """Open a file that takes its name when the ``with`` block ends well; ``-``: standard output.
 
     ``form`` is of ``format_of``. ``count`` is the number of vectors, None if it is unknown before the end. Raises OptionError
     for a stream if the format begins with that number.
@@ -124,9 +107,7 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
         if count is None and form != "tsv" and is_stream(out):
             hint = "name a regular file with -o, or write --format tsv"
             raise OptionError(f"--format {form} begins with the number of phrases, known only at the end; {hint}")
-        # The file takes its name after its index, so where it stands both are there
-        index = stack.enter_context(atomic_output(index_of(out))) if form == "npy" else None
-        writer = VectorWriter(stream, form, width, count, index)
+        writer = VectorWriter(stream, form, width, count)
         yield writer
         if count is None and form != "tsv":  # the number was not known before
             stream.seek(0)
@@ -140,7 +121,7 @@ def embed(
 ) -> str:  # fmt: skip
     """Write the vectors of phrases, or of the words of a ``side``, to a file as ``phrase-rescore embed`` does.
 
-    Phrases are lines of standard input. ``form``: txt, npy or tsv; by default, the name of ``out`` (``-``: standard output)
+    Phrases are lines of standard input. ``form``: txt or tsv; by default, the name of ``out`` (``-``: standard output)
     says it. ``on_phrases`` gets the number of phrases of each write. Returns a line of the report.
 
     Raises InputError, with the line, for a bad line.

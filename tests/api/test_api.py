@@ -48,8 +48,9 @@ def test_hypotheses_are_those_of_the_command(model: pr.Model, model_dir: str, ru
 def test_vectors_are_those_of_the_command(model: pr.Model, model_dir: str, run: Run, tmp_path: Path) -> None:
     vectors = model.embed(["the house", "small"])
     assert (vectors.dtype, vectors.shape) == (np.float32, (2, 7))
-    assert run("embed", "-m", model_dir, "-o", tmp_path / "c.npy", stdin=b"the house\nsmall\n").status == 0
-    np.testing.assert_array_equal(vectors, np.load(tmp_path / "c.npy"))
+    assert run("embed", "-m", model_dir, "-o", tmp_path / "c.tsv", stdin=b"the house\nsmall\n").status == 0
+    rows = [line.split(b"\t")[1:] for line in (tmp_path / "c.tsv").read_bytes().splitlines()]
+    np.testing.assert_array_equal(vectors, np.array(rows, float).astype(np.float32))
 
 
 def test_an_inverse_model_takes_source_and_target_of_the_table(make_model: MakeModel) -> None:

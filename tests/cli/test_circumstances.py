@@ -71,7 +71,7 @@ LINES = {
     "generate": Line("generate -m {m} -n 2", "-", PHRASES),
     "generate --table": Line("generate -m {m} -n 2 --from-table 3 {i} --table {i}", "table", ROWS),
     "embed": Line("embed -m {m}", "-", PHRASES),
-    "embed -o": Line("embed -m {m} -o {o}/out.npy", "-", PHRASES, "out.npy"),
+    "embed -o": Line("embed -m {m} -o {o}/out.txt", "-", PHRASES, "out.txt"),
     "info": Line("info {i} -m {m}", "table", ROWS),
     "info MODEL_DIR": Line("info {m}", "", b""),
     "report": Line("report {i} -m {m} -o {o}/out.html --phi-column 1", "table", ROWS, "out.html"),

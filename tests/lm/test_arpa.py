@@ -32,34 +32,14 @@ def p(table: dict[tuple[bytes, ...], Ngram], words: Sequence[bytes]) -> float:
 
 
 def a_model(order: int, seed: int) -> list[list[Ngram]]:
-    """A back-off model in which every context sums to one; some n-grams of each order are left out."""
+    """N-grams of each order with any probabilities and back-off weights; some are left out."""
     rng = random.Random(seed)
-    table: dict[tuple[bytes, ...], Ngram] = {}
-    weights = [rng.random() + 0.05 for _ in WORDS]
-    for word, weight in zip(WORDS, weights, strict=True):
-        table[(word,)] = Ngram((word,), math.log10(weight / sum(weights)), 0.0)
-    table[(START,)] = Ngram((START,), 0.0, 0.0)
-    orders = [list(table)]
+    orders = [[Ngram((word,), -rng.uniform(0.5, 1.5), -rng.random() / 2) for word in (*WORDS, START)]]
     for n in range(2, order + 1):
-        made = list[tuple[bytes, ...]]()
-        for context in orders[-1]:
-            if context[-1] in (END, UNKNOWN) or (context[0] == START) != (START in context):
-                continue
-            words = [word for word in WORDS if word != UNKNOWN and rng.random() < 0.4]
-            words = [word for word in words if n == 2 or (*context[1:], word) in table]
-            if not words:
-                continue
-            share = rng.uniform(0.3, 0.9)
-            drawn = [rng.random() + 0.05 for _ in words]
-            lower = sum(p(table, (*context[1:], word)) for word in words)
-            for word, weight in zip(words, drawn, strict=True):
-                table[(*context, word)] = Ngram((*context, word), math.log10(share * weight / sum(drawn)), 0.0)
-            old = table[context]
-            table[context] = Ngram(context, old.log10_p, math.log10((1 - share) / (1 - lower)))
-            made += [(*context, word) for word in words]
-        orders.append(made)
-    rng.shuffle(orders[-1])
-    return [[table[words] for words in of] for of in orders]
+        contexts = [of.words for of in orders[-1] if of.words[-1] not in (END, UNKNOWN) and START not in of.words[1:]]
+        found = [(*context, word) for context in contexts for word in WORDS if word != UNKNOWN and rng.random() < 0.4]
+        orders.append([Ngram(words, -rng.uniform(0.2, 1.5), 0.0 if n == order else -rng.random() / 2) for words in found])
+    return orders
 
 
 def as_file(orders: list[list[Ngram]]) -> bytes:
@@ -117,7 +97,7 @@ def test_sentences_by_back_off() -> None:
     (lambda d: b"iARPA\n\n" + d, "a file of IRSTLM that is not ARPA; .*compile-lm --text=yes lm.arpa lm.arpa.arpa"),
 ])  # fmt: skip
 def test_what_is_no_arpa_file(change, found: str) -> None:
-    data = change(as_file(a_model(2, 2)))
+    data = change(as_file(a_model(2, 7)))
     with pytest.raises(InputError, match=found):
         table_of(data)
 
@@ -146,7 +126,7 @@ def test_marks_within_a_text_are_unknown_words() -> None:
 
 @pytest.mark.parametrize("change", [
     lambda d: d.replace(b"\n\n\\", b"\n\\").replace(b"\\1-", b"\n\\1-"),  # SRILM's change-lm-vocab and IRSTLM
-    lambda d: d.replace(b"\n\n", b"\n \t\n\n").replace(b"\n-0.19", b"\n\n-0.19") + b"\n \n",
+    lambda d: d.replace(b"\n\n", b"\n \t\n\n").replace(b"\n-1.2", b"\n\n-1.2") + b"\n \n",
     lambda d: (b"\n# made by hand\n" + d)[:-1],
     lambda d: d.replace(b"ngram 1=", b"ngram  1=   +").replace(b"ngram 2=", b"ngram 02=0"),
     lambda d: d.replace(b"\n", b"\r\n"), lambda d: d.replace(b" the\n", b" the\r\n"),
@@ -155,10 +135,10 @@ def test_marks_within_a_text_are_unknown_words() -> None:
     lambda d: d.replace(b"<unk>", b"<UNK>"),
     lambda d: d.replace(b"1=9", b"1=11").replace(b"1-grams:\n", b"1-grams:\n-3\t<UNK>\t-1\n").replace(
         b"\n\n\\2", b"\n-3\tzebra\t0\n\n\\2"),  # lmplz on a text with <UNK> in
-    lambda d: d.replace(b"2=17", b"2=27").replace(b"\n\n\\e", b"\n-3\tzebra the" * 10 + b"\n\n\\e"),
+    lambda d: d.replace(b"2=19", b"2=29").replace(b"\n\n\\e", b"\n-3\tzebra the" * 10 + b"\n\n\\e"),
 ])  # fmt: skip
 def test_what_kenlm_reads(change) -> None:
-    data = as_file(a_model(2, 2))
+    data = as_file(a_model(2, 7))
     changed = change(data)
     assert changed != data
     assert b"zebra the\n" in data
@@ -182,7 +162,7 @@ def test_an_n_gram_after_words_that_are_none() -> None:
 
 def test_a_mixture_needs_text(run: Run, tmp_path: Path) -> None:
     lm = small_lm(tmp_path / "lm")
-    (tmp_path / "lm.arpa").write_bytes(as_file(a_model(2, 2)))
+    (tmp_path / "lm.arpa").write_bytes(as_file(a_model(2, 7)))
     for more, said in ((("--interpolate", tmp_path / "lm.arpa"), "needs text to find the weight"),
                        (("--interpolate", "-"), "both are standard input"),
                        (("--interpolate", tmp_path / "lm.arpa", "--flush"), "--flush answers line by line")):  # fmt: skip

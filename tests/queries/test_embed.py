@@ -27,15 +27,6 @@ def phrases() -> list[bytes]:
     return sorted(drawn, key=lambda phrase: phrase + b"\t")
 
 
-@pytest.fixture(scope="module")
-def index(run: Run, model_dir: str, phrases: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("index") / "c.npy"
-    done = run("embed", "-m", model_dir, "-o", path, stdin=b"".join(phrase + b"\n" for phrase in phrases))
-    said = f"phrase-rescore: {len(phrases):,} vectors of 7 numbers"
-    assert (done.status, done.out, done.err.splitlines()[0]) == (0, b"", said)
-    return path
-
-
 def lines_of(phrases: list[bytes]) -> bytes:
     return b"".join(phrase + b"\n" for phrase in phrases)
 
@@ -44,22 +35,16 @@ def columns(out: bytes) -> list[list[bytes]]:
     return [line.split(b"\t") for line in out.split(b"\n")[:-1]]
 
 
-def test_vectors_are_those_of_the_model(model_dir: str, phrases: list[bytes], index: Path) -> None:
-    assert index.with_name("c.index").read_bytes() == lines_of(phrases)
-    vectors = np.load(index)
-    np.testing.assert_array_equal(vectors, PhraseEncoder(load(model_dir)).vectors(phrases))
-    np.testing.assert_allclose(vectors[::37], by_the_oracle(load(model_dir), phrases[::37]), atol=ROUNDING)
-
-
-@pytest.mark.slow
-def test_streams_give_the_same_numbers(run: Run, model_dir: str, phrases: list[bytes], index: Path, tmp_path: Path) -> None:
+def test_vectors_are_those_of_the_model(run: Run, model_dir: str, phrases: list[bytes], tmp_path: Path) -> None:
     given = columns(run("embed", "-m", model_dir, stdin=lines_of(phrases)).out)
     assert [row[0] for row in given] == phrases
-    np.testing.assert_array_equal(np.array([row[1:] for row in given], float).astype(np.float32), np.load(index))
+    vectors = np.array([row[1:] for row in given], float).astype(np.float32)
+    np.testing.assert_array_equal(vectors, PhraseEncoder(load(model_dir)).vectors(phrases))
+    np.testing.assert_allclose(vectors[::37], by_the_oracle(load(model_dir), phrases[::37]), atol=ROUNDING)
     done = run("embed", "-m", model_dir, "-o", tmp_path / "c.vec", stdin=lines_of(phrases[:9] * 2))
     assert done.err.splitlines()[0] == "phrase-rescore: 9 vectors of 7 numbers; 9 repeated phrases left out"
     found = word2vec(tmp_path / "c.vec")
-    np.testing.assert_allclose(found.vectors, np.load(index)[:9], atol=ROUNDING)
+    np.testing.assert_allclose(found.vectors, vectors[:9], atol=ROUNDING)
 
 
 def test_an_inverse_and_factored_model_reads_that_factor_of_targets(run: Run, model_dir: str, tmp_path: Path) -> None:
@@ -89,7 +74,7 @@ HINT = "write one phrase a line and nothing else"
 ])  # fmt: skip
 def test_a_bad_line_is_named_and_leaves_no_file(run: Run, model_dir: str, tmp_path: Path, line: bytes, told: str) -> None:
     given = b"the\nold\n" + line + b"\nthe\n"
-    for out in ("-", tmp_path / "c.npy", tmp_path / "c.txt"):
+    for out in ("-", tmp_path / "c.txt"):
         done = run("embed", "-m", model_dir, "-o", out, stdin=given)
         assert done.status == 1
         assert f"error: <stdin>:3: {told}" in done.last_line
@@ -100,7 +85,7 @@ def test_a_bad_line_is_named_and_leaves_no_file(run: Run, model_dir: str, tmp_pa
 def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
     told = "phrase-rescore: warning: no source word was unknown in training: vectors of phrases with such a word mean nothing"
     model = make_model(unk_shares=(0.0, 0.1))
-    assert run("embed", "-m", model, "-o", tmp_path / "c.npy", "-q", stdin=b"the\n").err == f"{told}\n"
+    assert run("embed", "-m", model, "-o", tmp_path / "c.txt", "-q", stdin=b"the\n").err == f"{told}\n"
     assert run("embed", "-m", model, "--words", "source").err == ""
     assert run("embed", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the\n").err == ""
 
@@ -114,35 +99,30 @@ def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple
     done = run("embed", "-m", model_dir, "--words", side)
     assert [row[0] for row in columns(done.out)] == names, "words that are spelt UNK and </s> are words"
     np.testing.assert_array_equal(np.array([row[1:] for row in columns(done.out)], float).astype(np.float32), expected)
-    for name in ("w.txt", "w.npy"):
-        assert run("embed", "-m", model_dir, "--words", side, "-o", tmp_path / name).status == 0
+    assert run("embed", "-m", model_dir, "--words", side, "-o", tmp_path / "w.txt").status == 0
     found = word2vec(tmp_path / "w.txt")
     assert found.index_to_key == [name.decode("utf-8", "backslashreplace").replace(" ", "_") for name in names]
     np.testing.assert_array_equal(found.vectors, expected)
     piped = run("embed", "-m", model_dir, "--words", side, "--format", "txt")
     assert piped.out == (tmp_path / "w.txt").read_bytes()
-    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), expected)
-    assert (tmp_path / "w.index").read_bytes() == lines_of(names)
 
 
 @pytest.mark.slow
 def test_python_of_the_documentation_runs(run, model_dir, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.txt"], ["-o", "c.npy"]):
+    for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.txt"]):
         assert run("embed", "-m", model_dir, *args, stdin=b"the house\nold\nis old\n").status == 0
     examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "embed.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     for example in examples:
         exec(example, {})
-    near_words, near_phrases, vector = capsys.readouterr().out.split("\n", 2)
+    near_words, near_phrases = capsys.readouterr().out.splitlines()
     assert near_words.count("(") == 4
     assert "'old'" in near_phrases
     assert "'is_old'" in near_phrases
-    assert len(vector.strip("[]\n").split()) == 7
 
 
 @pytest.mark.parametrize(("args", "told"), [
-    (["-o", "c.dat"], "-o c.dat does not end in .txt, .vec, .npy, .tsv; choose a --format"),
-    (["--format", "npy"], "--format npy has an index beside it: name a file with -o FILE.npy"),
+    (["-o", "c.dat"], "-o c.dat does not end in .txt, .vec, .tsv; choose a --format"),
     (["--format", "txt"], "--format txt begins with the number of phrases, known only at the end; name "),
     (["--device", "cuda:99"], "--device cuda:99: torch sees no such device here; write auto or cpu"),
 ])  # fmt: skip

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from word2vec import word2vec
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.queries.embed import format_of, index_of, vector_name, vector_output
+from phrase_rescore.queries.embed import format_of, vector_name, vector_output
 
 # blanks, the characters that names escape, bytes that are no UTF-8, line ends of other alphabets, a BOM
 PHRASES = [
@@ -57,24 +57,9 @@ def test_word2vec_s_format_has_a_phrase_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.vectors, VECTORS[[0, 1, 1, 2]])
 
 
-@pytest.mark.parametrize("counted", [True, False])
-def test_npy_and_its_index(tmp_path: Path, counted: bool) -> None:
-    path = tmp_path / "c.npy"
-    write(path, PHRASES, VECTORS, counted, "npy")
-    found = np.load(path, allow_pickle=False)
-    assert found.dtype == np.dtype("<f4")
-    np.testing.assert_array_equal(found, VECTORS)
-    write(path, PHRASES * 2, np.tile(VECTORS, (2, 1)), counted, "npy")
-    assert len(np.load(path)) == 2 * len(PHRASES), "a row for every line"
-    write(path, PHRASES, VECTORS, counted, "npy")
-    assert index_of(str(path)) == str(tmp_path / "c.index")
-    assert (tmp_path / "c.index").read_bytes().split(b"\n") == [*PHRASES, b""]
-    assert sorted(os.listdir(tmp_path)) == ["c.index", "c.npy"]
-
-
-@pytest.mark.parametrize("form", ["txt", "npy", "tsv"])
+@pytest.mark.parametrize("form", ["txt", "tsv"])
 def test_nothing_is_left_of_a_failure(tmp_path: Path, form: str) -> None:
-    path = tmp_path / "c.npy"
+    path = tmp_path / "c.txt"
     with pytest.raises(KeyError), vector_output(str(path), form, 3) as writer:
         writer.write(PHRASES, VECTORS)
         raise KeyError
@@ -83,7 +68,7 @@ def test_nothing_is_left_of_a_failure(tmp_path: Path, form: str) -> None:
     with pytest.raises(ValueError), vector_output(str(path), form, 3) as writer:
         writer.write(PHRASES[1:], VECTORS)
     assert path.read_bytes() == b"older"
-    assert os.listdir(tmp_path) == ["c.npy"]
+    assert os.listdir(tmp_path) == ["c.txt"]
 
 
 words = st.binary(min_size=1, max_size=4).map(lambda word: word.translate(None, b" \t\n") or b"_")
