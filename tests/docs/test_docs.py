@@ -21,18 +21,16 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import pytest
 from moses_harness import ini_text
 from moses_readers import ALL_READERS
 from small_models import language_model, small_lm
 from source_tree import modules
 
-from phrase_rescore.cli.main import COMMANDS, cli
+from phrase_rescore.cli.main import COMMANDS
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.lm.network import FeedforwardLM
 from phrase_rescore.moses.table import parse_row, words
@@ -59,16 +57,6 @@ SETS = {
     "dev.fr": ("dev.out", "dev.rnn.out"),
     "test.fr": ("test.out", "test.rnn.out", *(f"{system}.{run}.out" for system in ("base", "rnn") for run in (1, 2, 3))),
 }  # references and the outputs of systems
-
-# Of click, make_cli_reference.py, benchmarks, pip and bjam; of torchrun; Slurm; Dask, split, parallel and tar; Moses; Marian
-OTHER_OPTIONS = """
-    --help --check --steps --minutes --only --editable --constraint --index-url --with-nplm
-    --standalone --nproc-per-node --nnodes --node-rank --rdzv-id --rdzv-backend --rdzv-endpoint
-    --nodes --ntasks-per-node --gpus-per-node --cpus-per-task --array
-    --host --interface --scheduler-file --nworkers --nthreads --name --filter --pipe --extract --file
-    --batch-mira --decoder-flags --input-pt --log-prob --mertdir --no-filter-phrase-table --num-scores --output-dir --range
-    --return-best-dev --working-dir --NoLex --kill-on-bad-exit --alignment --word-scores
-"""
 
 
 def name_of(page: Path) -> str:
@@ -159,15 +147,6 @@ def test_a_stale_cli_reference_is_noticed_and_made_again(tmp_path: Path) -> None
     assert (stale.returncode, "is stale" in stale.stderr) == (1, True)
     assert make_cli_reference(tmp_path).returncode == 0
     assert (tmp_path / "cli.md").read_bytes() == (DOCS / "cli.md").read_bytes()
-
-
-def test_options_named_in_the_pages_exist():
-    commands = [cli, *(cli.get_command(click.Context(cli), name) for name in COMMANDS)]
-    known = {option for command in commands for p in command.params for option in p.opts}
-    known |= set(OTHER_OPTIONS.split())
-    for page in PAGES:
-        named = set(re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", page.read_text(encoding="utf-8")))
-        assert named <= known, name_of(page)
 
 
 def sh_blocks(page: Path) -> list[str]:
@@ -516,20 +495,3 @@ def test_names_in_the_overview_exist():
     assert len(flows) > 15
     for name in named.union(flows):
         assert pkgutil.resolve_name(f"phrase_rescore.{name}"), name
-
-
-@pytest.mark.parametrize("command", re.findall(r"^(make [^#\n]*?) *(?:#.*)?$", CONTRIBUTING, re.MULTILINE))
-def test_make_knows_the_commands_of_contributing(command):
-    done = subprocess.run([*command.split(), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    if room := re.search(r"ROOM=(\w+)", command):
-        assert (ROOT / "tests" / room[1]).is_dir()
-        assert f"tests/{room[1]}" in done.stdout
-
-
-def test_files_and_markers_of_contributing_exist():
-    files = re.findall(r"`([\w/]+\.(?:py|toml))`", CONTRIBUTING)
-    assert [name for name in files if not any((base / name).exists() for base in (ROOT, PACKAGE))] == []
-    markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
-    for marker in (marker.split(":")[0] for marker in markers):
-        assert re.search(rf"`(?:@pytest\.mark\.)?{marker}`", CONTRIBUTING), marker
