@@ -55,7 +55,7 @@ def main() -> None:
             whole.append(len(rows) / (time.perf_counter() - start))
         del scorer
         start = time.perf_counter()
-        command = [sys.executable, "-m", "phrase_rescore", "annotate", source, "-m", model, "-o", out, "--quiet"]
+        command = [sys.executable, "-m", "phrase_rescore", "annotate", source, "-m", model, "-o", out, "--overwrite", "--quiet"]
         subprocess.run(command, check=True)
         process = len(rows) / (time.perf_counter() - start)
     result = {

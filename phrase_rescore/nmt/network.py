@@ -25,7 +25,7 @@ from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from phrase_rescore.nn.linear import gathered_gradients, times
-from phrase_rescore.nn.softmax import cross_entropy
+from phrase_rescore.nn.softmax import cross_entropy, sampled_cross_entropy
 from phrase_rescore.rnn.cells import ResetAfter
 from phrase_rescore.rnn.network import PackedPhrases
 
@@ -73,9 +73,14 @@ class TranslationModel(nn.Module):
         self.b_O = nn.Parameter(torch.empty(E))
         self.b_G = nn.Parameter(torch.empty(config.tgt_vocabulary))
 
-    def forward(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
-        """Return -Σ_n log p(y_n | x_n), EOS included: a scalar in nats. With a ``seed`` it draws what dropout leaves out."""
-        drop, counts = _Dropout(0.0 if seed is None else self.dropout, seed or (), self.b_G.device), tgt.counts
+    def forward(
+        self, src: PackedPhrases, tgt: PackedPhrases, dropout: Sequence[int] | None = None, seed: Sequence[int] | None = None
+    ) -> Tensor:
+        """Return -Σ_n log p(y_n | x_n), EOS included: a scalar in nats.
+
+        ``dropout`` is the seed of what is left out, ``seed`` that of the words over which the softmax is taken.
+        """
+        drop, counts = _Dropout(0.0 if dropout is None else self.dropout, dropout or (), self.b_G.device), tgt.counts
         before = [ids[:n] for ids, n in zip(tgt.ids.split(counts), counts[1:], strict=False)]
         with gathered_gradients(self.loss_dtype):
             annotations, words = self.annotations(src, drop)
@@ -86,7 +91,9 @@ class TranslationModel(nn.Module):
             z = torch.cat([z[:n, t] for t, n in enumerate(counts)])
             s = _outputs(self.second, drop(torch.cat((h, z), 1)), counts)
             g = drop(self.output(s, z, h))
-        return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype)
+        if seed is None:
+            return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype)
+        return sampled_cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, seed, self.loss_dtype)
 
     def annotations(self, src: PackedPhrases, drop: _Dropout | None = None) -> tuple[Tensor, Tensor]:
         """Return the annotations a of sources in the order of their rows (n, T, A), and which are of words (n, T)."""

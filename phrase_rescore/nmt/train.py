@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.ragged import EncodedPairs
@@ -20,8 +21,9 @@ from phrase_rescore.moses.table import words
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.config import TranslationConfig
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
+from phrase_rescore.rnn.network import packed
 from phrase_rescore.rnn.prepare import PairSource
-from phrase_rescore.rnn.task import Part, PhrasePairTask
+from phrase_rescore.rnn.task import Part, PhrasePairTask, is_sampled
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import make_optimizer
@@ -74,7 +76,7 @@ class BitextSource(PairSource):
 
 
 class SentenceTask(PhrasePairTask[TranslationModel]):
-    """Trains with dropout, which the number of the step and of the part draws. Pairs of a minibatch have like lengths."""
+    """Trains with dropout, drawn by the numbers of step and part. Pairs of a minibatch have like lengths."""
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
         """Yield minibatches: some are drawn at a time, as random pairs, sorted by length, cut, and shuffled."""
@@ -87,7 +89,12 @@ class SentenceTask(PhrasePairTask[TranslationModel]):
 
     def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
         cut = super().parts(batch, parts, step, done)
-        return [Part(part.pairs, (self.seed, step, number)) for number, part in enumerate(cut)]
+        return [part._replace(dropout=(self.seed, step, number)) for number, part in enumerate(cut)]
+
+    def loss(self, module: nn.Module, part: Part) -> Tensor:
+        if not len(part.pairs):
+            return super().loss(module, part)
+        return module(*packed(part.pairs, self.device), part.dropout, part.seed)  # type: ignore[no-any-return]
 
 
 def train_sentences(
@@ -109,8 +116,9 @@ def train_sentences(
         ids = len(store.src_vocab), len(store.tgt_vocab)
         model = TranslationModel(TranslationSizes(*ids, network.hidden, network.embedding), network.dropout)
         initialise(model, recipe.seed, unigram_log_probs(store.train.tgt.ids, ids[1], len(store.train)))
-        device = machine.device
-        task = SentenceTask(model.to(device), store.train, store.held_out, recipe.batch_size, recipe.seed, device)
+        device, size = machine.device, recipe.batch_size
+        sampled = is_sampled("auto", ids[1], device)
+        task = SentenceTask(model.to(device), store.train, store.held_out, size, recipe.seed, device, sampled)
         vocabs = store.src_vocab, store.tgt_vocab
         with session.learning(task, recipe, lambda batch: batch.as_tsv(*vocabs)) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None

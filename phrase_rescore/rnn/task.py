@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged
 from phrase_rescore.data.sampling import Permutation, drawn_rows
+from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
 
 _EVALUATED = 512  # pairs at a time
+WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
 SAMPLED = 0.95  # share of a run during which the softmax is sampled; what is left mends what that leaves inexact
 # Of the final pass
 _RATE = 1e-4  # of Adam; low enough that the other pairs do not suffer and that it takes a whole pass or more
@@ -56,11 +58,17 @@ def held_out_figures(model: nn.Module, pairs: EncodedPairs, device: torch.device
     return {"loss": total / len(pairs), "perplexity": math.exp(min(total / words, 700.0))}
 
 
+def is_sampled(softmax: str, words: int, device: str) -> bool:
+    """Return whether a softmax of this number of words is taken over drawn ones: a small one never, ``auto`` on a CPU."""
+    return words >= WORTHWHILE and (softmax == "sampled" or (softmax == "auto" and device == "cpu"))
+
+
 class Part(NamedTuple):
     """Pairs of a minibatch, and the seed of the words drawn for their softmax; None: it is over all words."""
 
     pairs: EncodedPairs
     seed: tuple[int, ...] | None = None
+    dropout: tuple[int, ...] | None = None  # the seed of what is left out, where the network leaves out something
 
 
 Network = TypeVar(

@@ -14,18 +14,16 @@ from torch import nn
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.errors import OptionError
-from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.prepare import PairSource, PairStore
-from phrase_rescore.rnn.task import PhrasePairTask, learn_held_out
+from phrase_rescore.rnn.task import PhrasePairTask, is_sampled, learn_held_out
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import make_optimizer
 from phrase_rescore.training.session import Session, check_like, on_this_machine
 
-WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
 # What the training summary of config.json takes from the settings, in its order
 _SUMMARIZED = (
     "min_count", "max_length", "preset", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up",
@@ -121,11 +119,6 @@ def _check_start(config: TrainingConfig) -> None:
             what = "has the other direction" + ("" if inverse else ", that of --inverse")
             raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
         check_part(config.network, donor.model.config, start.init)
-
-
-def is_sampled(softmax: str, words: int, device: str) -> bool:
-    """Return whether a softmax of this number of words is taken over drawn ones: a small one never, ``auto`` on a CPU."""
-    return words >= WORTHWHILE and (softmax == "sampled" or (softmax == "auto" and device == "cpu"))
 
 
 def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], None]) -> PhrasePairTask[RNNEncoderDecoder]:

@@ -96,11 +96,15 @@ def test_scores_are_those_of_the_formulas(hidden: int) -> None:
         assert found == pytest.approx([wanted[i] for i in some], abs=1e-5)
 
 
-def test_dropout_depends_on_the_seed_alone() -> None:
+def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrase_rescore.nn.softmax.SURE", 2)
     model, pairs = small_model(), EncodedPairs(Ragged.of([[2, 3]]), Ragged.of([[3, 4]]))
-    losses = [model(*packed(pairs), seed).item() for seed in ((1, 2), (1, 2), (1, 3), None)]
-    assert losses[0] == losses[1]
-    assert len(set(losses)) == 3
+    for place in range(2):
+        losses = [model(*packed(pairs), *[None] * place, seed).item() for seed in ((1, 2), (1, 2), (1, 3), (1, 4), None)]
+        assert losses[0] == losses[1]
+        assert len(set(losses)) == 4
+    drawn = [model(*packed(pairs), None, (1, i)).item() for i in range(300)]
+    assert np.mean(drawn) == pytest.approx(losses[-1], rel=0.03)  # over all words
 
 
 def test_a_pass_has_every_pair_once_in_minibatches_of_like_lengths() -> None:
@@ -142,7 +146,8 @@ def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_stopped_and_resumed_it_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
+def test_stopped_and_resumed_it_gives_the_same_bytes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrase_rescore.rnn.task.WORTHWHILE", 1)  # words are drawn
     inputs, whole, model = bitext(tmp_path), tmp_path / "whole", tmp_path / "model"
     for path in inputs:
         Path(path + ".gz").write_bytes(gzip.compress(Path(path).read_bytes()))
