@@ -17,8 +17,8 @@ from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreEr
 from phrase_rescore.files.paths import Path, beside
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
+from phrase_rescore.moses.file_kinds import kind_of_folder
 from phrase_rescore.moses.ini import is_ini
-from phrase_rescore.moses.kinds import kind_of_folder
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.config import PRESETS

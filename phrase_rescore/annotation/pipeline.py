@@ -21,7 +21,7 @@ from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own
-from phrase_rescore.moses.kinds import JUDGED, KINDS, kind_of_file
+from phrase_rescore.moses.file_kinds import JUDGED, KINDS, kind_of_file
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
 from phrase_rescore.runtime import no_cycle_collection, prepare
 

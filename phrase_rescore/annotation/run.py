@@ -20,7 +20,7 @@ from phrase_rescore.files.inputs import Block, count_rows, display_name, open_in
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_one_stream, check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
-from phrase_rescore.files.scores import ScoreFiles
+from phrase_rescore.files.score_files import ScoreFiles
 from phrase_rescore.moses.columns import ColumnFormat, TableColumns, check_own
 from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow

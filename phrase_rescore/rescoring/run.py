@@ -12,7 +12,7 @@ from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.files.row_outputs import row_output
-from phrase_rescore.files.scores import ScoreFiles
+from phrase_rescore.files.score_files import ScoreFiles
 from phrase_rescore.moses.hypotheses import Entry, check_label, of_each, read_entries
 from phrase_rescore.moses.table import words
 from phrase_rescore.nn.storage import PAIRS, Config

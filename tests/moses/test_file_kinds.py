@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import Run
 
-from phrase_rescore.moses.kinds import KINDS, kind_of_file
+from phrase_rescore.moses.file_kinds import KINDS, kind_of_file
 
 TABLE = b"a b ||| c ||| 0.5 0.25 0.25 0.1 ||| 0-0 ||| 1 1 1 ||| |||\n"
 FILES = {
