@@ -17,7 +17,7 @@ class Echo:
     def __init__(self, given: Any) -> None:
         self._models = [ModelStatistics() for _ in given.models]
 
-    def __call__(self, number: int, first_row: int, data: bytes) -> tuple[bytes, Statistics]:
+    def __call__(self, number: int, first_row: int, data: bytes, scores: tuple[bytes, ...]) -> tuple[bytes, Statistics]:
         time.sleep(SECONDS)
         rows = data.count(b"\n")
         return data + COLUMNS * rows, Statistics(rows, models=self._models)

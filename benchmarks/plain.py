@@ -42,7 +42,7 @@ class PlainScorer:
             for kind in kinds
         }
 
-    def step(self, h: Tensor, m: Tensor, word: Tensor, U: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def next_state(self, h: Tensor, m: Tensor, word: Tensor, U: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         H = h.shape[1]
         if self.cell in ("lstm", "rnn"):
             gates = word + h @ U.T if context is None else word + h @ U.T + context
@@ -68,7 +68,7 @@ class PlainScorer:
             words = self.w["encoder.embedding"][ids] @ self.gates[f"{at}.W"].T + self.gates[f"{at}.b"]
             h = m = words.new_zeros(len(ids), self.w["encoder.V"].shape[0])
             for t in range(ids.shape[1]):
-                after = self.step(h, m, words[:, t], self.gates[f"{at}.U"])
+                after = self.next_state(h, m, words[:, t], self.gates[f"{at}.U"])
                 h = torch.where(mask[:, t, None], after[0], h)
                 if self.cell == "lstm":
                     m = torch.where(mask[:, t, None], after[1], m)
@@ -87,7 +87,7 @@ class PlainScorer:
         h = torch.tanh(m)
         total = c.new_zeros(len(c), dtype=torch.float64)
         for t in range(ids.shape[1]):
-            h, m = self.step(h, m, words[:, t], self.gates[f"{at}.U"], context)
+            h, m = self.next_state(h, m, words[:, t], self.gates[f"{at}.U"], context)
             deep = h @ w["output.O_h"].T + e[:, t] @ w["output.O_y"].T + out
             s = torch.maximum(deep[:, 0::2], deep[:, 1::2])
             logits = linear(s @ w["output.G_r"].T, w["output.G_l"], w["output.b_G"])
