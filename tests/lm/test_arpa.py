@@ -25,8 +25,6 @@ def p(table: dict[tuple[bytes, ...], Ngram], words: Sequence[bytes]) -> float:
     """p(last | others) by the definition of back-off."""
     if found := table.get(tuple(words)):
         return 10.0**found.log10_p
-    if len(words) == 1:
-        return 0.0
     context = table.get(tuple(words[:-1]))
     return (10.0**context.log10_backoff if context else 1.0) * p(table, words[1:])
 
@@ -46,9 +44,8 @@ def as_file(orders: list[list[Ngram]]) -> bytes:
     lines = ["\\data\\", *(f"ngram {n}={len(of)}" for n, of in enumerate(orders, 1))]
     for n, of in enumerate(orders, 1):
         lines += ["", f"\\{n}-grams:"]
-        for words, log10_p, backoff in of:
-            end = f"\t{backoff:.9g}" if n < len(orders) else ""
-            lines.append(f"{log10_p:.9g}\t{b' '.join(words).decode()}{end}")
+        ends = [f"\t{ngram.log10_backoff:.9g}" if n < len(orders) else "" for ngram in of]
+        lines += [f"{it.log10_p:.9g}\t{b' '.join(it.words).decode()}{end}" for it, end in zip(of, ends, strict=True)]
     return "\n".join([*lines, "", "\\end\\", ""]).encode()
 
 
@@ -61,8 +58,7 @@ def table_of(data: bytes) -> dict[tuple[bytes, ...], Ngram]:
 
 
 def test_sentences_by_back_off() -> None:
-    orders = a_model(3, 5)
-    data = as_file(orders)
+    data = as_file(a_model(3, 5))
     table = table_of(data)
     sentences = [[b"a", b"b", b"unseen", b"a"], [], [b"zebra", b".", b"the", b"a", b"b"]]
     model = BackoffModel(reader(data), sentences)
