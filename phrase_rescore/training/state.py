@@ -137,7 +137,10 @@ class TrainingState:
     def last_command(self) -> dict[str, Any]:
         """Return the inputs, preset and settings of the interrupted run. Raises OptionError if they cannot be had."""
         if not self.exists():
-            raise OptionError(f"no training to continue in {self.directory}; give the INPUT, too")
+            done = os.path.exists(self.directory.removesuffix(".training"))
+            raise OptionError(
+                f"no training to continue in {self.directory}; {'its model is complete' if done else 'give the INPUT, too'}"
+            )
         command: dict[str, Any] = self._read()["command"]
         if any(is_stream(path) for path in command["inputs"]):
             raise OptionError(f"the training in {self.directory} reads a stream; give the command as it was")
