@@ -138,9 +138,9 @@ class Layout(Generic[Store]):
             return None
 
 
-def write_npy_header(stream: BinaryIO, dtype: DTypeLike, *shape: int) -> None:
+def _write_npy_header(stream: BinaryIO, dtype: DTypeLike, length: int) -> None:
     """Begin an .npy file with NumPy's own header, which leaves room for the first number to grow: its length is always one."""
-    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
     np.lib.format.write_array_header_1_0(stream, header)
 
 
@@ -155,10 +155,10 @@ def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDAr
         length += len(values)
 
     with open(path, "wb") as stream:
-        write_npy_header(stream, dtype, length)
+        _write_npy_header(stream, dtype, length)
         yield append
         stream.seek(0)
-        write_npy_header(stream, dtype, length)
+        _write_npy_header(stream, dtype, length)
 
 
 def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
