@@ -2,7 +2,7 @@
 
 usage: PEERS=DIR bench_peers.py [--rounds 3] [--json FILE]
 
-DIR has a Python environment for each peer: DIR/marian, DIR/onmt. What is missing is left out with a line that says
+DIR has a Python environment for each peer: DIR/marian, DIR/onmt, DIR/joeynmt. What is missing is left out with a line that says
 how to install it. All networks have GRUs of 500 units, embeddings of 100, 15,000 words a side, minibatches of 256 and the
 weights of three steps. Seconds are those of the processor (user and system) that whole processes take: other load hardly
 counts. Scoring is 10,000 pairs less the same command with 10 pairs; training is some steps less the same with three.
@@ -50,6 +50,18 @@ def score(self, batches, *_):
     return [], []
 Translator._translate = score
 main()
+"""
+
+# Joey NMT scores the targets that it is given with return_prob: ref; dev data it must have
+JOEYNMT = """
+{name: peer, model_dir: joeynmt, use_cuda: False,
+data: {train: train, dev: short, test: NAME, dataset_type: plain, src: {lang: src, level: word, voc_file: joeynmt.src},
+  trg: {lang: tgt, level: word, voc_file: joeynmt.tgt}},
+model: {encoder: {type: recurrent, rnn_type: gru, hidden_size: 500, bidirectional: True, embeddings: {embedding_dim: 100}},
+  decoder: {type: recurrent, rnn_type: gru, hidden_size: 500, attention: bahdanau, embeddings: {embedding_dim: 100}}},
+training: {overwrite: True, batch_size: 256, updates: STEPS, validation_freq: 100000, scheduling: exponential,
+  clip_grad_norm: 1.0},
+testing: {load_model: joeynmt/latest.ckpt, batch_size: 256, return_prob: ref}}
 """
 
 
@@ -101,6 +113,14 @@ TOOLS = {
         "pip install --no-deps OpenNMT-py==3.5.1",
         "full-rank output",
     ),
+    "Joey NMT 2.3.0": Tool(
+        "-m joeynmt train joeynmt.short.{steps}.yaml --skip-test",
+        f"-m joeynmt test joeynmt.{{name}}.{FIRST}.yaml --save-scores --output-path {{name}}.joeynmt",
+        "joeynmt",
+        f"{TORCH} 'protobuf<3.21' sacremoses sentencepiece subword-nmt matplotlib seaborn wrapt datasets packaging pandas "
+        "importlib_metadata && pip install --no-deps joeynmt==2.3.0",
+        "bidirectional, attention, full-rank output",
+    ),
 }  # fmt: skip
 
 
@@ -124,6 +144,10 @@ def prepare(folder: Path) -> None:
         ids = {word: id for id, word in enumerate(["</s>", "<unk>", *words])}
         (folder / f"words.{side}").write_text("".join(f"{word}\t1\n" for word in words))
         (folder / f"marian.{side}.json").write_text(json.dumps(ids, ensure_ascii=False))
+        (folder / f"joeynmt.{side}").write_text("".join(f"{word}\n" for word in words))
+    for name in ("long", "short"):
+        for steps in (FIRST, FIRST + Tool.steps):
+            (folder / f"joeynmt.{name}.{steps}.yaml").write_text(JOEYNMT.replace("NAME", name).replace("STEPS", str(steps)))
     (folder / "onmt.yaml").write_text("data: {corpus: {path_src: train.src, path_tgt: train.tgt, transforms: []}}")
     (folder / "onmt_scorer.py").write_text(ONMT_SCORER)
 
