@@ -1,15 +1,16 @@
 """Describe a moses.ini: its features, and where it contradicts itself or the files that it names."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from phrase_rescore.errors import InputError, RescoreError, counted, printable
-from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
+from phrase_rescore.files.inputs import open_input, open_plain, read_rows
 from phrase_rescore.info.table import labelled
 from phrase_rescore.moses.columns import check_compression
-from phrase_rescore.moses.ini import GROUP, TEXT_TABLES, Feature, IniLine, read_features, read_ini, read_lines, weight_lines
+from phrase_rescore.moses.ini import GROUP, TEXT_TABLES, Feature, Ini
 from phrase_rescore.moses.ini_uses import READERS, check_group, mapped
 from phrase_rescore.moses.table import split_fields, words
 
@@ -20,7 +21,7 @@ _SUFFIXES = {  # that Moses tries after the path of a feature; none after other 
 }
 _PREFIXES = (b"Mmsapt", b"PhraseDictionaryBitextSampling", b"PhraseDictionaryTransliteration")  # whose path is part of names
 _HEADERS = {b"PhraseDictionaryOnDisk": "Misc.dat", b"ProbingPT": "config"}  # files that have the number of scores
-_HEADER_KEYS = (b"NumScores", b"num_scores")
+_HEADER = re.compile(rb"^[ \t]*(?:NumScores|num_scores)[ \t]+(\d+)[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,9 @@ class IniInfo:
 
     @classmethod
     def read(cls, path: str) -> "IniInfo":
-        """Read an ini, and the beginnings of the tables that it names. Raises InputError as ``read_features`` does."""
-        where, lines = display_name(path), list(read_lines(read_ini(path)))
-        features = read_features(lines, where)
-        return cls(where, features, sorted(_problems(lines, features, where), key=lambda problem: problem.line or 0))
+        """Read an ini, and the beginnings of the tables that it names. Raises InputError for what Moses cannot read."""
+        ini = Ini.read(path)
+        return cls(ini.where, ini.features, sorted(_problems(ini), key=lambda problem: problem.line or 0))
 
     def check(self) -> None:
         """Raise RescoreError if there are problems."""
@@ -84,29 +84,29 @@ def _n_scores(feature: Feature) -> int:
     return 1 + feature.is_on(b"oov-feature") if _is_lm(feature) else feature.n_columns
 
 
-def _problems(lines: Sequence[IniLine], features: Sequence[Feature], where: str) -> Iterator[Problem]:
-    for feature in features:
+def _problems(ini: Ini) -> Iterator[Problem]:
+    for feature in ini.features:
         n = _n_scores(feature)
         counts = replace(feature, values={**feature.values, b"num-features": b"%d" % n})
         if n and (b"num-features" in feature.values or _is_lm(feature) or feature.is_table):
-            yield from _refused(feature, weight_lines, counts, where, lines)
+            yield from _refused(feature, ini.weight_lines, counts)
         if feature.implementation == GROUP:
-            yield from _refused(feature, check_group, feature, features, where)
+            yield from _refused(feature, check_group, feature, ini)
         if (tuneable := feature.value(b"tuneable-components")) and tuneable.count(b",") + 1 != n:
             found = f"{tuneable.count(b',') + 1} tuneable-components of {feature}, which has {counted(n, 'score')}"
             yield Problem(feature.line.number, f"{found}; Moses stops there")
         if feature.path and feature.implementation not in _PREFIXES:
             yield from _file_problems(feature)
-    names = {feature.name for feature in features}
-    for line in lines:
+    names = {feature.name for feature in ini.features}
+    for line in ini.lines:
         name = line.words[0][:-1]
         if line.section in (b"weight", b"weight-add") and name not in names and name.partition(b"_")[0] not in names:
             yield Problem(line.number, f"no feature is named {printable(name)}; Moses stops there")
         if line.section == b"weight-file" and not os.path.isfile(line.text):
             yield Problem(line.number, f"[weight-file]: {printable(line.text, 1000)} does not exist")
-    named = {name for feature in features for key in (b"members", *READERS) for name in feature.value(key).split(b",")}
-    if (used := mapped(lines, features)) is not None:
-        for feature in features:
+    named = {name for feature in ini.features for key in (b"members", *READERS) for name in feature.value(key).split(b",")}
+    if (used := mapped(ini)) is not None:
+        for feature in ini.features:
             if feature.is_table and feature.name not in used | named:
                 yield Problem(feature.line.number, f"no line of [mapping] uses {feature}")
 
@@ -150,7 +150,6 @@ def _n_columns(path: str, feature: Feature) -> int | None:
     header = os.path.join(path, _HEADERS.get(feature.implementation, ""))
     if feature.implementation in _HEADERS and os.path.isfile(header):
         with open_plain(header) as stream:
-            for row in stream.read(1 << 16).split(b"\n"):
-                if len(words(row)) == 2 and words(row)[0] in _HEADER_KEYS and words(row)[1].isdigit():
-                    return int(words(row)[1])
+            found = _HEADER.search(stream.read(1 << 16))
+        return int(found[1]) if found else None
     return None

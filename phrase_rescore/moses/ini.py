@@ -7,8 +7,9 @@ the lines below it: in ``[feature]`` an implementation and ``key=value`` words, 
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, counted, printable, shown
@@ -21,7 +22,7 @@ BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"Phr
 GROUP = b"PhraseDictionaryGroup"
 _FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
 _OLD_STYLE = (b"ttable-file", b"lmodel-file", b"weight-t", b"weight-l", b"weight-d", b"weight-w")  # moses/Parameter.cpp
-_SYNTAX = (b"6", b"7", b"8", b"9")  # search algorithms that take tables in memory for RuleTable (moses/StaticData.cpp)
+_COUNT_COLUMNS = "write the number of the table's score columns"
 
 
 class IniLine(NamedTuple):
@@ -33,18 +34,6 @@ class IniLine(NamedTuple):
     words: list[bytes]  # at least one
 
 
-def read_lines(ini: bytes) -> Iterator[IniLine]:
-    """Read the lines that hold values, without comments and headers."""
-    section = b""
-    for number, row in enumerate(ini.split(b"\n"), 1):
-        text = row.partition(b"#")[0].strip(BLANKS_AND_CR)
-        if text.startswith(b"["):
-            name, closed, _ = text[1:].partition(b"]")
-            section = name if closed else section
-        elif text:
-            yield IniLine(number, section, text, words(text))
-
-
 @dataclass(frozen=True)
 class Feature:
     """A feature of an ini; a phrase table if ``is_table``."""
@@ -54,7 +43,7 @@ class Feature:
     line: IniLine
     values: dict[bytes, bytes]  # of its ``key=value`` words, by key, as ``[feature-overwrite]`` leaves them
     places: dict[bytes, int]  # the numbers of the lines where ``[feature-overwrite]`` sets them
-    weights: tuple[IniLine, ...] = ()  # the lines of its weights; ``find_table`` and ``groups_of`` set them
+    weights: tuple[IniLine, ...] = ()  # the lines of its weights; ``find_table`` and ``uses_of`` set them
 
     def __str__(self) -> str:
         return printable(self.name)
@@ -97,142 +86,130 @@ class Feature:
         """The names of a group's members."""
         return [name for name in self.value(b"members").split(b",") if name]
 
+
+class Ini:
+    """The text of an ini, its lines that hold values, and its features; ``where``: the name of the file in errors."""
+
+    def __init__(self, text: bytes, where: str = "moses.ini") -> None:
+        self.text, self.where, self.lines, section = text, where, list[IniLine](), b""
+        for number, row in enumerate(text.split(b"\n"), 1):
+            value = row.partition(b"#")[0].strip(BLANKS_AND_CR)
+            if value.startswith(b"["):
+                name, closed, _ = value[1:].partition(b"]")
+                section = name if closed else section
+            elif value:
+                self.lines.append(IniLine(number, section, value, words(value)))
+
+    @classmethod
+    def read(cls, path: str) -> "Ini":
+        """Read an ini (``-``: standard input). Raises InputError for a file that is too large for one."""
+        with open_input(path) as stream:
+            text = stream.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise InputError(display_name(path), f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
+        return cls(text, display_name(path))
+
+    def error(self, found: str, hint: str, line: IniLine | None = None) -> InputError:
+        """Return an error of the file, or of a line."""
+        return InputError(self.where, found, hint, line.number if line else None)
+
+    def of(self, *sections: bytes) -> list[IniLine]:
+        """Return the lines of sections, section after section."""
+        return [line for section in sections for line in self.lines if line.section == section]
+
     @property
-    def n_extra(self) -> int:
-        """The number of scores that a group adds to those of its members (``PhraseDictionaryGroup::Load``)."""
-        n = len(self.members)
-        extra = {b"phrase-counts": n, b"word-counts": n, b"model-bitmap-counts": (1 << min(n, 64)) - 1}
-        return sum(more for key, more in extra.items() if self.is_on(key))
+    def search_algorithm(self) -> bytes:
+        return next((line.words[0] for line in self.of(b"search-algorithm")), b"0")
 
-
-def _arguments(line: IniLine, where: str) -> dict[bytes, bytes]:
-    """Cut the words of a line, but for the first, into keys and values."""
-    values = dict[bytes, bytes]()
-    for word in line.words[1:]:
-        key, sign, value = word.partition(b"=")
-        if not sign:
-            raise InputError(where, f"{shown(word)} in [{printable(line.section)}]", "Moses wants key=value there", line.number)
-        if key in values:
-            raise InputError(where, f"{printable(key)}= twice in a line", "Moses wants every key once", line.number)
-        if key == b"num-features" and not re.fullmatch(rb"0*\d{1,9}", value):
-            raise InputError(
-                where, f"num-features={printable(value)}", "write the number of the table's score columns", line.number
-            )
-        values[key] = value
-    return values
-
-
-def _new_implementations(lines: Sequence[IniLine]) -> dict[bytes, bytes]:
-    """Tell which implementations Moses takes in place of those in the ini (``StaticData::OverrideFeatureNames``)."""
-    names = [word for line in lines if line.section == b"feature-name-overwrite" for word in line.words]
-    new = dict(zip(names[::2], names[1::2], strict=False))
-    if search_algorithm(lines) in _SYNTAX:
-        new |= dict.fromkeys((b"PhraseDictionaryMemory", b"PhraseDictionaryScope3"), b"RuleTable")
-    return new
-
-
-def search_algorithm(lines: Sequence[IniLine]) -> bytes:
-    return next((line.words[0] for line in lines if line.section == b"search-algorithm"), b"0")
-
-
-def read_features(lines: Sequence[IniLine], where: str) -> list[Feature]:
-    """List all features, with the names and values that Moses gives them. Raises InputError for what Moses cannot read."""
-    if old := next((line for line in lines if line.section in _OLD_STYLE), None):
-        hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
-        raise InputError(where, f"[{printable(old.section)}], an ini of the old style", hint, old.number)
-    features, unnamed, renamed = list[Feature](), list[bytes](), _new_implementations(lines)
-    for section in (b"feature", b"feature-add"):
-        for line in lines:
-            if line.section != section:
-                continue
-            implementation, values = renamed.get(line.words[0], line.words[0]), _arguments(line, where)
+    @cached_property
+    def features(self) -> list[Feature]:
+        """All features, with the names and values that Moses gives them. Raises InputError for what Moses cannot read."""
+        if old := next((line for line in self.lines if line.section in _OLD_STYLE), None):
+            hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
+            raise self.error(f"[{printable(old.section)}], an ini of the old style", hint, old)
+        names = [word for line in self.of(b"feature-name-overwrite") for word in line.words]
+        renamed = dict(zip(names[::2], names[1::2], strict=False))  # StaticData::OverrideFeatureNames
+        if self.search_algorithm in (b"6", b"7", b"8", b"9"):  # moses/StaticData.cpp
+            renamed |= dict.fromkeys((b"PhraseDictionaryMemory", b"PhraseDictionaryScope3"), b"RuleTable")
+        features, unnamed = list[Feature](), list[bytes]()
+        for line in self.of(b"feature", b"feature-add"):
+            implementation, values = renamed.get(line.words[0], line.words[0]), self._arguments(line)
             if not (name := values.get(b"name", b"")):  # numbered among those of its kind that have none
                 name = implementation + b"%d" % unnamed.count(implementation)
                 unnamed.append(implementation)
             features.append(Feature(name, implementation, line, values, {}))
-    for line in lines:
-        if line.section == b"feature-overwrite":
-            again = _arguments(line, where)
+        for line in self.of(b"feature-overwrite"):
+            again = self._arguments(line)
             if fixed := again.keys() & {b"name", b"num-features"}:
-                found = f"{printable(min(fixed))}= in [feature-overwrite]"
-                raise InputError(where, found, "Moses stops there: write it in [feature]", line.number)
+                hint = "Moses stops there: write it in [feature]"
+                raise self.error(f"{printable(min(fixed))}= in [feature-overwrite]", hint, line)
             for feature in features:
                 if feature.name == line.words[0]:
                     feature.values.update(again)
                     feature.places.update(dict.fromkeys(again, line.number))
-    return features
+        return features
 
+    def _arguments(self, line: IniLine) -> dict[bytes, bytes]:
+        """Cut the words of a line, but for the first, into keys and values."""
+        values = dict[bytes, bytes]()
+        for word in line.words[1:]:
+            key, sign, value = word.partition(b"=")
+            if not sign:
+                raise self.error(f"{shown(word)} in [{printable(line.section)}]", "Moses wants key=value there", line)
+            if key in values:
+                raise self.error(f"{printable(key)}= twice in a line", "Moses wants every key once", line)
+            if key == b"num-features" and not re.fullmatch(rb"0*\d{1,9}", value):
+                raise self.error(f"num-features={printable(value)}", _COUNT_COLUMNS, line)
+            values[key] = value
+        return values
 
-def _chosen(name: bytes | None, where: str, features: Sequence[Feature]) -> Feature:
-    """Find the phrase table of that name, or else the only one."""
-    if not features:
-        raise InputError(where, "no feature in it", "pass the moses.ini that train-model.perl or mert-moses.pl wrote")
-    tables = [feature for feature in features if feature.is_table]
-    if not tables:
-        others = ", ".join(dict.fromkeys(printable(feature.implementation) for feature in features))
-        known = ", ".join(map(printable, TEXT_TABLES + BINARIZED_TABLES))
-        raise InputError(
-            where, f"no phrase table among its features ({others})", f"phrase tables are {known}, glue grammars apart"
-        )
-    choice = " or ".join(f"--feature {table}" for table in tables)
-    if name is None and len(tables) > 1:
-        listed = ", ".join(f"{table} (line {table.line.number}, path={printable(table.path)})" for table in tables)
-        raise InputError(where, f"{len(tables)} phrase tables: {listed}", f"choose one with {choice}")
-    named = [feature for feature in features if feature.name == (tables[0].name if name is None else name)]
-    if not named:
-        raise InputError(where, f"no feature is named {printable(name or b'')}", f"use {choice}")
-    if len(named) > 1:
-        raise InputError(where, f"two features are named {named[0]}", "give each another name=", named[1].line.number)
-    if not named[0].is_table:
-        found = f"{named[0]} is not a phrase table: {shown(named[0].line.text)}"
-        raise InputError(where, found, f"use {choice}", named[0].line.number)
-    return named[0]
+    def find_table(self, name: bytes | None = None) -> Feature:
+        """Find the phrase table of that name, or the only one, with ``weights``. Raises InputError."""
+        if not self.features:
+            raise self.error("no feature in it", "pass the moses.ini that train-model.perl or mert-moses.pl wrote")
+        tables = [feature for feature in self.features if feature.is_table]
+        if not tables:
+            others = ", ".join(dict.fromkeys(printable(feature.implementation) for feature in self.features))
+            hint = f"phrase tables are {', '.join(map(printable, TEXT_TABLES + BINARIZED_TABLES))}, glue grammars apart"
+            raise self.error(f"no phrase table among its features ({others})", hint)
+        choice = " or ".join(f"--feature {table}" for table in tables)
+        if name is None and len(tables) > 1:
+            listed = ", ".join(f"{table} (line {table.line.number}, path={printable(table.path)})" for table in tables)
+            raise self.error(f"{len(tables)} phrase tables: {listed}", f"choose one with {choice}")
+        named = [feature for feature in self.features if feature.name == (tables[0].name if name is None else name)]
+        if not named:
+            raise self.error(f"no feature is named {printable(name or b'')}", f"use {choice}")
+        if len(named) > 1:
+            raise self.error(f"two features are named {named[0]}", "give each another name=", named[1].line)
+        table, line = named[0], named[0].line
+        if not table.is_table:
+            raise self.error(f"{table} is not a phrase table: {shown(line.text)}", f"use {choice}", line)
+        if table.value(b"num-features") and not table.n_columns:
+            raise self.error(f"num-features={printable(table.value(b'num-features'))}", _COUNT_COLUMNS, line)
+        return replace(table, weights=self.weight_lines(table))
 
-
-def weight_lines(feature: Feature, where: str, lines: Sequence[IniLine]) -> tuple[IniLine, ...]:
-    """Find the last line of a feature's weights, which Moses takes, and those of alternate settings. Raises InputError."""
-    n = feature.n_columns
-    example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
-    named = [line for line in lines if line.words[0][:-1] == feature.name]
-    own = [line for section in (b"weight-add", b"weight") for line in named if line.section == section]
-    for line in lines:
-        if line.section == b"weight-overwrite" and feature.name + b"=" in line.words:
-            hint = "move them into [weight]; Moses takes them in place of those"
-            raise InputError(where, f"weights of {feature} in [weight-overwrite]", hint, line.number)
-    if not own:
-        for line in lines:
-            if line.section == b"weight" and re.match(re.escape(feature.name) + rb"[ \t]*=", line.text):
-                found = f"{shown(line.text)} is not a weight of {feature}"
-                raise InputError(where, found, f"glue '=' to the name, with a blank after it: {example}", line.number)
-        found = f"no weight of {feature} in [weight]"
-        hint = f"Moses would take 1 for every column: write {example} with {counted(n, 'weight')} below [weight]"
-        raise InputError(where, found, hint)
-    taken = (own[-1], *(line for line in named if line.section == b"alternate-weight-setting"))
-    for line in taken:
-        if (n_weights := len(line.words) - 1) != n:
-            found = f"{feature} has {counted(n_weights, 'weight')} but num-features={n} (line {feature.line.number})"
-            hint = "set num-features back to the columns of the old table; moses-ini raises both"
-            raise InputError(where, found, hint, line.number)
-    return taken
-
-
-def find_table(ini: bytes, name: bytes | None = None, where: str = "moses.ini") -> Feature:
-    """Find the phrase table of that name, or the only one, with ``weights``. ``where``: the file's name. Raises InputError."""
-    lines = list(read_lines(ini))
-    feature = _chosen(name, where, read_features(lines, where))
-    if feature.value(b"num-features") and not feature.n_columns:
-        found = f"num-features={printable(feature.value(b'num-features'))}"
-        raise InputError(where, found, "write the number of the table's score columns", feature.line.number)
-    return replace(feature, weights=weight_lines(feature, where, lines))
-
-
-def read_ini(path: str) -> bytes:
-    """Return the text of an ini (``-``: standard input). Raises InputError for a file that is too large for one."""
-    with open_input(path) as stream:
-        ini = stream.read(_LARGEST + 1)
-    if len(ini) > _LARGEST:
-        raise InputError(display_name(path), f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
-    return ini
+    def weight_lines(self, feature: Feature) -> tuple[IniLine, ...]:
+        """Find the last line of a feature's weights, which Moses takes, and those of alternate settings. Raises InputError."""
+        n, named = feature.n_columns, [line for line in self.lines if line.words[0][:-1] == feature.name]
+        own = [line for section in (b"weight-add", b"weight") for line in named if line.section == section]
+        for line in self.of(b"weight-overwrite"):
+            if feature.name + b"=" in line.words:
+                hint = "move them into [weight]; Moses takes them in place of those"
+                raise self.error(f"weights of {feature} in [weight-overwrite]", hint, line)
+        if not own:
+            example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
+            for line in self.of(b"weight"):
+                if re.match(re.escape(feature.name) + rb"[ \t]*=", line.text):
+                    hint = f"glue '=' to the name, with a blank after it: {example}"
+                    raise self.error(f"{shown(line.text)} is not a weight of {feature}", hint, line)
+            hint = f"Moses would take 1 for every column: write {example} with {counted(n, 'weight')} below [weight]"
+            raise self.error(f"no weight of {feature} in [weight]", hint)
+        taken = (own[-1], *(line for line in named if line.section == b"alternate-weight-setting"))
+        for line in taken:
+            if (n_weights := len(line.words) - 1) != n:
+                found = f"{feature} has {counted(n_weights, 'weight')} but num-features={n} (line {feature.line.number})"
+                raise self.error(found, "set num-features back to the columns of the old table; moses-ini raises both", line)
+        return taken
 
 
 def is_ini(path: str) -> bool:
@@ -257,14 +234,14 @@ def _line_of_weights(line: IniLine, where: str) -> tuple[bytes, list[float]]:
     return name.removesuffix(b"="), values
 
 
-def _sparse_weights(line: IniLine, ini: str) -> Iterator[tuple[bytes, list[float]]]:
+def _sparse_weights(line: IniLine, ini: Ini) -> Iterator[tuple[bytes, list[float]]]:
     """Yield the weights of the file that a line of ``[weight-file]`` names, of labels with an underscore."""
     named = os.fsdecode(line.text)
-    path = next(filter(os.path.exists, (named, os.path.join(os.path.dirname(ini), named))), None)
+    path = next(filter(os.path.exists, (named, os.path.join(os.path.dirname(ini.where), named))), None)
     if path is None:
         hint = "write its whole path (Moses looks in the working directory, rescore beside the ini too)"
-        raise InputError(display_name(ini), f"no file {printable(line.text)}, which [weight-file] names", hint, line.number)
-    for number, row in enumerate(read_ini(path).split(b"\n"), 1):  # moses/FeatureVector.cpp, FVector::load
+        raise ini.error(f"no file {printable(line.text)}, which [weight-file] names", hint, line)
+    for number, row in enumerate(Ini.read(path).text.split(b"\n"), 1):  # moses/FeatureVector.cpp, FVector::load
         if row[:1] != b"#" and (parts := words(text := row.strip(BLANKS_AND_CR))):
             name, values = _line_of_weights(IniLine(number, line.section, text, parts), path)
             if b"_" in name:
@@ -276,16 +253,16 @@ def read_weights(path: str) -> dict[bytes, list[float]]:
 
     Raises InputError for a bad weight, for sections of weights that Moses has for tuning, and without any weight.
     """
-    where, lines = display_name(path), list(read_lines(read_ini(path)))
-    files = [line for line in lines if line.section == b"weight-file"]
+    ini = Ini.read(path)
+    files = ini.of(b"weight-file")
     if files[1:]:
-        raise InputError(where, "a second file in [weight-file]", "Moses reads the first alone: leave one", files[1].number)
-    weights = dict(_sparse_weights(files[0], path)) if files else {}
-    for section in (b"weight-add", b"weight"):  # the later one is taken (moses/Parameter.cpp)
-        weights.update(_line_of_weights(line, where) for line in lines if line.section == section)
-    for line in lines:
+        raise ini.error("a second file in [weight-file]", "Moses reads the first alone: leave one", files[1])
+    weights = dict(_sparse_weights(files[0], ini)) if files else {}
+    later = ini.of(b"weight-add", b"weight")  # the later one is taken (moses/Parameter.cpp)
+    weights.update(_line_of_weights(line, ini.where) for line in later)
+    for line in ini.lines:
         if line.section in (b"weight-overwrite", b"alternate-weight-setting"):
-            raise InputError(where, f"weights in [{printable(line.section)}]", "move them into [weight]", line.number)
+            raise ini.error(f"weights in [{printable(line.section)}]", "move them into [weight]", line)
     if not weights:
-        raise InputError(where, "no weights in it", "pass an ini with a section [weight]")
+        raise ini.error("no weights in it", "pass an ini with a section [weight]")
     return weights

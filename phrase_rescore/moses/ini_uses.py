@@ -1,15 +1,14 @@
 """Where Moses uses a phrase table of an ini: steps of ``[mapping]``, groups of tables, and features that read its scores."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, product
 from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, counted, printable
-from phrase_rescore.moses.ini import GROUP, Feature, IniLine, read_features, read_lines, search_algorithm, weight_lines
+from phrase_rescore.errors import counted, printable
+from phrase_rescore.moses.ini import GROUP, Feature, Ini
 
-_OTHER_TABLES = (b"ProbingPT", b"RuleTable", b"Mmsapt", b"ExamplePT")  # whose names do not begin with PhraseDictionary
+_TABLES = re.compile(rb"PhraseDictionary.*|ProbingPT|RuleTable|Mmsapt|ExamplePT", re.DOTALL)
 READERS = {  # keys of features that name tables whose scores they read, and why there must be no more of them
     b"components": "reads only the first scores of {}: new columns would have no effect",  # PhraseDictionaryMultiModel.cpp
     b"target-table": "reads only the first scores of {}: new columns would have no effect",
@@ -25,84 +24,75 @@ class InGroup(NamedTuple):
     starts: list[int]
 
 
-def check_group(group: Feature, features: Sequence[Feature], where: str) -> None:
+def check_group(group: Feature, ini: Ini) -> None:
     """Raise InputError for a group whose scores are not those of its members (``PhraseDictionaryGroup::Load``)."""
-    by_name = {feature.name: feature for feature in features}
+    by_name = {feature.name: feature for feature in ini.features}
     if missing := [name for name in group.members if name not in by_name]:
-        raise InputError(where, f"{group} has no member {printable(missing[0])}", "correct members=", group.line.number)
-    n = sum(by_name[name].n_columns for name in group.members) + group.n_extra
+        raise ini.error(f"{group} has no member {printable(missing[0])}", "correct members=", group.line)
+    members = len(group.members)
+    own = {b"phrase-counts": members, b"word-counts": members, b"model-bitmap-counts": (1 << min(members, 64)) - 1}
+    n = sum(by_name[name].n_columns for name in group.members) + sum(counts for key, counts in own.items() if group.is_on(key))
     if n != group.n_columns:
         found = f"num-features={group.n_columns} of {group}, whose members have {n} scores with its own counts"
-        hint = "correct it and the number of weights, or give each member its num-features="
-        raise InputError(where, found, hint, group.line.number)
+        raise ini.error(found, "correct it and the number of weights, or give each member its num-features=", group.line)
     if (defaults := group.value(b"default-scores")) and defaults.count(b",") + 1 != n:
         found = f"{counted(defaults.count(b',') + 1, 'value')} in default-scores of {group}, which has {n} scores"
-        raise InputError(where, found, "Moses stops there: give one for each score", group.line.number)
+        raise ini.error(found, "Moses stops there: give one for each score", group.line)
 
 
-def uses_of(ini: bytes, table: Feature, n_columns: int, where: str = "moses.ini") -> tuple[list[InGroup], bool]:
+def uses_of(ini: Ini, table: Feature, n_columns: int) -> tuple[list[InGroup], bool]:
     """Find the groups that a table is a member of, and whether ``[mapping]`` uses the table itself.
 
     Raises InputError if ``n_columns``, more than it has, would have no effect or do harm: Moses uses neither the table nor a
     group, another feature reads their scores, a group is a member of another, or its members must have equally many scores.
     """
-    lines = list(read_lines(ini))
-    features = read_features(lines, where)
-    groups = [feature for feature in features if feature.implementation == GROUP and table.name in feature.members]
-    for other, read in product(features, [table, *groups]):
+    groups = [feature for feature in ini.features if feature.implementation == GROUP and table.name in feature.members]
+    for other, read in product(ini.features, [table, *groups]):
         for key, what in READERS.items():
             of_all = key == b"use" and other.implementation == b"VWFeatureTargetPhraseScores" and not other.value(key)
             if of_all or read.name in other.value(key).split(b","):
                 hint = "add columns only to tables that [mapping] or a PhraseDictionaryGroup names"
-                raise InputError(where, f"{other} {what.format(read)}", hint, other.line.number)
+                raise ini.error(f"{other} {what.format(read)}", hint, other.line)
         if read is not table and read.name in other.members:
-            found = f"{read} is a member of {other}"
-            raise InputError(where, found, "moses-ini cannot change a group of groups; change them by hand", other.line.number)
-    used = mapped(lines, features)
+            hint = "moses-ini cannot change a group of groups; change them by hand"
+            raise ini.error(f"{read} is a member of {other}", hint, other.line)
+    used = mapped(ini)
     if used is not None and not used & {table.name, *(group.name for group in groups)}:
-        found = f"no line of [mapping] uses {table}"
-        raise InputError(where, found, "add one, or name another table with --feature", table.line.number)
-    uses = [_in_group(table, n_columns, group, features, where, lines) for group in groups]
+        raise ini.error(f"no line of [mapping] uses {table}", "add one, or name another table with --feature", table.line)
+    uses = [_in_group(ini, table, n_columns, group) for group in groups]
     return uses, not groups or table.name in (used or ())
 
 
-def _in_group(
-    table: Feature, n_columns: int, group: Feature, features: Sequence[Feature], where: str, lines: Sequence[IniLine]
-) -> InGroup:
-    check_group(group, features, where)
-    if [feature.name for feature in features].count(group.name) > 1:
-        raise InputError(where, f"two features are named {group}", "give each another name=", group.line.number)
-    sizes = {feature.name: feature.n_columns for feature in features}
+def _in_group(ini: Ini, table: Feature, n_columns: int, group: Feature) -> InGroup:
+    check_group(group, ini)
+    if [feature.name for feature in ini.features].count(group.name) > 1:
+        raise ini.error(f"two features are named {group}", "give each another name=", group.line)
+    sizes = {feature.name: feature.n_columns for feature in ini.features}
     after = {n_columns if name == table.name else sizes[name] for name in group.members}
     if len(after) > 1 and group.is_on(b"default-average-others"):
         found = f"{group} has default-average-others: all its members must have as many scores as {table} would have"
-        hint = "take that out, run moses-ini for each member, then put it back"
-        raise InputError(where, found, hint, group.line.number)
+        raise ini.error(found, "take that out, run moses-ini for each member, then put it back", group.line)
     ends = accumulate(sizes[name] for name in group.members)
     starts = [end - sizes[name] for name, end in zip(group.members, ends, strict=True) if name == table.name]
-    return InGroup(replace(group, weights=weight_lines(group, where, lines)), starts)
+    return InGroup(replace(group, weights=ini.weight_lines(group)), starts)
 
 
-def mapped(lines: Sequence[IniLine], features: Sequence[Feature]) -> set[bytes] | None:
+def mapped(ini: Ini) -> set[bytes] | None:
     """Name the tables that ``[mapping]`` uses; None without one, as for a chart decoder, which uses all of them."""
-    steps = [line.words for line in lines if line.section == b"mapping"]
+    steps = [line.words for line in ini.of(b"mapping")]
     known = all(len(step) in (2, 3) and step[-2] in (b"T", b"G") and re.fullmatch(rb"\d{1,9}", step[-1]) for step in steps)
-    if search_algorithm(lines) not in (b"0", b"1", b"4") or not (steps and known):
+    if ini.search_algorithm not in (b"0", b"1", b"4") or not (steps and known):
         return None
     chosen = {int(step[-1]) for step in steps if step[-2] == b"T"}
-    return {table.name for number, table in enumerate(_tables(features)) if number in chosen}
+    return {table.name for number, table in enumerate(_tables(ini)) if number in chosen}
 
 
-def _tables(features: Sequence[Feature]) -> list[Feature]:
+def _tables(ini: Ini) -> list[Feature]:
     """List all that Moses counts as phrase tables, groups too."""
-    return [
-        feature for feature in features
-        if feature.implementation.startswith(b"PhraseDictionary") or feature.implementation in _OTHER_TABLES
-    ]  # fmt: skip
+    return [feature for feature in ini.features if _TABLES.fullmatch(feature.implementation)]
 
 
-def scores_markup(ini: bytes, table: Feature, where: str = "moses.ini") -> bool:
+def scores_markup(ini: Ini, table: Feature) -> bool:
     """Return whether Moses divides the probabilities of marked translations among a table's scores (``SetXMLScore``)."""
-    lines = list(read_lines(ini))
-    marked = any(line.section in (b"xml-input", b"xi") and line.words[0] in (b"exclusive", b"inclusive") for line in lines)
-    return marked and _tables(read_features(lines, where))[0].name == table.name
+    marked = any(line.words[0] in (b"exclusive", b"inclusive") for line in ini.of(b"xml-input", b"xi"))
+    return marked and _tables(ini)[0].name == table.name

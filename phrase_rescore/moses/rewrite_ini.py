@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import compress, count, islice, pairwise
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
-from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, find_table, read_features, read_ini, read_lines
+from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, Ini
 from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.ranges import Range
@@ -20,7 +21,6 @@ from phrase_rescore.ranges import Range
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT", GROUP)  # filter-model-given-input.pl passes their lines through
 T = TypeVar("T")
 _WORDS = re.compile(rb"[^ \t]+")
-_WEIGHTS = Range(-1e6, 1e6)
 
 
 def check_weights(how: str) -> list[str]:
@@ -29,7 +29,7 @@ def check_weights(how: str) -> list[str]:
         return []
     for number in (numbers := how.split(",")):
         try:
-            _WEIGHTS.read(number)
+            Range(-1e6, 1e6).read(number)
         except OptionError as error:
             raise OptionError(f"{error}; write small, zero or numbers such as 0.05,-0.1") from None
     return numbers
@@ -40,10 +40,8 @@ def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
 
     Small weights are 0.04, and 0 for counts, as in docs/experiments/bleu.md. Raises OptionError for other texts.
     """
-    if how == "small":
-        return [b"0" if column.is_count(added=True) else b"0.04" for column in added]
-    if how == "zero":
-        return [b"0" for _ in added]
+    if how in ("small", "zero"):
+        return [b"0.04" if how == "small" and not column.is_count(added=True) else b"0" for column in added]
     numbers = check_weights(how)
     if len(numbers) != len(added):
         found = f"--weights {how} is {counted(len(numbers), 'weight')}; the table has {counted(len(added), 'new column')}"
@@ -74,7 +72,7 @@ def with_columns(
     for line in feature.weights:
         row, rest = _cut(rows[line.number - 1])
         begin = len(row) - len(row.lstrip(BLANKS_AND_CR))
-        ends = [word.end() for word in _WORDS.finditer(row, begin)]
+        ends = (word.end() for word in _WORDS.finditer(row, begin))
         pieces = [row[begin:end] for begin, end in pairwise([0, *ends])]
         rows[line.number - 1] = b"".join(_widened(pieces, [place + 1 for place in places], [b" " + w for w in weights])) + rest
     return b"\n".join(rows)
@@ -134,10 +132,10 @@ def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: 
 
 
 def _for_table(
-    ini: bytes, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool, where: str
+    ini: Ini, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool
 ) -> tuple[bytes, list[str]]:
     """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and the lines of the report."""
-    old = find_table(ini, None if name is None else os.fsencode(name), where)
+    old = ini.find_table(None if name is None else os.fsencode(name))
     if path is None:
         if old.implementation in BINARIZED_TABLES:
             kind = old.implementation.decode()
@@ -145,27 +143,25 @@ def _for_table(
         check_compression(table)
     there = TableColumns.read(table, RANGE_ROWS, loadable=True)
     n, n_old = len(there), old.n_columns
-    _check_added(there, old, own_columns, where)
+    _check_added(there, old, own_columns, ini.where)
     values = new_weights(how, there.columns[n_old:])
     named = table if path is None else path
     new_path = os.fsencode(named if keep_relative else os.path.abspath(named))
-    groups, alone = uses_of(ini, old, n, where) if values else ([], True)
+    groups, alone = uses_of(ini, old, n) if values else ([], True)
     own = values if alone else [b"0"] * len(values)  # the weights of a group's member only choose its best pairs
-    after = with_table(ini, old, new_path, n, own)
+    after = with_table(ini.text, old, new_path, n, own)
     for group, starts in groups:
         places, defaults = [start + n_old for start in starts], _defaults(group, starts[0], there, n_old)
         after = with_columns(after, group, places, values, defaults)
     tuned = [*([InGroup(old, [0])] if alone else []), *groups]
-    found = [warning for feature in (old, *(group for group, _ in groups)) for warning in warnings(ini, feature, new_path)]
-    for feature, _ in tuned if values else []:
-        if not feature.is_tuneable:
-            hint = "take it out, or set them yourself"
-            found.append(f"{feature} has tuneable=false: tuning will not move the new weights; {hint}")
-    if values and scores_markup(ini, old, where):
+    found = [warning for feature in (old, *(group for group, _ in groups)) for warning in warnings(ini.text, feature, new_path)]
+    fixed = "has tuneable=false: tuning will not move the new weights; take it out, or set them yourself"
+    found += [f"{feature} {fixed}" for feature, _ in tuned if values and not feature.is_tuneable]
+    if values and scores_markup(ini, old):
         why = f"Moses divides them among all {n} columns"
         found.append(f"[xml-input]: the probabilities of marked translations weigh differently than before: {why}")
-    said = [f"warning: {where}: {warning}" for warning in found]
-    if after == ini:
+    said = [f"warning: {ini.where}: {warning}" for warning in found]
+    if after == ini.text:
         return after, [*said, f"nothing to do: {old} has {n} columns and this path already"]
     changes = [f"num-features {n_old} -> {n}, new weights {b' '.join(own).decode()}"] if n > n_old else []
     if new_path != old.path:
@@ -175,8 +171,7 @@ def _for_table(
         wider = group.n_columns + len(starts) * len(values)
         weights = f"new weights {b' '.join(values).decode()} after those of {old}"
         said.append(f"{group}: num-features {group.n_columns} -> {wider}, {weights}")
-    relative = [] if keep_relative else list(_relative_paths(ini, old, where))
-    return after, [*said, *relative, *hints(old, there.columns, tuned)]
+    return after, [*said, *([] if keep_relative else _relative_paths(ini, old)), *hints(old, there.columns, tuned)]
 
 
 def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> list[bytes]:
@@ -210,67 +205,57 @@ def moses_ini(
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
         raise OptionError("ini and table are both '-', standard input; name a file for one of them")
-    text, where, said = read_ini(ini), display_name(ini), list[str]()
+    old, said = Ini.read(ini), list[str]()
+    text, where = old.text, old.where
     if table is not None:
-        text, said = _for_table(text, table, feature, path, weights, own_columns, keep_relative, where)
+        text, said = _for_table(old, table, feature, path, weights, own_columns, keep_relative)
     if lm is not None:
-        if table is None and weights not in ("small", "zero") and "," in weights:
+        if table is None and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
         lm_path = lm if keep_relative else os.path.abspath(lm)
-        text, added = with_neural_lm(text, os.fsencode(lm_path), _order_of(lm), weight, where)
+        text, added = with_neural_lm(Ini(text, where), os.fsencode(lm_path), _order_of(lm), weight)
         name = added.decode()
-        if any(line.section == b"alternate-weight-setting" for line in read_lines(text)):
+        if Ini(text).of(b"alternate-weight-setting"):
             found = f"[alternate-weight-setting] has no weight of {name}, so it is 0 there"
             said.append(f"warning: {where}: {found}; add '{name}= {weight.decode()}' to each")
         said.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
-    if out == "-":
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
-        return said
-    with atomic_output(out) as output:
+    with nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as output:
         output.write(text)
+        output.flush()
     return said
 
 
 def _order_of(path: str) -> int:
     """Return the order of the model in a file of NPLM. Raises InputError for another file."""
     with open_plain(path) as stream:
-        rows = [row.rstrip(b"\n") for row in islice(read_rows(stream), 9)]
-        for row in rows[1:]:
-            name, _, value = row.partition(b" ")
-            if rows[0] == b"\\config" and name == b"ngram_size" and value.isdigit() and len(value) < 4:
-                return int(value)
-    raise InputError(path, "not a model of NPLM", "pass the file that export-lm wrote")
+        head = b"".join(islice(read_rows(stream), 9))
+    if not (found := re.match(rb"\\config\n(?:.*\n){,7}?ngram_size (\d{1,3})(?:\n|\Z)", head)):
+        raise InputError(path, "not a model of NPLM", "pass the file that export-lm wrote")
+    return int(found[1])
 
 
-def with_neural_lm(ini: bytes, path: bytes, order: int, weight: bytes, where: str = "moses.ini") -> tuple[bytes, bytes]:
+def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[bytes, bytes]:
     """Return the ini with a feature NeuralLM after the last one, and its weight after the last; and the feature's name.
 
     Raises InputError for an ini without features or weights, or with a feature of that model, OptionError for a path that
     cannot stand in an ini.
     """
     _check_path("--lm", path)
-    features = read_features(list(read_lines(ini)), where)
-    for other in features:
+    for other in ini.features:
         if other.implementation == b"NeuralLM" and os.path.realpath(other.path) == os.path.realpath(path):
-            raise InputError(where, f"{other} has this language model already", "name another with --lm", other.line.number)
-    taken = {feature.name for feature in features}
+            raise ini.error(f"{other} has this language model already", "name another with --lm", other.line)
+    taken = {feature.name for feature in ini.features}
     name = next(name for n in count() if (name := b"CSLM%d" % n) not in taken)
-    added = {
-        b"feature": b"NeuralLM factor=0 name=%b order=%d path=%b" % (name, order, path),
-        b"weight": b"%b= %b" % (name, weight),
-    }
-    for section, text in added.items():
-        after = max((line.number for line in read_lines(ini) if line.section == section), default=0)
-        if not after:
-            hint = "pass the moses.ini of train-model.perl or mert-moses.pl"
-            raise InputError(where, f"no [{printable(section)}] in it", hint)
-        rows = ini.split(b"\n")
+    feature = b"NeuralLM factor=0 name=%b order=%d path=%b" % (name, order, path)
+    for section, text in ((b"feature", feature), (b"weight", b"%b= %b" % (name, weight))):
+        if not (there := ini.of(section)):
+            raise ini.error(f"no [{printable(section)}] in it", "pass the moses.ini of train-model.perl or mert-moses.pl")
+        rows, after = ini.text.split(b"\n"), there[-1].number
         end = b"\r" if after < len(rows) and rows[after - 1].endswith(b"\r") else b""
         rows[after:after] = [text + end] if after < len(rows) else [text, b""]
-        ini = b"\n".join(rows)
-    return ini, name
+        ini = Ini(b"\n".join(rows), ini.where)
+    return ini.text, name
 
 
 def warnings(ini: bytes, feature: Feature, path: bytes) -> Iterator[str]:
@@ -287,9 +272,9 @@ def warnings(ini: bytes, feature: Feature, path: bytes) -> Iterator[str]:
             yield f"{line}: {script} cuts the path {printable(path)} at '='; give the table another name"
 
 
-def _relative_paths(ini: bytes, table: Feature, where: str) -> Iterator[str]:
+def _relative_paths(ini: Ini, table: Feature) -> Iterator[str]:
     """Yield the features other than ``table`` whose file mert-moses.pl does not find."""
-    for feature in read_features(list(read_lines(ini)), where):
+    for feature in ini.features:
         if feature.path and feature.name != table.name and not os.path.isabs(feature.path):
             path = printable(feature.path, 1000)
             yield f"mert-moses.pl: write the whole path of {feature} in place of {path}: it starts Moses in another folder"

@@ -5,7 +5,7 @@ import atheris
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError
     from phrase_rescore.moses.columns import ScoreColumn
-    from phrase_rescore.moses.ini import find_table, read_features, read_lines, weight_lines
+    from phrase_rescore.moses.ini import Ini
     from phrase_rescore.moses.ini_uses import InGroup, uses_of
     from phrase_rescore.moses.rewrite_ini import hints, warnings, with_columns, with_table
 
@@ -33,13 +33,13 @@ TOKENS = (
 
 def check(ini: bytes) -> None:
     try:
-        feature = find_table(ini)
+        feature = Ini(ini).find_table()
     except InputError as error:
         told(error, 5000)  # it lists the tables
         return
     n = feature.n_columns + len(WEIGHTS)
     new = with_table(ini, feature, b"new.gz", n, WEIGHTS)
-    again = find_table(new)
+    again = Ini(new).find_table()
     assert (again.name, again.n_columns, again.path) == (feature.name, n, b"new.gz")
     old_lines, new_lines = ini.split(b"\n"), new.split(b"\n")
     assert len(old_lines) == len(new_lines)
@@ -48,17 +48,17 @@ def check(ini: bytes) -> None:
     assert {feature.line.number, *weights} <= {*changed} <= {feature.line.number, *weights, *feature.places.values()}, changed
     assert with_table(new, again, b"new.gz", n, []) == new
     try:
-        groups, _ = uses_of(ini, feature, n)
+        groups, _ = uses_of(Ini(ini), feature, n)
     except InputError as error:
         told(error)
         groups = []
     for group, starts in groups:
         new = with_columns(new, group, [start + feature.n_columns for start in starts], WEIGHTS, WEIGHTS)
-    lines = list(read_lines(new))
-    after = {found.name: found for found in read_features(lines, "ini")}
+    wide = Ini(new)
+    after = {found.name: found for found in wide.features}
     for group, starts in groups:
         assert after[group.name].n_columns == group.n_columns + len(starts) * len(WEIGHTS)
-        weight_lines(after[group.name], "ini", lines)
+        wide.weight_lines(after[group.name])
     for found in (feature, again):
         for line in (*warnings(new, found, b"new.gz"), *hints(found, COLUMNS, [InGroup(found, [0])])):
             assert line.isprintable(), line

@@ -16,7 +16,7 @@ from small_models import small_lm
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns
-from phrase_rescore.moses.ini import find_table, read_lines
+from phrase_rescore.moses.ini import Ini
 from phrase_rescore.moses.ini_uses import InGroup
 from phrase_rescore.moses.rewrite_ini import hints, new_weights, warnings, with_table
 from phrase_rescore.moses.table import parse_row
@@ -146,7 +146,7 @@ def test_a_binarized_table_goes_by_its_text(run: Run, table: Path) -> None:
 
 def patched(ini: str, name: str | None = None, columns: int = 6) -> str:
     data = ini.encode()
-    feature = find_table(data, None if name is None else name.encode())
+    feature = Ini(data).find_table(None if name is None else name.encode())
     n_new = columns - feature.n_columns
     return with_table(data, feature, b"NEW", columns, [b"W"] * n_new).decode()
 
@@ -243,7 +243,7 @@ def test_no_other_byte_changes(data: st.DataObject) -> None:
         return whole if newline else whole.removesuffix(b"\n")
 
     before = ini(b"2", b"a", b"")
-    found = find_table(before, b"TM")  # noise may be another table, too
+    found = Ini(before).find_table(b"TM")  # noise may be another table, too
     assert with_table(before, found, b"b/c.gz", 4, [b"0.04", b"0"]) == ini(b"4", b"b/c.gz", b" 0.04 0")
     assert with_table(before, found, b"a", 2, []) == before
 
@@ -394,7 +394,7 @@ def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
 def test_what_is_worth_a_warning(line: str, path: bytes, number: int) -> None:
     name = "0TM" if "0TM" in line else "TranslationModel0"
     ini = f"x\n[feature]\n{line}\n[weight]\n{name}= 1 1 1 1".encode()
-    assert len(list(warnings(ini, find_table(ini), path))) == number
+    assert len(list(warnings(ini, Ini(ini).find_table(), path))) == number
 
 
 def columns_of(table: Path) -> tuple[ScoreColumn, ...]:
@@ -461,7 +461,7 @@ def test_small_weights_of_two_models() -> None:
 def options_for(line: str, columns: list[ScoreColumn]) -> list[str]:
     n = int(line.partition("num-features=")[2].split()[0])
     ini = f"[feature]\n{line}\n[weight]\nTM=" + " 1" * n
-    table = find_table(ini.encode())
+    table = Ini(ini.encode()).find_table()
     return hints(table, columns, [InGroup(table, [0])])
 
 
@@ -499,7 +499,7 @@ def test_a_neural_language_model_is_two_lines_more(run, tmp_path, ini):
         assert lines.count(line) == 1
         lines.remove(line)
     assert [line for line in lines if line] == [line for line in ini.replace(b"\r\n", b"\n").split(b"\n") if line]
-    sections = {line.section: line.text for line in read_lines(result.out) if name in line.text}
+    sections = {line.section: line.text for line in Ini(result.out).lines if name in line.text}
     assert sections == {b"feature": added[0], b"weight": added[1]}
     assert (b"\r\n" in result.out) == (b"\r\n" in ini)
     assert f"{name.decode()}: a feature NeuralLM of" in result.err
