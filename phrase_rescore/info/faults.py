@@ -22,11 +22,14 @@ MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY = (
 )  # fmt: skip
 _REFUSED = {"annotate": "refuses them (--on-bad-row drop leaves them out)"}
 _MIN_SCORE = {"filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score"}
-_STOP = "stop"
 
 
 def _of(*programs: str) -> str:
     return ", ".join(programs)
+
+
+_UNREADABLE = {_of(MEMORY, COMPACT, PROBING, BINARY): "stop", ON_DISK: "writes a damaged table", **_REFUSED}
+_FLOORED = {_of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5", **_REFUSED}
 
 
 class Fault(NamedTuple):
@@ -38,9 +41,8 @@ class Fault(NamedTuple):
 
 # The facts are those of the Moses source of February 2025; the comment after one names the file that shows it
 FAULTS: dict[str, Fault] = {
-    "blank": Fault("blank rows", {_of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED}),
-    "few_fields": Fault("rows of fewer than three fields", {  # util/tokenize_piece.hh
-        _of(MEMORY, COMPACT, PROBING, BINARY): _STOP, ON_DISK: "writes a damaged table", **_REFUSED}),
+    "blank": Fault("blank rows", _UNREADABLE),
+    "few_fields": Fault("rows of fewer than three fields", _UNREADABLE),  # util/tokenize_piece.hh
     "empty_phrase": Fault("rows with an empty source or target phrase", {  # LoaderStandard.cpp
         MEMORY: "skips those without a source", **_REFUSED}),
     "non_terminals": Fault("rows with a word in brackets", {  # moses/Phrase.cpp
@@ -51,12 +53,8 @@ FAULTS: dict[str, Fault] = {
     "no_numbers": Fault("rows with a score that is not a number", {
         MEMORY: "stops", _of(MOSES2, COMPACT, ON_DISK, PROBING): "read 0 (feature -100) or the number it begins with",
         BINARY: "reads 1e-38", **_REFUSED}),
-    "infinite": Fault("rows with a score 'inf'", {
-        _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5",
-        **_REFUSED}),
-    "nan": Fault("rows with a score 'nan'", {
-        MEMORY: "stops", _of(MOSES2, PROBING): "NaN feature", _of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5",
-        **_REFUSED}),
+    "infinite": Fault("rows with a score 'inf'", {_of(MEMORY, MOSES2, PROBING): "infinite feature", **_FLOORED}),
+    "nan": Fault("rows with a score 'nan'", {MEMORY: "stops", _of(MOSES2, PROBING): "NaN feature", **_FLOORED}),
     "overflow": Fault("rows with a score above 3.4e38, the largest 32-bit float", {
         _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK, BINARY): "feature 88.7"}),
     "negative": Fault("rows with a negative score", {  # the logarithm is taken of every score: moses/Util.h
@@ -65,7 +63,7 @@ FAULTS: dict[str, Fault] = {
     "zero": Fault("rows with a score of 0 or below 7e-46", {  # FloorScore, moses/Util.h
         _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING): "feature -100", BINARY: "feature -87.5"}),
     "n_scores": Fault("rows with another number of scores than the first", {
-        _of(MEMORY, COMPACT, BINARY): _STOP, _of(MOSES2, ON_DISK, PROBING): "write or read a damaged table", **_REFUSED}),
+        _of(MEMORY, COMPACT, BINARY): "stop", _of(MOSES2, ON_DISK, PROBING): "write or read a damaged table", **_REFUSED}),
     "score_blanks": Fault("rows with doubled blanks among the scores", {  # StoreTarget.cpp:148-161
         PROBING: "reads an additional score of 0", **_MIN_SCORE}),
     "score_tabs": Fault("rows with a tab among the scores", {  # OnDiskPt/Main.cpp:109-186: strtok on blanks
@@ -76,14 +74,14 @@ FAULTS: dict[str, Fault] = {
     "glued_separators": Fault("rows with a separator that has no blank beside it", {
         _of(ON_DISK, "filter-model-given-input.pl", "threshold-filter.perl", "filter-pt"): "do not see the separator"}),
     "no_alignment": Fault("rows without a field for the alignment", {  # PhraseTableCreator.cpp:1052-1073
-        _of(COMPACT, BINARY): f"{_STOP} (by default)"}),
+        _of(COMPACT, BINARY): "stop (by default)"}),
     "empty_alignment": Fault("rows with an empty alignment", {COMPACT: "stops (-encoding None does not)"}),
     "alignment": Fault("rows with an alignment that is not a list of points such as 0-0", {MEMORY: "stops"}),
     "n_fields": Fault("rows with another number of fields than the first", {BINARY: "stops"}),  # :500-509
     "sparse": Fault("rows with an odd number of words in the sparse scores", {  # ScoreComponentCollection.cpp:225-239
         MEMORY: "takes any number for the last", BINARY: "stops"}),
     "properties": Fault("rows with a property {{…}} that Moses does not know", {  # moses/PP/Factory.cpp:61-92
-        _of(MEMORY, ON_DISK): _STOP}),
+        _of(MEMORY, ON_DISK): "stop"}),
     "carriage_returns": Fault("rows that end in CR", {_of(ON_DISK, BINARY): "keep it in the last field"}),
     "nul_bytes": Fault("rows with a NUL byte", {ON_DISK: "cuts the row there"}),  # strcpy, Main.cpp:112
     "unsorted": Fault("rows whose source should stand before that of the row before (LC_ALL=C sort)", {
@@ -115,10 +113,7 @@ class Examined(NamedTuple):
 
 
 def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
-    """Examine one row, without its newline, of a table whose first row has ``n_scores`` scores and ``n_fields`` fields.
-
-    ``value_faults`` examines the values of its numbers.
-    """
+    """Examine a row, without its newline, of a table whose first row has so many; ``value_faults`` examines its numbers."""
     if not row.strip(b" \t\r"):
         return Examined(["blank"])
     line = row.rstrip(b"\r")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +13,7 @@ from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.nmt import checkpoint as translation
 from phrase_rescore.nmt.checkpoint import Translation
-from phrase_rescore.nn.storage import BITEXT, CONFIG, PAIRS, TEXT, Config, unchanged
+from phrase_rescore.nn.storage import BITEXT, PAIRS, TEXT, Config, unchanged
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.training.log import shortfall, training_seconds
@@ -40,13 +38,9 @@ class ModelInfo:
     def read(cls, directory: str) -> ModelInfo:
         """Read a model directory. Raises ModelError as ``checkpoint.load`` and ``language_model.load`` do."""
         with unchanged(directory):
-            load: dict[str, Callable[[str], Checkpoint | LanguageModel | Translation]] = {
-                TEXT: language_model.load, BITEXT: translation.load, PAIRS: checkpoint.load,
-            }  # fmt: skip
-            model = load[Config(directory).model_of()](directory)
-            with open(os.path.join(directory, CONFIG), "rb") as stream:
-                config = json.load(stream)
-            return cls(directory, model, config, training_seconds(directory))
+            config = Config(directory)
+            room = {TEXT: language_model, BITEXT: translation, PAIRS: checkpoint}[config.model_of()]
+            return cls(directory, room.load(directory), config.entries, training_seconds(directory))
 
     def check(self) -> None:
         """Do nothing: a model that loads has no problems."""
@@ -55,18 +49,17 @@ class ModelInfo:
         """Return the description line by line."""
         model, weights, training = self.model, self.config["weights"], _object(self.model.training)
         if isinstance(model, LanguageModel):
-            what, item, amounts, network = "language model", "word", ["sentences", "words"], _language_model(model)
+            what, item, amounts = "language model", "word", ["sentences", "words"]
             vocabularies = [("words", model.vocab, model.unk_share)]
         else:
             what, item, amounts = "model", "pair", ["distinct_pairs"]
-            network = _translation_model(model) if isinstance(model, Translation) else _pair_model(model)
             sides = [f"{side} words" for side in checkpoint.SIDES]
             vocabularies = list(zip(sides, (model.src_vocab, model.tgt_vocab), model.unk_shares, strict=True))
         size = f"{model.model.config.parameters():,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"
         return [
             f"{self.directory}: a {what}",
             labelled("signature", model.signature),
-            *network,
+            *map(labelled, ("gives", "network", "sizes"), _network(model)),
             labelled("parameters", size),
             *(labelled(label, _words(vocabulary, share)) for label, vocabulary, share in vocabularies),
             *_training(training, self.seconds, item, amounts),
@@ -76,47 +69,32 @@ class ModelInfo:
 
     def as_object(self) -> dict[str, Any]:
         """Return the contents of ``config.json``, and facts of the weights and the log, as JSON has them."""
+        kind = "language model" if isinstance(self.model, LanguageModel) else "model"
         return {
-            "file": self.directory,
-            "kind": "language model" if isinstance(self.model, LanguageModel) else "model",
-            "signature": self.model.signature,
-            "config": self.config,
+            "file": self.directory, "kind": kind, "signature": self.model.signature, "config": self.config,
             "training_seconds": self.seconds,
-        }
+        }  # fmt: skip
 
 
-def _pair_model(model: Checkpoint) -> list[str]:
-    given, predicted = model.sides
+def _network(model: Checkpoint | LanguageModel | Translation) -> tuple[str, str, str]:
+    """Say what a model gives, what its network is, and how large."""
+    if isinstance(model, LanguageModel):
+        order, sizes = model.model.config.order, _sizes(model, "order", "embedding", "hidden", "output")
+        tied = ", embeddings tied" if model.model.config.tied else ""
+        return f"p(word | the {counted(order - 1, 'word')} before it)", "feed-forward, 2 layers", sizes + tied
+    if isinstance(model, Translation):
+        network = "gru with attention, 2 layers, encoder bidirectional"
+        return "p(target | source), of sentences", network, _sizes(model, "hidden", "embedding")
+    config, (given, predicted) = model.model.config, model.sides
     sides = zip(checkpoint.SIDES, model.factors, strict=True)
     read = [f"factor {factor} of the {side} words" for side, factor in sides if factor is not None]
-    config = model.model.config
-    return [
-        labelled("gives", f"p({predicted} | {given}), of {' and '.join(read) or 'whole words'}"),
-        labelled("network", f"{config.cell}, {counted(config.layers, 'layer')}, encoder {config.encoder}"),
-        labelled("sizes", _sizes(config, "hidden", "embedding", "maxout", "rank")),
-    ]
+    gives = f"p({predicted} | {given}), of {' and '.join(read) or 'whole words'}"
+    network = f"{config.cell}, {counted(config.layers, 'layer')}, encoder {config.encoder}"
+    return gives, network, _sizes(model, "hidden", "embedding", "maxout", "rank")
 
 
-def _language_model(model: LanguageModel) -> list[str]:
-    config = model.model.config
-    tied = ", embeddings tied" if config.tied else ""
-    return [
-        labelled("gives", f"p(word | the {counted(config.order - 1, 'word')} before it)"),
-        labelled("network", "feed-forward, 2 layers"),
-        labelled("sizes", _sizes(config, "order", "embedding", "hidden", "output") + tied),
-    ]
-
-
-def _translation_model(model: Translation) -> list[str]:
-    return [
-        labelled("gives", "p(target | source), of sentences"),
-        labelled("network", "gru with attention, 2 layers, encoder bidirectional"),
-        labelled("sizes", _sizes(model.model.config, "hidden", "embedding")),
-    ]
-
-
-def _sizes(config: object, *names: str) -> str:
-    return ", ".join(f"{name} {getattr(config, name):,}" for name in names)
+def _sizes(model: Checkpoint | LanguageModel | Translation, *names: str) -> str:
+    return ", ".join(f"{name} {getattr(model.model.config, name):,}" for name in names)
 
 
 def _words(vocabulary: Vocabulary, unk_share: float) -> str:

@@ -15,10 +15,8 @@ from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import BAR, examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.file_kinds import KINDS, is_rule, kind_of_file
-from phrase_rescore.moses.table import SEPARATOR, cut_rows, is_number, score_values, split_fields, valid_rows, words
+from phrase_rescore.moses.table import BLOCK_ROWS, SEPARATOR, cut_rows, is_number, score_values, split_fields, valid_rows, words
 from phrase_rescore.runtime import no_cycle_collection
-
-BLOCK_ROWS = 16384
 
 
 class RowCount(NamedTuple):
@@ -79,9 +77,7 @@ class Survey:
     ) -> None:
         self.table, self.looks_annotated, self.rules = table, looks_annotated, rules
         self.n_scores, self.n_fields = n_scores, n_fields
-        self.rows = 0
-        self.pairs = 0  # rows that have both phrases
-        self.sources = 0  # runs of equal ones
+        self.rows = self.pairs = self.sources = 0  # pairs: rows that have both phrases; sources: runs of equal ones
         self.src, self.tgt = SurveyedSide(), SurveyedSide()
         self.scores = ScoreRanges(n_scores)
         self.faults: dict[str, RowCount] = {}  # by keys of FAULTS

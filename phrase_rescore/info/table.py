@@ -58,22 +58,21 @@ class TableInfo:
 
             model = load(model_dir)
         keep_freed_memory()
-        survey = survey_table(table, on_read, on_rows)
-        if model is None:
-            return cls(survey, added, None)
-        source = coverage(survey.src.words, model.src_vocab, model.factors[0])
-        target = coverage(survey.tgt.words, model.tgt_vocab, model.factors[1])
-        known = {"model_dir": model_dir, "signature": model.signature, "source": source, "target": target}
+        survey, known = survey_table(table, on_read, on_rows), None
+        if model is not None:
+            source = coverage(survey.src.words, model.src_vocab, model.factors[0])
+            target = coverage(survey.tgt.words, model.tgt_vocab, model.factors[1])
+            known = {"model_dir": model_dir, "signature": model.signature, "source": source, "target": target}
         return cls(survey, added, known)
 
     def check(self) -> None:
         """Raise RescoreError if there are problems."""
-        if kinds := self.as_object()["problems"]:
-            raise RescoreError(f"{self.survey.table}: problems of {counted(len(kinds), 'kind')} (--strict)")
+        if n := len(self.survey.faults):
+            raise RescoreError(f"{self.survey.table}: problems of {counted(n, 'kind')} (--strict)")
 
     def as_object(self) -> dict[str, Any]:
         """Return the description as JSON has it."""
-        survey = self.survey
+        survey, scores = self.survey, self.survey.scores
         is_sorted, exact = "unsorted" not in survey.faults, survey.src.sample.exact
         adjacent = "adjacent" if is_sorted or exact else "adjacent in a sample"  # there are too many to tell
         return {
@@ -85,14 +84,19 @@ class TableInfo:
             "source": {"distinct": survey.sources if is_sorted else survey.src.sample.distinct,
                        "exact": is_sorted or exact, "runs": survey.sources, **_side(survey.src)},
             "target": {"distinct": survey.tgt.sample.distinct, "exact": survey.tgt.sample.exact, **_side(survey.tgt)},
-            "scores": _columns(survey),
+            "scores": [
+                {"column": i + 1,
+                 "smallest": float(np.nan_to_num(scores.least[i])) if scores.rows else None,  # JSON has no infinity
+                 "largest": float(np.nan_to_num(scores.greatest[i])) if scores.rows else None,
+                 "mean_log": float(scores.log_sums[i] / scores.above_zero[i]) if scores.above_zero[i] else None,
+                 "zeros": int(scores.zeros[i])}
+                for i in range(survey.n_scores)
+            ],
             "our_columns": None if self.added is None else [asdict(column) for column in self.added],
             "looks_annotated": survey.looks_annotated,
-            "order": {
-                "pairs": _step(survey.pair_order), "sources": _step(survey.faults),
-                "equal_sources": "apart" if "sources_apart" in survey.faults else adjacent,
-                "repeated_pairs": survey.pair_order["repeated"].rows if "repeated" in survey.pair_order else 0,
-            },
+            "order": {"pairs": _step(survey.pair_order), "sources": _step(survey.faults),
+                      "equal_sources": "apart" if "sources_apart" in survey.faults else adjacent,
+                      "repeated_pairs": survey.pair_order.get("repeated", RowCount(0, 0)).rows},
             "model": self.coverage,
             "problems": [
                 {"problem": kind, "count": survey.faults[kind].rows, "first_line": survey.faults[kind].first_line, "what": what,
@@ -183,29 +187,13 @@ def _lengths(sides: dict[str, dict[str, Any]]) -> Iterator[str]:
         yield labelled(f"  {name}", "".join(f"{text:>7}" for text in (*shares, mean, f"{max(of, default=0)}")))
 
 
-def _columns(survey: Survey) -> list[dict[str, Any]]:
-    scores = survey.scores
-    return [
-        {
-            "column": i + 1,
-            "smallest": float(np.nan_to_num(scores.least[i])) if scores.rows else None,  # JSON has no infinity
-            "largest": float(np.nan_to_num(scores.greatest[i])) if scores.rows else None,
-            "mean_log": float(scores.log_sums[i] / scores.above_zero[i]) if scores.above_zero[i] else None,
-            "zeros": int(scores.zeros[i]),
-        }
-        for i in range(survey.n_scores)
-    ]
-
-
 def _side(side: SurveyedSide) -> dict[str, Any]:
     lengths = side.lengths
+    mean = sum(n * rows for n, rows in lengths.items()) / lengths.total() if lengths else None
     return {
-        "words": side.words.total(),
-        "distinct_words": len(side.words),
-        "factors": side.factors,
-        "lengths": {str(n): lengths[n] for n in sorted(lengths)},
-        "mean_length": sum(n * rows for n, rows in lengths.items()) / lengths.total() if lengths else None,
-    }
+        "words": side.words.total(), "distinct_words": len(side.words), "factors": side.factors,
+        "lengths": {str(n): lengths[n] for n in sorted(lengths)}, "mean_length": mean,
+    }  # fmt: skip
 
 
 def _step(counts: dict[str, RowCount]) -> dict[str, Any]:
