@@ -58,12 +58,11 @@ class ColumnFormat(Checked):
         """
         import numpy as np  # here, so that the help of commands that know FEATURES need not wait for it
 
-        values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
-        score = b" %%.%dg" % self.digits
-        if "score" not in self.features:
-            counts = {n: b" " + self.count(n) for n in set(unknown)}
-            return [counts[n] for n in unknown]
+        score = b" %%.%dg" % self.digits if "score" in self.features else b""
         forms = {n: score + (b" " + self.count(n) if "count" in self.features else b"") for n in set(unknown)}
+        if not score:
+            return [forms[n] for n in unknown]
+        values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
         return [forms[n] % x for x, n in zip(values.tolist(), unknown, strict=True)]
 
     def given(self, log_score: float) -> bytes:
@@ -103,8 +102,6 @@ def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[
 
 def check_own(table: str, rows: Sequence[TableRow], last: int, remedy: str) -> None:
     """Raise OptionError, with the remedy, if annotate did not write the ``last`` columns, by the sidecar or their looks."""
-    if not last:
-        return
     n = rows[0].n_scores
     if (added := read_sidecar(table)) is not None:
         foreign = sorted(set(range(n - last + 1, n + 1)) - {column.column for column in added})
@@ -252,8 +249,7 @@ class TableColumns:
         """Return the natural logarithms of the scores of rows (rows, columns), Moses' least for a score of 0."""
         import numpy as np
 
-        is_log = [column.is_log for column in self.columns]
-        return np.where(is_log, scores, np.log(np.maximum(scores, MIN_P)))
+        return np.where([column.is_log for column in self.columns], scores, np.log(np.maximum(scores, MIN_P)))
 
 
 def _names(n: int, added: Mapping[int, AddedColumn], usual: Sequence[str]) -> list[str]:
@@ -273,6 +269,5 @@ def check_compression(table: str) -> None:
         head = raw.read(10)
         plain = stream.read(10) == head
     if not plain and not (head.startswith(b"\x1f\x8b") and table.endswith(".gz")):
-        raise InputError(
-            table, "is compressed, but not a gzip file named .gz", "Moses loads plain tables and .gz: compress it with gzip"
-        )
+        hint = "Moses loads plain tables and .gz: compress it with gzip"
+        raise InputError(table, "is compressed, but not a gzip file named .gz", hint)

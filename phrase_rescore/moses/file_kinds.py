@@ -27,7 +27,6 @@ KINDS = {
     "text": "text without '|||', such as a corpus",
 }
 JUDGED = 100  # rows
-_SURE = 0.9  # share of rows without separators from which on a file is text
 POINT = re.compile(rb"\d+-\d+")
 _FEATURE = re.compile(rb"[^=]+=(?:%b)?|\w+:" % NUMBER)  # ``LM0=``, ``lm=-3.2`` as of Joshua and cdec, ``lm:`` of old Moses
 _ORIENTATIONS = frozenset(b"mono swap other nomono left right dleft dright noLeft noRight".split())  # extract-main.cpp
@@ -47,7 +46,7 @@ def kind_of_file(rows: Sequence[bytes]) -> str | None:
         if b"\\data\\" in (row.strip() for row in rows[:JUDGED]):
             return "arpa"
     votes = Counter(found)
-    if votes["text"] < _SURE * len(found):
+    if votes["text"] < 0.9 * len(found):
         del votes["text"]
     best = max(votes, key=lambda kind: (votes[kind], kind == "table"), default=None)  # of equals the first
     if best == "table":
@@ -56,8 +55,9 @@ def kind_of_file(rows: Sequence[bytes]) -> str | None:
             return best
         if _sum_to_one([words(fields[2]) for fields in scored]):
             return "reordering"
-        if _are_segments(scored):
-            return "nbest"
+        lengths = [len(words(fields[1])) for fields in scored]
+        if all(fields[0].strip().isdigit() for fields in scored) and sum(lengths) > 3 * len(scored):
+            return "nbest"  # numbers of segments, sentences and totals
     return best
 
 
@@ -98,7 +98,7 @@ def _without_fields(row: bytes, fields: Sequence[bytes]) -> str | None:
     if len(fields) == 2:
         scores = words(fields[1])
         if all(map(is_number, scores)):
-            return "reordering" if len(scores) in _SUMS and _sums(scores) else None  # of one side
+            return "reordering" if _sums(scores) else None  # of one side
         return "bitext" if words(fields[0]) else None
     if b"\0" in row:
         return "binary"
@@ -116,10 +116,8 @@ def _sums(scores: Sequence[bytes]) -> bool:
     """Tell whether numbers sum to 1 by the orientations of a reordering table."""
     if not all(map(is_number, scores)):
         return False
-    values = list(map(float, scores))
-    return any(
-        all(abs(sum(values[i : i + n]) - 1) < 1e-3 for i in range(0, len(values), n)) for n in _SUMS.get(len(values), ())
-    )
+    values, length = list(map(float, scores)), len(scores)
+    return any(all(abs(sum(values[i : i + n]) - 1) < 1e-3 for i in range(0, length, n)) for n in _SUMS.get(length, ()))
 
 
 def _sum_to_one(scores: Sequence[Sequence[bytes]]) -> bool:
@@ -127,12 +125,6 @@ def _sum_to_one(scores: Sequence[Sequence[bytes]]) -> bool:
     if (len(scores[0]) == 4 and len(set(map(tuple, scores))) < 5) or not all(map(_sums, scores)):
         return False
     return any(max(map(float, of_row)) < 0.99 for of_row in scores)
-
-
-def _are_segments(rows: Sequence[Sequence[bytes]]) -> bool:
-    """Tell whether rows of three fields are numbers of segments, sentences and totals."""
-    lengths = [len(words(fields[1])) for fields in rows]
-    return all(fields[0].strip().isdigit() for fields in rows) and sum(lengths) > 3 * len(rows)
 
 
 _FOLDERS = {  # by a file that it has: what it is, and what to do

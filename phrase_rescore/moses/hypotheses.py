@@ -80,8 +80,7 @@ def parse_entry(fields: Sequence[bytes]) -> Derivation:
     target, phrases = words(fields[1]), list[UsedPhrase]()
     spans = [_SPANS.fullmatch(word) for word in words(fields[4])] if len(fields) > 4 else []
     if not all(spans) or (target and not spans):
-        hint = "run moses with -t, or with -include-segmentation-in-n-best"
-        raise RowError("no phrase segmentation in an n-best list", hint)
+        raise RowError("no phrase segmentation in an n-best list", "run moses with -t, or with -include-segmentation-in-n-best")
     place = 0
     for span in filter(None, spans):
         first, begin = int(span[1]), int(span[3])
@@ -116,28 +115,33 @@ def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> 
 
     Raises InputError for another number of segments, for no segmentation, for phrases that do not cover their source once.
     """
-    name, firsts = display_name(path), dict[int, tuple[int, list[bytes]]]()
-    nbest, lines = False, 0
+    name, nbest, firsts = display_name(path), False, dict[int, tuple[int, list[bytes]]]()
     with open_input(path) as stream:
         for line, row in enumerate(read_rows(stream), 1):
             row = row.rstrip(b"\r\n")
             fields = split_fields(row)
-            lines, nbest = line, nbest or (line == 1 and _is_nbest(fields))
+            nbest = nbest or (line == 1 and _is_nbest(fields))
             if nbest and not _is_nbest(fields):
                 raise InputError(name, f"{shown(row)} is not an entry of an n-best list", "is the file cut off?", line)
             firsts.setdefault(int(fields[0]) if nbest else line - 1, (line, fields))
     segments = max(firsts, default=-1) + 1
-    if not lines or segments > len(sources) or (not nbest and segments < len(sources)):
+    if not firsts or segments > len(sources) or (not nbest and segments < len(sources)):
         found = f"{counted(segments, 'segment')} where {display_name(of)} has {len(sources):,}"
         raise InputError(name, found, "every system needs a line for every line of the source")
     derivations = list[Derivation]()
     for i, source in enumerate(sources):
+        phrases: Derivation = ()  # an n-best list has no entry for an empty line
         if i in firsts:
-            derivations.append(_derivation(name, *firsts[i], source, nbest))
+            line, fields = firsts[i]
+            try:
+                phrases = parse_entry(fields) if nbest else parse_surface(fields[0])
+                check_cover(phrases, source)
+                decoded(b" ".join(phrase.tgt for phrase in phrases))
+            except RowError as error:
+                raise error.at(name, line) from None
         elif source:
             raise InputError(name, f"no entry for segment {i} of the n-best list", "every line of the source needs one")
-        else:  # an n-best list has no entry for an empty line
-            derivations.append(())
+        derivations.append(phrases)
     return derivations
 
 
@@ -145,21 +149,8 @@ def _is_nbest(fields: Sequence[bytes]) -> bool:
     return len(fields) >= 4 and _ID.fullmatch(fields[0].strip()) is not None
 
 
-def _derivation(name: str, line: int, fields: Sequence[bytes], source: Sequence[bytes], nbest: bool) -> Derivation:
-    try:
-        phrases = parse_entry(fields) if nbest else parse_surface(fields[0])
-        check_cover(phrases, source)
-        decoded(b" ".join(phrase.tgt for phrase in phrases))
-    except RowError as error:
-        raise error.at(name, line) from None
-    return phrases
-
-
 class Entry(NamedTuple):
-    """An entry of a list, its fields with the blanks around them: id, hypothesis, features, total, and further ones.
-
-    Marian has more fields before the features.
-    """
+    """An entry of a list: id, hypothesis, (in Marian's more fields), features, total, …, with the blanks around them."""
 
     segment: int
     number: int  # of its line, from 1
@@ -206,26 +197,22 @@ class Entry(NamedTuple):
             raise _unlabelled(first[0])
         features, text = self.fields[self.at], b" ".join((label + b"=", *map(as_value, values)))
         form = rb"(?:(?<=[ \t])|^)" + re.escape(label) + rb"=(?:[ \t]+[^ \t]*[^ \t=](?=[ \t]|$))*"
-        there, *more = [*re.finditer(form, features), None]
-        if there and more[0]:
+        written, times = re.subn(form, lambda _: text, features)
+        if times > 1:
             raise _repeated_label(label + b"=")
-        if there:
-            if not replace:
-                hint = "overwrite it with --replace, or choose another label with --label"
-                raise RowError(f"the list has a feature {printable(label)} already", hint)
-            features = features[: there.start()] + text + features[there.end() :]
-        else:
+        if times and not replace:
+            hint = "overwrite it with --replace, or choose another label with --label"
+            raise RowError(f"the list has a feature {printable(label)} already", hint)
+        if not times:
             bare = features.rstrip(BLANKS)
-            features = bare + b" " + text + (features[len(bare) :] or b" ")
-        return self._replace(fields=(*self.fields[: self.at], features, *self.fields[self.at + 1 :]))
+            written = bare + b" " + text + (features[len(bare) :] or b" ")
+        return self._replace(fields=(*self.fields[: self.at], written, *self.fields[self.at + 1 :]))
 
     def with_total(self, total: float) -> Entry:
         """Return the entry with another total."""
-        at = self.at + 1
-        old = self.fields[at]
-        before, _, after = old.partition(bare) if (bare := old.strip(BLANKS)) else (old, b"", b"")
-        fields = (*self.fields[:at], before + as_value(total) + after, *self.fields[at + 1 :])
-        return self._replace(fields=fields, exact_total=total)
+        at, old = self.at + 1, self.fields[self.at + 1]
+        written = old.replace(old.strip(BLANKS), as_value(total))
+        return self._replace(fields=(*self.fields[:at], written, *self.fields[at + 1 :]), exact_total=total)
 
 
 def as_value(value: float) -> bytes:
@@ -251,11 +238,8 @@ def _number(word: bytes) -> float:
 def _place_of_features(fields: Sequence[bytes]) -> int:
     """Return the place of the features: 2, or the last but one in a list of Marian with word scores or alignment."""
     is_marian = (
-        len(fields) in (5, 6)
-        and not _TOTAL.fullmatch(fields[3])
-        and _TOTAL.fullmatch(fields[-1])
-        and words(fields[-2])[:1] and words(fields[-2])[0].endswith(b"=")
-        and all(map(_BEFORE_FEATURES.fullmatch, fields[2:-2]))
+        len(fields) in (5, 6) and not _TOTAL.fullmatch(fields[3]) and _TOTAL.fullmatch(fields[-1])
+        and b"".join(words(fields[-2])[:1]).endswith(b"=") and all(map(_BEFORE_FEATURES.fullmatch, fields[2:-2]))
     )  # fmt: skip
     return len(fields) - 2 if is_marian else 2
 

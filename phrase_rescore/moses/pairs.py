@@ -24,8 +24,6 @@ class PairBlock(NamedTuple):
     counts: Sequence[float] | None = None  # how often each pair was extracted: whole numbers, unless Moses weighted them
 
 
-_BLOCK_ROWS = 4096
-
 # Files that stand beside the right one in a Moses model folder, and what to pass instead
 _REFUSED_NAMES = (
     (re.compile(r"\bhalf\.(f2e|e2f)\b|\.half\b"), "a half table", "pass the consolidated phrase-table.gz"),
@@ -117,7 +115,7 @@ def read_pair_blocks(
     refuse_by_name(path)
     name, n_scores = display_name(path), None
     with open_input(path, on_read) as stream:
-        blocks = read_blocks(stream, _BLOCK_ROWS)
+        blocks = read_blocks(stream, 4096)
         first = list(islice(blocks, 1))
         form = form or detect_format(name, first[0].rows() if first else [])
         for block in chain(first, blocks):

@@ -43,17 +43,10 @@ _IN_WORDS = {  # what else a word may have in it, and where that stands apart
     "tdt": ("", [("(')" + _NOT_SMALL, _APART)]),
     "ca": ("·", [("(Â·)" + _NOT_SMALL, _APART)]),  # Perl reads the script as Latin-1, and so its point as two characters
 }
-_DOTS_AND_COMMAS = [
-    (r"(\.{2,})", _APART),
-    (r"([^\p{N}]),", r"\1 , "),
-    (r",([^\p{N}])", r" , \1"),
-    (r"(\p{N}),$", r"\1 ,"),
-]
-_BETWEEN_OTHERS, _BEFORE, _AFTER = (
-    (r"([^\p{Alpha}])'([^\p{Alpha}])", r"\1 ' \2"),
-    (r"([^\p{Alpha}])'(\p{Alpha})", r"\1 ' \2"),
-    (r"(\p{Alpha})'([^\p{Alpha}])", r"\1 ' \2"),
-)
+_DOTS_AND_COMMAS = [(r"(\.{2,})", _APART), (r"([^\p{N}]),", r"\1 , "), (r",([^\p{N}])", r" , \1"), (r"(\p{N}),$", r"\1 ,")]
+_BETWEEN_OTHERS = (r"([^\p{Alpha}])'([^\p{Alpha}])", r"\1 ' \2")
+_BEFORE = (r"([^\p{Alpha}])'(\p{Alpha})", r"\1 ' \2")
+_AFTER = (r"(\p{Alpha})'([^\p{Alpha}])", r"\1 ' \2")
 _ELIDED = [_BETWEEN_OTHERS, _BEFORE, _AFTER, (r"(\p{Alpha})'(\p{Alpha})", r"\1' \2")]
 _APOSTROPHES = {
     "en": [

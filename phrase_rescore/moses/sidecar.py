@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 GIVEN = "given_score"  # the feature of a column whose scores came from a file; its model is the name of the file
 _MOST_COLUMNS = 10**6  # no column has a larger number; one in a damaged file may have thousands of digits
-_HEAD = 1 << 20  # bytes of a table's text by which its sidecar knows it
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,17 @@ def format_sidecar(
     ``before``: columns that models had added before; those that were not replaced are listed too. ``scores``: files of scores.
     """
     of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
-    n_before = n_scores - form.replace
-    columns = list[AddedColumn]()
+    n_before, added = n_scores - form.replace, list[tuple[str, str, str]]()  # feature, model, unit
     for signature, (read, predicted) in models:
         side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
         meanings = {
-            "score": ("log_prob", f"{of_p}natural log p({predicted} | {read}), EOS included"),
-            "count": ("unknown_words", f"{of_n}number of {side} words unknown to the model"),
+            "score": ("log_prob", signature, f"{of_p}natural log p({predicted} | {read}), EOS included"),
+            "count": ("unknown_words", signature, f"{of_n}number of {side} words unknown to the model"),
         }
-        for feature in form.features:
-            name, unit = meanings[feature]
-            columns.append(AddedColumn(n_before + len(columns) + 1, name, signature, unit))
-    for path in scores:
-        columns.append(AddedColumn(n_before + len(columns) + 1, GIVEN, os.path.basename(path), f"{of_p}natural log"))
-    columns = [*(column for column in before if column.column <= n_before), *columns]
+        added += [meanings[feature] for feature in form.features]
+    added += [(GIVEN, os.path.basename(path), f"{of_p}natural log") for path in scores]
+    columns = [column for column in before if column.column <= n_before]
+    columns += [AddedColumn(number, *column) for number, column in enumerate(added, n_before + 1)]
     described = {} if table is None else {"table": {"rows": rows, "head": _head(table)}}
     return json.dumps({"format_version": 1, **described, "columns": list(map(asdict, columns))}, indent=2) + "\n"
 
@@ -66,7 +62,7 @@ def format_sidecar(
 def _head(path: str) -> str:
     """Return a digest of the first MiB of a table's text, compressed or not, by which its sidecar recognizes it."""
     with open_input(path) as stream:
-        return hashlib.blake2b(stream.read(_HEAD), digest_size=16).hexdigest()
+        return hashlib.blake2b(stream.read(1 << 20), digest_size=16).hexdigest()
 
 
 def read_sidecar(table: str) -> list[AddedColumn] | None:

@@ -44,12 +44,8 @@ _SCORES = re.compile(rb"[ \t]*+%b(?:[ \t]++%b)*+[ \t\r]*+" % (NUMBER, NUMBER))
 
 
 def split_fields(row: bytes, limit: int = -1) -> list[bytes]:
-    """Cut a row into its fields, with the blanks around them; joined by ``|||`` they are the row again.
+    """Cut a row into its fields, with the blanks around them; what follows the first ``limit`` stays in one piece.
 
-    With ``limit`` only the first ``limit`` fields are cut off. The rest of the row follows them in one piece.
-
-    >>> split_fields(b"a b ||| c ||| 0.5 ||| |||")
-    [b'a b ', b' c ', b' 0.5 ', b' ', b'']
     >>> split_fields(b"a ||| b ||| 0.5 ||| 0-0 ||| 1 1 1", limit=3)
     [b'a ', b' b ', b' 0.5 ', b' 0-0 ||| 1 1 1']
     """
@@ -163,10 +159,10 @@ def parse_row(row: bytes, n_scores: int | None = None) -> TableRow:
         raise RowError(found, "a phrase-table row is 'source ||| target ||| scores …'")
     src, tgt = phrase_words(fields[0], "source"), phrase_words(fields[1], "target")
     scores = words(fields[2].rstrip(BLANKS_AND_CR))
+    if not scores:
+        raise RowError("the score field is empty", "every row needs the same number of scores, at least one")
     if not _SCORES.fullmatch(fields[2]):
-        bad = next((score for score in scores if not is_number(score)), None)
-        if bad is None:
-            raise RowError("the score field is empty", "every row needs the same number of scores, at least one")
+        bad = next(score for score in scores if not is_number(score))
         raise RowError(f"score {shown(bad)}", "scores are plain decimal numbers such as 0.25 or 6.1e-05")
     if n_scores is not None and len(scores) != n_scores:
         found = f"{counted(len(scores), 'score')} where the first row has {n_scores}"
@@ -221,8 +217,7 @@ def with_single_blanks(scores: bytes) -> bytes:
     """
     body = scores.rstrip(BLANKS_AND_CR)
     end = (b" " if scores[len(body) :].strip(b"\r") else b"") + b"\r" * scores[len(body) :].count(b"\r")
-    start = b" " if body[:1] in (b" ", b"\t") else b""
-    return start + b" ".join(words(body)) + end
+    return (b" " if body[:1] in (b" ", b"\t") else b"") + b" ".join(words(body)) + end
 
 
 BadRow = tuple[int, bytes, RowError]  # its number from 1, the row, what is wrong with it

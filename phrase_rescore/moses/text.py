@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import TypeVar
 
 from phrase_rescore.errors import RowError, counted, in_one_line, shown
@@ -110,14 +111,12 @@ class Sentences:
         if _MARKS.isdisjoint(sentence):
             return sentence
         self.marked += 1
-        start, end = 0, len(sentence)
-        while start < end and sentence[start] == START:
-            start += 1
-        while start < end and sentence[end - 1] == END:
-            end -= 1
-        if within := _MARKS.intersection(sentence[start:end]):
+        bare = list(dropwhile(START.__eq__, sentence))
+        while bare and bare[-1] == END:
+            bare.pop()
+        if within := _MARKS.intersection(bare):
             raise RowError(f"{shown(min(within))} between words", "write one sentence a line, or delete the mark")
-        return sentence[start:end]
+        return bare
 
     def warnings(self) -> list[str]:
         """Return a warning with the number of sentences that had marks, if some had."""
@@ -173,15 +172,13 @@ def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str,
     """Yield what ``parse`` makes of lines, ``at_once`` at a time. Raises InputError where that raises RowError."""
     number = 0
     for some in batches(lines, at_once):
-        done, failure = list[T](), None
-        for line in some:
-            number += 1
-            try:
+        done = list[T]()
+        try:
+            for line in some:
+                number += 1
                 done.append(parse(line))
-            except RowError as error:
-                failure = error.at(name, number)
-                break
-        if done:
-            yield done
-        if failure:
-            raise failure
+        except RowError as error:
+            if done:
+                yield done
+            raise error.at(name, number) from None
+        yield done
