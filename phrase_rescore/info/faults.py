@@ -118,14 +118,9 @@ def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
         return Examined(["blank"])
     line = row.rstrip(b"\r")
     fields = split_fields(line)
-    found: dict[str, object] = {
-        "carriage_returns": line != row,
-        "nul_bytes": b"\0" in row,
-        "n_fields": len(fields) != n_fields,
-        "few_fields": len(fields) < 3,
-    }
+    found: dict[str, object] = {"carriage_returns": line != row, "nul_bytes": b"\0" in row, "n_fields": len(fields) != n_fields}
     if len(fields) < 3:
-        return Examined([kind for kind, is_so in found.items() if is_so])
+        return Examined(["few_fields", *(kind for kind, is_so in found.items() if is_so)])
     first, second, third, alignment, _, sparse, properties = (*fields, *[b""] * 7)[:7]
     src, tgt, scores = words(first), words(second), words(third)
     odd = [score for score in scores if not is_number(score)]

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from phrase_rescore.errors import InputError, RescoreError, counted, printable
 from phrase_rescore.files.inputs import open_input, open_plain, read_rows
@@ -24,8 +24,7 @@ _HEADERS = {b"PhraseDictionaryOnDisk": "Misc.dat", b"ProbingPT": "config"}  # fi
 _HEADER = re.compile(rb"^[ \t]*(?:NumScores|num_scores)[ \t]+(\d+)[ \t]*$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A line at which Moses or one of its scripts fails."""
 
     line: int | None
@@ -36,38 +35,38 @@ class Problem:
 class IniInfo:
     """An ini, its features and its problems."""
 
-    ini: str
-    features: list[Feature]
+    ini: Ini
     problems: list[Problem]
 
     @classmethod
     def read(cls, path: str) -> "IniInfo":
         """Read an ini, and the beginnings of the tables that it names. Raises InputError for what Moses cannot read."""
         ini = Ini.read(path)
-        return cls(ini.where, ini.features, sorted(_problems(ini), key=lambda problem: problem.line or 0))
+        return cls(ini, sorted(_problems(ini), key=lambda problem: problem.line or 0))
 
     def check(self) -> None:
         """Raise RescoreError if there are problems."""
         if self.problems:
-            raise RescoreError(f"{self.ini}: {counted(len(self.problems), 'problem')} (--strict)")
+            raise RescoreError(f"{self.ini.where}: {counted(len(self.problems), 'problem')} (--strict)")
 
     def as_object(self) -> dict[str, Any]:
         """Return the description as JSON has it."""
         return {
-            "file": self.ini,
+            "file": self.ini.where,
             "kind": "moses.ini",
             "features": [
                 {"name": str(feature), "implementation": printable(feature.implementation), "line": feature.line.number,
                  "scores": _n_scores(feature), "path": os.fsdecode(feature.path) or None}
-                for feature in self.features
+                for feature in self.ini.features
             ],
-            "problems": [{"line": problem.line, "what": problem.what} for problem in self.problems],
+            "problems": [problem._asdict() for problem in self.problems],
         }  # fmt: skip
 
     def lines(self) -> list[str]:
         """Return the description line by line."""
-        of_files = [feature for feature in self.features if feature.path]
-        lines = [f"{self.ini}: a moses.ini", labelled("features", f"{len(self.features)}, {len(of_files)} with a file")]
+        of_files = [feature for feature in self.ini.features if feature.path]
+        counts = f"{len(self.ini.features)}, {len(of_files)} with a file"
+        lines = [f"{self.ini.where}: a moses.ini", labelled("features", counts)]
         for feature in of_files:
             scores = counted(_n_scores(feature), "score")
             lines.append(f"  {feature}: {printable(feature.implementation)}, {scores}, {printable(feature.path, 1000)}")

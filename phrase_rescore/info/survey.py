@@ -72,10 +72,8 @@ class SurveyedSide:
 class Survey:
     """Counts of the rows so far of a table whose first row has ``n_scores`` scores and ``n_fields`` fields."""
 
-    def __init__(
-        self, n_scores: int, n_fields: int, table: str = "", looks_annotated: bool = False, rules: bool = False
-    ) -> None:
-        self.table, self.looks_annotated, self.rules = table, looks_annotated, rules
+    def __init__(self, n_scores: int, n_fields: int, table: str = "", annotated: bool = False, rules: bool = False) -> None:
+        self.table, self.looks_annotated, self.rules = table, annotated, rules
         self.n_scores, self.n_fields = n_scores, n_fields
         self.rows = self.pairs = self.sources = 0  # pairs: rows that have both phrases; sources: runs of equal ones
         self.src, self.tgt = SurveyedSide(), SurveyedSide()
@@ -185,8 +183,7 @@ def _has_rules(table: str, rows: Sequence[bytes]) -> bool:
 def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress = silent) -> Survey:
     """Survey a table (``-``: standard input), which is read once. Memory grows with the number of distinct words alone.
 
-    ``on_rows`` gets the number of rows read so far. Raises InputError for a file that cannot be read or is not a phrase
-    table; bad rows are counted.
+    ``on_rows`` gets the number of rows read so far. Raises InputError for what is not a phrase table; bad rows are counted.
     """
     name = display_name(table)
     with no_cycle_collection(), open_input(table, on_read) as stream:

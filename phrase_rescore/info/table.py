@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.vocabulary import coverage
-from phrase_rescore.errors import Progress, RescoreError, counted, silent
+from phrase_rescore.errors import Progress, RescoreError, counted
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
 from phrase_rescore.moses.sidecar import AddedColumn, read_sidecar
@@ -48,9 +48,7 @@ class TableInfo:
     coverage: dict[str, Any] | None
 
     @classmethod
-    def read(
-        cls, table: str, model_dir: str | None = None, on_read: Progress | None = None, on_rows: Progress = silent
-    ) -> TableInfo:
+    def read(cls, table: str, model_dir: str | None, on_read: Progress | None, on_rows: Progress) -> TableInfo:
         """Read a table (``-``: standard input). Raises as ``survey_table``, ``read_sidecar`` and ``checkpoint.load``."""
         added, model = read_sidecar(table), None
         if model_dir is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -71,18 +71,14 @@ class ColumnFormat(Checked):
         return b" %.*g" % (self.digits, value)
 
 
-def _is_count(x: float) -> bool:
-    """Return whether a number is exp of a whole number."""
+def _looks_like(name: str, scale: str, x: float) -> bool:
+    """Return whether a number may be a value of this feature on this scale."""
+    if name == "score":
+        return 0 < x <= 1 if scale == "exp" else -math.inf < x <= 0
+    if scale == "log":
+        return x >= 0 and x.is_integer()
     n = round(math.log(x)) if 1 <= x < 1e39 else -1
     return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
-
-
-_LOOKS: dict[tuple[str, str], Callable[[float], bool]] = {  # of the values of a feature, on either scale
-    ("score", "exp"): lambda x: 0 < x <= 1,
-    ("score", "log"): lambda x: -math.inf < x <= 0,
-    ("count", "exp"): _is_count,
-    ("count", "log"): lambda x: x >= 0 and x.is_integer(),
-}
 
 
 def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
@@ -94,7 +90,7 @@ def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[
         return False
     columns = list(zip(*(map(float, row.scores[-last:]) for row in rows), strict=True))
     named = [(features[i % len(features)], values) for i, values in enumerate(columns)]
-    if not any(all(all(map(_LOOKS[name, scale], values)) for name, values in named) for scale in ("exp", "log")):
+    if not any(all(_looks_like(name, scale, x) for name, values in named for x in values) for scale in ("exp", "log")):
         return False
     counts = [values for name, values in named if name == "count"]
     return any(len(set(values)) > 1 for values in counts) or rows[0].n_scores - last >= len(_OF_MOSES)
@@ -159,8 +155,8 @@ class TableColumns:
     def read(cls, table: str, limit: int = JUDGED_ROWS, loadable: bool = False) -> TableColumns:
         """Read the columns from the first ``limit`` rows of a table (``-``: standard input) and its sidecar.
 
-        Raises InputError for an empty table, a bad row, as ``read_sidecar``, and for a sidecar that names columns beyond the
-        last; if the table must be ``loadable``, also for a negative score.
+        Raises InputError as ``read_sidecar``, for an empty table, a bad row, a column of the sidecar that is not there, and, if
+        the table must be ``loadable``, for a negative score.
         """
         name, rows = display_name(table), list[TableRow]()
         with open_input(table) as stream:
@@ -220,8 +216,7 @@ class TableColumns:
     def phi(self, number: int | None = None, inverse: bool = False) -> ScoreColumn:
         """Return the column of φ(target | source): of this number, else the third before those of models, the last of fewer.
 
-        ``inverse``: of φ(source | target), the first. Raises OptionError for a column that the table does not have or that a
-        model added.
+        ``inverse``: of φ(source | target), the first. Raises OptionError for a column that is not there or that a model added.
         """
         name, own = display_name(self.table), [column for column in self.columns if not column.feature]
         if number is not None and number > len(self):

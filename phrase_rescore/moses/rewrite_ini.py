@@ -133,7 +133,7 @@ def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: 
 
 def _for_table(
     ini: Ini, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool
-) -> tuple[bytes, list[str]]:
+) -> tuple[Ini, list[str]]:
     """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and the lines of the report."""
     old = ini.find_table(None if name is None else os.fsencode(name))
     if path is None:
@@ -162,7 +162,7 @@ def _for_table(
         found.append(f"[xml-input]: the probabilities of marked translations weigh differently than before: {why}")
     said = [f"warning: {ini.where}: {warning}" for warning in found]
     if after == ini.text:
-        return after, [*said, f"nothing to do: {old} has {n} columns and this path already"]
+        return ini, [*said, f"nothing to do: {old} has {n} columns and this path already"]
     changes = [f"num-features {n_old} -> {n}, new weights {b' '.join(own).decode()}"] if n > n_old else []
     if new_path != old.path:
         changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
@@ -171,7 +171,8 @@ def _for_table(
         wider = group.n_columns + len(starts) * len(values)
         weights = f"new weights {b' '.join(values).decode()} after those of {old}"
         said.append(f"{group}: num-features {group.n_columns} -> {wider}, {weights}")
-    return after, [*said, *([] if keep_relative else _relative_paths(ini, old)), *hints(old, there.columns, tuned)]
+    said += [*([] if keep_relative else _relative_paths(ini, old)), *hints(old, there.columns, tuned)]
+    return Ini(after, ini.where), said
 
 
 def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> list[bytes]:
@@ -205,23 +206,21 @@ def moses_ini(
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
         raise OptionError("ini and table are both '-', standard input; name a file for one of them")
-    old, said = Ini.read(ini), list[str]()
-    text, where = old.text, old.where
+    edited, said = Ini.read(ini), list[str]()
     if table is not None:
-        text, said = _for_table(old, table, feature, path, weights, own_columns, keep_relative)
+        edited, said = _for_table(edited, table, feature, path, weights, own_columns, keep_relative)
     if lm is not None:
         if table is None and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
         lm_path = lm if keep_relative else os.path.abspath(lm)
-        text, added = with_neural_lm(Ini(text, where), os.fsencode(lm_path), _order_of(lm), weight)
-        name = added.decode()
-        if Ini(text).of(b"alternate-weight-setting"):
+        edited, name = with_neural_lm(edited, os.fsencode(lm_path), _order_of(lm), weight)
+        if edited.of(b"alternate-weight-setting"):
             found = f"[alternate-weight-setting] has no weight of {name}, so it is 0 there"
-            said.append(f"warning: {where}: {found}; add '{name}= {weight.decode()}' to each")
+            said.append(f"warning: {edited.where}: {found}; add '{name}= {weight.decode()}' to each")
         said.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
     with nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as output:
-        output.write(text)
+        output.write(edited.text)
         output.flush()
     return said
 
@@ -235,11 +234,10 @@ def _order_of(path: str) -> int:
     return int(found[1])
 
 
-def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[bytes, bytes]:
+def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[Ini, str]:
     """Return the ini with a feature NeuralLM after the last one, and its weight after the last; and the feature's name.
 
-    Raises InputError for an ini without features or weights, or with a feature of that model, OptionError for a path that
-    cannot stand in an ini.
+    Raises InputError without features or weights, or with a feature of that model, OptionError as ``_check_path``.
     """
     _check_path("--lm", path)
     for other in ini.features:
@@ -255,7 +253,7 @@ def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[by
         end = b"\r" if after < len(rows) and rows[after - 1].endswith(b"\r") else b""
         rows[after:after] = [text + end] if after < len(rows) else [text, b""]
         ini = Ini(b"\n".join(rows), ini.where)
-    return ini.text, name
+    return ini, name.decode()
 
 
 def warnings(ini: bytes, feature: Feature, path: bytes) -> Iterator[str]:
@@ -284,19 +282,17 @@ def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn
     """Write the bounds of each tuneable column of a table, or of a group where its scores begin at the places ``starts``."""
     ranges = ["-1..1" if column.is_count(added=i >= n_old) else "0..1" for i, column in enumerate(columns)]
     bounds, tuneable = ["0..1"] * tuned.n_columns, tuned.tuneable_columns
-    for start in starts:
-        bounds[start : start + n_old] = ranges[:n_old]
-    ends = [start + n_old for start in starts]
-    all_bounds = _widened(bounds, ends, ranges[n_old:])
-    return ",".join(compress(all_bounds, _widened(tuneable, ends, [True] * (len(columns) - n_old))))
+    for start in reversed(starts):
+        bounds[start : start + n_old] = ranges
+        tuneable[start + n_old : start + n_old] = [True] * (len(columns) - n_old)
+    return ",".join(compress(bounds, tuneable))
 
 
 def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGroup]) -> list[str]:
     """Return the options of Moses' programs that depend on the number of columns.
 
     ``tuned``: the features that have the weights, and where the columns begin in each. ``--range`` has bounds for each tuneable
-    column, 0..1 without it (``scripts/training/mert-moses.pl``). The binarizers rank by p(target | source), which
-    train-model.perl writes as the third column.
+    column, else 0..1 (``scripts/training/mert-moses.pl``). The binarizers rank by p(target | source), Moses' third column.
     """
     n, n_old = len(columns), feature.n_columns
     rank = min(2, n_old - 1)

@@ -150,8 +150,8 @@ class TableRow(NamedTuple):
 def parse_row(row: bytes, n_scores: int | None = None) -> TableRow:
     """Cut and check one row, without its newline. The first row has ``n_scores`` scores; Moses needs as many on every row.
 
-    Raises RowError for fewer than three fields, an empty phrase, a non-terminal, a score that is not a plain decimal number,
-    no score at all, or another number of scores than ``n_scores``.
+    Raises RowError for fewer than three fields, as ``phrase_words``, for no score, one that is not a plain decimal number, or
+    another number of them.
     """
     fields = split_fields(row, 3)
     if len(fields) < 3:
@@ -185,8 +185,7 @@ def plain_row(n_scores: int) -> re.Pattern[bytes]:
 
     In a plain row, all blanks up to the last score are single, words have bars only between factors, none has a closing
     bracket, and no phrase is too long. Its groups are: head (the bytes up to the last score), source, target and tail (the
-    bytes after the scores, with the newline). Of a row that is not plain, only the fifth and last group is set: its bytes
-    without the newline.
+    bytes after the scores, with the newline). Of another row only the fifth group is set: its bytes without the newline.
     """
     phrase, scores = rb"%b(?:[ |]%b){,%d}+" % (WORD, WORD, LONGEST_PHRASE - 1), rb" ".join([NUMBER] * n_scores)
     bars = rb" " + re.escape(SEPARATOR)
