@@ -262,7 +262,6 @@ def check_compression(table: str) -> None:
         return
     with open_plain(table) as raw, open_input(table) as stream:
         head = raw.read(10)
-        plain = stream.read(10) == head
-    if not plain and not (head.startswith(b"\x1f\x8b") and table.endswith(".gz")):
-        hint = "Moses loads plain tables and .gz: compress it with gzip"
-        raise InputError(table, "is compressed, but not a gzip file named .gz", hint)
+        if stream.read(10) != head and not (head.startswith(b"\x1f\x8b") and table.endswith(".gz")):
+            hint = "Moses loads plain tables and .gz: compress it with gzip"
+            raise InputError(table, "is compressed, but not a gzip file named .gz", hint)

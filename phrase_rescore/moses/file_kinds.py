@@ -53,7 +53,9 @@ def kind_of_file(rows: Sequence[bytes]) -> str | None:
         scored = [fields for row in rows[:JUDGED] if len(fields := split_fields(row.rstrip(b"\r\n"))) >= 3]
         if any(len(fields) > 3 for fields in scored):
             return best
-        if _sum_to_one([words(fields[2]) for fields in scored]):
+        scores = [words(fields[2]) for fields in scored]
+        alike = len(scores[0]) == 4 and len(set(map(tuple, scores))) < 5  # which, as a 1 in every row, could be anything's
+        if not alike and all(map(_sums, scores)) and any(max(map(float, of_row)) < 0.99 for of_row in scores):
             return "reordering"
         lengths = [len(words(fields[1])) for fields in scored]
         if all(fields[0].strip().isdigit() for fields in scored) and sum(lengths) > 3 * len(scored):
@@ -118,13 +120,6 @@ def _sums(scores: Sequence[bytes]) -> bool:
         return False
     values, length = list(map(float, scores)), len(scores)
     return any(all(abs(sum(values[i : i + n]) - 1) < 1e-3 for i in range(0, length, n)) for n in _SUMS.get(length, ()))
-
-
-def _sum_to_one(scores: Sequence[Sequence[bytes]]) -> bool:
-    """Tell whether scores are those of a reordering table. A few fours, all alike, or a 1 in every row could be anything's."""
-    if (len(scores[0]) == 4 and len(set(map(tuple, scores))) < 5) or not all(map(_sums, scores)):
-        return False
-    return any(max(map(float, of_row)) < 0.99 for of_row in scores)
 
 
 _FOLDERS = {  # by a file that it has: what it is, and what to do
