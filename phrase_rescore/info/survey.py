@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice, repeat
-from operator import lt, ne
+from operator import itemgetter, lt, ne
 from typing import NamedTuple
 
 import numpy as np
@@ -193,8 +193,8 @@ def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress 
         rules = _has_rules(name, rows[:JUDGED_ROWS])
         valid = list(islice(valid_rows(rows), JUDGED_ROWS))
         n_fields = len(split_fields(next((row for row in rows if SEPARATOR in row), b"")))
-        scored = sorted(_scored(rows), key=lambda of_row: not of_row[1])  # the first whose scores are numbers, if any are
-        survey = Survey(len(scored[0][0]) or 1 if scored else 1, n_fields, name, looks_annotated(valid), rules)
+        scores, _ = max(_scored(rows), key=itemgetter(1), default=([], False))  # the first that are numbers, if any are
+        survey = Survey(len(scores) or 1, n_fields, name, looks_annotated(valid), rules)
         for block in chain(first, blocks):
             survey.add(block.first_row, block.data)
             on_rows(survey.rows)

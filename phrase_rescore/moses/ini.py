@@ -87,18 +87,12 @@ class Feature:
         return [name for name in self.value(b"members").split(b",") if name]
 
 
+@dataclass
 class Ini:
-    """The text of an ini, its lines that hold values, and its features; ``where``: the name of the file in errors."""
+    """An ini, which is parsed when it is asked for something."""
 
-    def __init__(self, text: bytes, where: str = "moses.ini") -> None:
-        self.text, self.where, self.lines, section = text, where, list[IniLine](), b""
-        for number, row in enumerate(text.split(b"\n"), 1):
-            value = row.partition(b"#")[0].strip(BLANKS_AND_CR)
-            if value.startswith(b"["):
-                name, closed, _ = value[1:].partition(b"]")
-                section = name if closed else section
-            elif value:
-                self.lines.append(IniLine(number, section, value, words(value)))
+    text: bytes
+    where: str = "moses.ini"  # the name of the file in errors
 
     @classmethod
     def read(cls, path: str) -> "Ini":
@@ -112,6 +106,19 @@ class Ini:
     def error(self, found: str, hint: str, line: IniLine | None = None) -> InputError:
         """Return an error of the file, or of a line."""
         return InputError(self.where, found, hint, line.number if line else None)
+
+    @cached_property
+    def lines(self) -> list[IniLine]:
+        """The lines that hold values, without comments and headers."""
+        lines, section = list[IniLine](), b""
+        for number, row in enumerate(self.text.split(b"\n"), 1):
+            value = row.partition(b"#")[0].strip(BLANKS_AND_CR)
+            if value.startswith(b"["):
+                name, closed, _ = value[1:].partition(b"]")
+                section = name if closed else section
+            elif value:
+                lines.append(IniLine(number, section, value, words(value)))
+        return lines
 
     def of(self, *sections: bytes) -> list[IniLine]:
         """Return the lines of sections, section after section."""
