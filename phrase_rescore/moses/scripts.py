@@ -89,12 +89,10 @@ class Tokenizer:
         """Yield words, with the point at the end apart if it ends a sentence."""
         for word, following in zip(words, [*words[1:], None], strict=True):
             stem = word.removesuffix(".")
-            whole = stem == word or not word.strip(".") or self._keeps_point(stem, following)
+            whole = stem == word or not word.strip(".") or (following is not None and self._keeps_point(stem, following))
             yield word if whole else f"{stem} ."
 
-    def _keeps_point(self, word: str, following: str | None) -> bool:
-        if following is None:
-            return False
+    def _keeps_point(self, word: str, following: str) -> bool:
         if ("." in word and _LETTER.search(word)) or _SMALL.match(following):
             return True
         return word in self._abbreviations and (not self._abbreviations[word] or _DIGIT.match(following) is not None)
