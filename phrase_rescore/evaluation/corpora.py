@@ -10,7 +10,6 @@ from itertools import chain
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.moses.text import decoded, parsed_lines
 
 Segments = tuple[str, ...]
@@ -40,21 +39,21 @@ class SetFiles:
         if len(words) == 1:
             raise OptionError(f"set {_quoted(words[0])} has no reference; {USAGE}")
         name, *outputs = words
+        of_set = f"set {_quoted(name)}"
         is_system = "=" in outputs[0] and not os.path.exists(outputs[0])
-        references = () if is_system else _paths(outputs[0], outputs.pop(0), name)
+        references = () if is_system else _paths(outputs[0], outputs.pop(0), of_set)
         if not outputs:
-            raise OptionError(f"set {_quoted(name)} has no outputs; {USAGE}")
+            raise OptionError(f"{of_set} has no outputs; {USAGE}")
         systems: dict[str, tuple[str, ...]] = {}
         for output in outputs:
             system, equals, paths = output.partition("=")
             if not (system and equals):
-                raise OptionError(f"{_quoted(output)} in set {_quoted(name)} is not SYSTEM=OUT; several references are REF,REF")
+                raise OptionError(f"{_quoted(output)} in {of_set} is not SYSTEM=OUT; several references are REF,REF")
             system = printable(os.fsencode(system), 1000)
             if system in systems:
-                raise OptionError(
-                    f"{_quoted(system)} twice in set {_quoted(name)}; outputs of several tuning runs are {system}=OUT,OUT"
-                )
-            systems[system] = _paths(paths, output, name)
+                hint = f"outputs of several tuning runs are {system}=OUT,OUT"
+                raise OptionError(f"{_quoted(system)} twice in {of_set}; {hint}")
+            systems[system] = _paths(paths, output, of_set)
         return cls(printable(os.fsencode(name), 1000), references, systems)
 
 
@@ -62,21 +61,13 @@ def _quoted(text: str) -> str:
     return shown(os.fsencode(text), 1000)
 
 
-def _paths(text: str, word: str, name: str) -> tuple[str, ...]:
+def _paths(text: str, word: str, of_set: str) -> tuple[str, ...]:
     paths = text.split(",")
     if "" in paths:
-        raise OptionError(f"{_quoted(word)} in set {_quoted(name)} names an empty file name")
+        raise OptionError(f"{_quoted(word)} in {of_set} names an empty file name")
     if twice := [path for path, n in Counter(paths).items() if n > 1]:
-        raise OptionError(f"{_quoted(word)} in set {_quoted(name)} names {twice[0]} twice")
+        raise OptionError(f"{_quoted(word)} in {of_set} names {twice[0]} twice")
     return tuple(paths)
-
-
-def check_sets(sets: Sequence[SetFiles]) -> None:
-    """Raise OptionError for two sets of one name, and for standard input in two places."""
-    for name, n in Counter(files.name for files in sets).items():
-        if n > 1:
-            raise OptionError(f"two sets are called '{name}'; give each another name")
-    check_one_stream(*(path for files in sets for path in files.paths()))
 
 
 def read_lines(path: str) -> list[bytes]:

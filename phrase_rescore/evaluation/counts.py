@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from typing import get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +40,6 @@ COLUMNS = {
     "TER": ["ter.edits", "ter.ref_length"],
 }
 _MOST = {"BLEU": [(2, 6), (3, 7), (4, 8), (5, 9)], "chrF2": [(3 * n + 2, 3 * n + side) for n in range(6) for side in (0, 1)]}
-_KINDS = {
-    "segments": int, "references": int, "references_sha256": str, "tokenize": str, "detokenize": str | None,
-    "lowercase": bool, "signatures": dict, "sacrebleu": str, "sacremoses": str | None,
-}  # of the entries of the first line  # fmt: skip
 _NUMBER = rb"[0-9]{1,9}(?:\.[0-9]{1,17})?"
 _ROW = re.compile(rb"%b(?:\t%b)*\n" % (_NUMBER, _NUMBER))
 _AGAIN = "copy the file again, or write it again with evaluate --statistics"
@@ -173,7 +170,8 @@ def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
             raise InputError(path, found, "write them again with this version's evaluate --statistics")
         del head["format"]
         basis = Basis(**head)
-        right = all(isinstance(getattr(basis, name), kind) for name, kind in _KINDS.items())
+        kinds = get_type_hints(Basis) | {"signatures": dict}
+        right = all(isinstance(value, kinds[name]) for name, value in vars(basis).items())
         if not right or basis.references < 1 or not all(isinstance(text, str) for text in basis.signatures.values()):
             raise ValueError("the first line has a value of another kind")
         if rows[1] != "\t".join(names := basis.names()).encode() + b"\n":

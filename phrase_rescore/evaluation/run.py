@@ -7,8 +7,9 @@ one output against one), are the sacrebleu command's. All come from counts of se
 import functools
 import os
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import chain
 from typing import Any
@@ -17,11 +18,11 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
-from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_sets
+from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles
 from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.files.paths import Path
+from phrase_rescore.files.paths import Path, check_one_stream
 from phrase_rescore.moses.scripts import Detokenizer, check_language
 from phrase_rescore.moses.text import Look, look, mismatch
 
@@ -81,62 +82,78 @@ class Evaluation:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _SetOutputs:
-    """The outputs of a set, text as it is scored; a warning is (file, what about it)."""
+class _Set:
+    """The files of a set, read. Raises OptionError and InputError for files that do not go together."""
 
-    files: SetFiles
-    basis: Basis
-    references: tuple[Segments, ...]  # none where all outputs are statistics
-    outputs: dict[str, tuple[Segments | OutputStatistics, ...]]
-    warnings: list[tuple[str, str]]
+    def __init__(self, files: SetFiles, settings: EvaluationSettings) -> None:
+        self.files, self.settings = files, settings
+        read = {path: read_output(path) for path in dict.fromkeys(files.paths())}
+        texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
+        counts = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
+        for path in files.references:
+            if path not in texts:
+                found = f"{display_name(path)} has statistics, but is the reference of set '{files.name}'"
+                raise OptionError(f"{found}; leave it out, or name a reference")
+        if texts and not files.references:
+            found = f"set '{files.name}' has no reference, but {display_name(next(iter(texts)))} is text, not statistics"
+            raise OptionError(f"{found}; {USAGE}")
+        first = next(iter(read))  # a reference, if there is one
+        for path, output in read.items():
+            if len(output) != len(read[first]):
+                found = f"{len(output):,} lines where {display_name(first)} has {len(read[first]):,}"
+                hint = "outputs and references have a line for every segment, in the same order"
+                raise InputError(display_name(path), found, hint)
+        self.warnings = list(_empty_lines(files, texts))  # (file, what about it)
+        if settings.detokenize:
+            detokenize = Detokenizer(settings.detokenize)
+            texts = {path: tuple(map(detokenize, segments)) for path, segments in texts.items()}
+        elif texts:
+            self.warnings += _warnings(first, {path: look(segments) for path, segments in texts.items()}, settings)
+        self.references = tuple(texts[path] for path in files.references)  # none where all outputs are statistics
+        self.basis = Basis.of(self.references, settings) if files.references else counts[first].basis
+        against = ", ".join(map(display_name, files.references)) or f"those of {display_name(first)}"
+        for path, statistics in counts.items():
+            self.warnings += [(path, warning) for warning in _check_scoring(statistics.basis, display_name(path), settings)]
+            if statistics.basis.references_sha256 != self.basis.references_sha256:
+                hint = "figures against different references cannot be compared"
+                raise InputError(display_name(path), f"counted against other references than {against}", hint)
+        every = texts | counts
+        self.outputs = {system: [every[path] for path in paths] for system, paths in files.systems.items()}
+
+    def scores(self, baseline: str, on_output: Callable[[], object], path: Path | None) -> SetScores:
+        """Score every output, and compare the systems with the baseline; write the statistics of the only output."""
+        settings, metrics = self.settings, self.settings.make_metrics(self.basis.references, self.references)
+        count_once = functools.cache(lambda text: OutputStatistics.of(text, metrics, self.basis))  # TER takes seconds
+
+        def counted(run: Segments | OutputStatistics) -> OutputStatistics:
+            on_output()
+            return run if isinstance(run, OutputStatistics) else count_once(run)
+
+        def score(name: str, run: OutputStatistics) -> float:
+            return float(metrics[name]._aggregate_and_compute(run.counts[name].tolist()).score)
+
+        outputs = {system: [counted(run) for run in runs] for system, runs in self.outputs.items()}
+        if path is not None:
+            write_statistics(os.fspath(path), next(iter(outputs.values()))[0])
+        systems = {
+            system: {name: SystemScore(tuple(score(name, run) for run in runs)) for name in metrics}
+            for system, runs in outputs.items()
+        }
+        base, scorers, seed = outputs.pop(baseline, []), [_scorer(metric) for metric in metrics.values()], settings.seed
+        for system, own in outputs.items() if base else ():
+            by_bootstrap = dict[str, float]()
+            if len(base) == len(own) == 1:
+                by_bootstrap = bootstrap_p_values(base[0].counts, own[0].counts, metrics, settings.resamples, seed)
+            a, b = ([np.array([run.counts[name] for run in runs]) for name in metrics] for runs in (base, own))
+            for name, p in zip(metrics, randomization_p_values(a, b, scorers, settings.shuffles, seed), strict=True):
+                one = systems[system][name]
+                difference = one.mean - systems[baseline][name].mean
+                systems[system][name] = SystemScore(one.runs, difference, by_bootstrap.get(name), p)
+        return SetScores(self.files, self.basis, settings.signatures(self.basis.references), systems)
 
 
-def _read_set(files: SetFiles, settings: EvaluationSettings) -> _SetOutputs:
-    """Read and check the files of a set. Raises OptionError and InputError for files that do not go together."""
-    read = {path: read_output(path) for path in dict.fromkeys(files.paths())}
-    texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
-    counts = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
-    _check_references(files, texts)
-    first = next(iter(read))  # a reference, if there is one
-    for path, output in read.items():
-        if len(output) != len(read[first]):
-            found = f"{len(output):,} lines where {display_name(first)} has {len(read[first]):,}"
-            hint = "outputs and references have a line for every segment, in the same order"
-            raise InputError(display_name(path), found, hint)
-    warnings = list(_empty_lines(files, texts))
-    if settings.detokenize:
-        detokenize = Detokenizer(settings.detokenize)
-        texts = {path: tuple(map(detokenize, segments)) for path, segments in texts.items()}
-    elif texts:
-        warnings += _warnings(first, {path: look(segments) for path, segments in texts.items()}, settings)
-    references = tuple(texts[path] for path in files.references)
-    basis = Basis.of(references, settings) if references else counts[first].basis
-    against = ", ".join(map(display_name, files.references)) or f"those of {display_name(first)}"
-    for path, output in counts.items():
-        _check_scoring(output.basis, display_name(path), settings)
-        if output.basis.references_sha256 != basis.references_sha256:
-            hint = "figures against different references cannot be compared"
-            raise InputError(display_name(path), f"counted against other references than {against}", hint)
-        warnings += [(path, warning) for warning in _other_versions(output.basis)]
-    every = texts | counts
-    outputs = {system: tuple(every[path] for path in paths) for system, paths in files.systems.items()}
-    return _SetOutputs(files, basis, references, outputs, warnings)
-
-
-def _check_references(files: SetFiles, texts: Mapping[str, Segments]) -> None:
-    """Raise OptionError if a reference is not text, and if there is text without a reference."""
-    for path in files.references:
-        if path not in texts:
-            found = f"{display_name(path)} has statistics, but is the reference of set '{files.name}'"
-            raise OptionError(f"{found}; leave it out, or name a reference")
-    if texts and not files.references:
-        found = f"set '{files.name}' has no reference, but {display_name(next(iter(texts)))} is text, not statistics"
-        raise OptionError(f"{found}; {USAGE}")
-
-
-def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> None:
-    """Raise InputError for statistics of text that was scored with other settings than these."""
+def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Iterator[str]:
+    """Yield warnings of statistics by other programs. Raises InputError for text scored with other settings than these."""
     if basis.detokenize != settings.detokenize:
         if basis.detokenize is None:
             raise InputError(name, "counted on text that was not detokenized", "evaluate without --detokenize")
@@ -149,6 +166,10 @@ def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Non
         if basis.signatures[metric].rpartition("|version:")[0] != signature.rpartition("|version:")[0]:
             found = f"{metric} is {printable(basis.signatures[metric], 200)} there and {signature} here"
             raise InputError(name, found, "give the same --tokenize and --lowercase")
+    if basis.sacrebleu != (installed := version("sacrebleu")):
+        yield f"made with sacrebleu {printable(basis.sacrebleu)}, but {installed} is installed; figures may differ"
+    if basis.sacremoses is not None:
+        yield f"detokenized by sacremoses {printable(basis.sacremoses)}, not quite as Moses does; figures may differ"
 
 
 def _empty_lines(files: SetFiles, texts: Mapping[str, Segments]) -> Iterator[tuple[str, str]]:
@@ -161,14 +182,6 @@ def _empty_lines(files: SetFiles, texts: Mapping[str, Segments]) -> Iterator[tup
             raise InputError(display_name(path), found, "translate the whole set again")
         if n:
             yield path, f"{found}; they count as lost"
-
-
-def _other_versions(basis: Basis) -> Iterator[str]:
-    """Yield a warning for each program whose version is not the installed one."""
-    if basis.sacrebleu != (installed := version("sacrebleu")):
-        yield f"made with sacrebleu {printable(basis.sacrebleu)}, but {installed} is installed; figures may differ"
-    if basis.sacremoses is not None:
-        yield f"detokenized by sacremoses {printable(basis.sacremoses)}, not quite as Moses does; figures may differ"
 
 
 def _warnings(reference: str, looks: Mapping[str, Look], settings: EvaluationSettings) -> Iterator[tuple[str, str]]:
@@ -191,52 +204,6 @@ def _scorer(metric: Metric) -> Scorer:
     return lambda sums: float(metric._compute_score_from_stats(sums).score)
 
 
-def _compared(
-    scores: dict[str, SystemScore], base: dict[str, SystemScore], outputs: tuple[Sequence[OutputStatistics], ...],
-    metrics: Mapping[str, Metric], settings: EvaluationSettings,
-) -> dict[str, SystemScore]:  # fmt: skip
-    """Add to a system's scores the comparison with the baseline; ``outputs``: those of the baseline and its own."""
-    by_bootstrap: Mapping[str, float] = {}
-    if [len(runs) for runs in outputs] == [1, 1]:
-        (base_output,), (output,) = outputs
-        by_bootstrap = bootstrap_p_values(base_output.counts, output.counts, metrics, settings.resamples, settings.seed)
-    a, b = ([np.array([run.counts[name] for run in runs]) for name in metrics] for runs in outputs)
-    scorers = [_scorer(metric) for metric in metrics.values()]
-    by_randomization = randomization_p_values(a, b, scorers, settings.shuffles, settings.seed)
-    return {
-        name: replace(score, difference=score.mean - base[name].mean, p_bootstrap=by_bootstrap.get(name), p_randomization=p)
-        for (name, score), p in zip(scores.items(), by_randomization, strict=True)
-    }
-
-
-def _measure(
-    of_set: _SetOutputs, baseline: str, settings: EvaluationSettings, on_output: Callable[[], object], path: Path | None
-) -> SetScores:
-    """Score every output of a set, and compare the systems with the baseline; write the statistics of the only output."""
-    metrics = settings.make_metrics(of_set.basis.references, of_set.references)
-    count_once = functools.cache(lambda text: OutputStatistics.of(text, metrics, of_set.basis))  # TER takes seconds
-
-    def counted(run: Segments | OutputStatistics) -> OutputStatistics:
-        on_output()
-        return run if isinstance(run, OutputStatistics) else count_once(run)
-
-    def score(name: str, run: OutputStatistics) -> float:
-        return float(metrics[name]._aggregate_and_compute(run.counts[name].tolist()).score)
-
-    outputs = {system: [counted(run) for run in runs] for system, runs in of_set.outputs.items()}
-    if path is not None:
-        write_statistics(os.fspath(path), next(iter(outputs.values()))[0])
-    systems = {
-        system: {name: SystemScore(tuple(score(name, run) for run in runs)) for name in metrics}
-        for system, runs in outputs.items()
-    }
-    if base := systems.get(baseline):
-        for system in systems.keys() - {baseline}:
-            both = outputs[baseline], outputs[system]
-            systems[system] = _compared(systems[system], base, both, metrics, settings)
-    return SetScores(of_set.files, of_set.basis, settings.signatures(of_set.basis.references), systems)
-
-
 def evaluate(
     sets: Sequence[SetFiles], *, statistics: Path | None = None, on_output: Callable[[], object] = lambda: None, **asked: Any
 ) -> Evaluation:
@@ -248,7 +215,10 @@ def evaluate(
     statistics that are damaged or cannot be compared. All files are read before anything is scored.
     """
     settings = EvaluationSettings(**asked)
-    check_sets(sets)
+    for name, n in Counter(files.name for files in sets).items():
+        if n > 1:
+            raise OptionError(f"two sets are called '{name}'; give each another name")
+    check_one_stream(*(path for files in sets for path in files.paths()))
     if statistics == "-":
         raise OptionError("--statistics - is standard output, which gets the table; name a file")
     if statistics is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
@@ -259,10 +229,10 @@ def evaluate(
     baseline = settings.baseline or systems[0]
     if baseline not in systems:
         raise OptionError(f"no system is called {shown(baseline)}; --baseline is one of: {', '.join(systems)}")
-    outputs = [_read_set(files, settings) for files in sets]
-    scores = tuple(_measure(of_set, baseline, settings, on_output, statistics) for of_set in outputs)
+    read = [_Set(files, settings) for files in sets]
+    scores = tuple(of_set.scores(baseline, on_output, statistics) for of_set in read)
     files: dict[str, dict[str, None]] = {}  # by what is to be said of them
-    for path, message in chain.from_iterable(of_set.warnings for of_set in outputs):
+    for path, message in chain.from_iterable(of_set.warnings for of_set in read):
         files.setdefault(message, {})[display_name(path)] = None
     warnings = tuple(f"{', '.join(names)}: {message}" for message, names in files.items())
     return Evaluation(settings, baseline, systems, tuple(scores[0].signatures), scores, warnings)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tabulate import tabulate
@@ -63,22 +64,22 @@ def _tables(result: Evaluation, form: str) -> Iterator[str]:
     sets = [of_set for of_set in result.sets if baseline in of_set.systems and len(of_set.systems) > 1]
     rows = []
     for system in result.systems:
-        found = {name: cells(sets, system, figure) for name, figure in _COMPARED.items() if system != baseline}
+        found = {name: cells(sets, system, figure) for name, figure in _COMPARED.items()}  # empty for the baseline
         kept = [(name, figures) for name, figures in found.items() if any(figures)]
         rows += [[system if number == 0 else "", name, *figures] for number, (name, figures) in enumerate(kept)]
     if rows:
         yield layout([f"against {baseline}", ""], sets, rows)
 
 
-def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
-    """Yield notes on the numbers: a name, and the note."""
+def _notes(result: Evaluation, mark: str) -> Iterator[tuple[str, str]]:
+    """Yield notes on the numbers: a name, and the note; ``mark`` is around signatures."""
     for of_set in result.sets:
         yield of_set.files.name, f"{counted(of_set.basis.segments, 'segment')}, {counted(of_set.basis.references, 'reference')}"
     for metric in result.metrics:
         signatures = {of_set.signatures[metric]: of_set.files.name for of_set in result.sets}
         for signature, name in signatures.items():
             lower = "; lower is better" if metric == "TER" else ""
-            yield metric if len(signatures) == 1 else f"{metric}, {name}", signature + lower
+            yield metric if len(signatures) == 1 else f"{metric}, {name}", f"{mark}{signature}{mark}{lower}"
     settings = result.settings
     yield "text", settings.text()
     pairs = ((system, of_set.files) for system in result.systems for of_set in result.sets)
@@ -116,27 +117,24 @@ def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
 def _as_json(result: Evaluation) -> str:
     """Return everything in full precision, null for missing values."""
 
-    def of_score(score: SystemScore, compared: bool) -> dict[str, Any]:
+    def of_score(score: SystemScore) -> dict[str, Any]:
         found = {"mean": score.mean, "standard_deviation": score.deviation, "runs": score.runs}
-        tests = {"p_bootstrap": score.p_bootstrap, "p_randomization": score.p_randomization}
-        return found | ({"difference": score.difference} | tests if compared else {})
-
-    def of_system(of_set: SetScores, system: str) -> dict[str, Any]:
-        compared = system != result.baseline and result.baseline in of_set.systems
-        scores = {metric: of_score(score, compared) for metric, score in of_set.systems[system].items()}
-        return {"name": system, "outputs": of_set.files.systems[system], "scores": scores}
+        return found if score.difference is None else found | asdict(score)
 
     def of_noise(noise: Noise, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
         detectable = [{"runs": pair, "difference": noise.detectable(*pair)} for pair in pairs]
         return {"standard_deviation": noise.deviation, "degrees_of_freedom": noise.freedom, "detectable": detectable}
 
     def of_set(scores: SetScores) -> dict[str, Any]:
-        pairs = scores.comparisons(result.baseline)
+        pairs, files = scores.comparisons(result.baseline), scores.files
+        systems = [
+            {"name": name, "outputs": files.systems[name], "scores": {metric: of_score(one) for metric, one in of.items()}}
+            for name, of in scores.systems.items()
+        ]
+        noise = {metric: of_noise(noise, pairs) for metric, noise in scores.noise().items()}
         return {
-            "name": scores.files.name, "segments": scores.basis.segments, "references": scores.files.references,
-            "signatures": scores.signatures,
-            "noise": {metric: of_noise(noise, pairs) for metric, noise in scores.noise().items()},
-            "systems": [of_system(scores, system) for system in scores.systems],
+            "name": files.name, "segments": scores.basis.segments, "references": files.references,
+            "signatures": scores.signatures, "noise": noise, "systems": systems,
         }  # fmt: skip
 
     settings = result.settings
@@ -151,13 +149,8 @@ def layout(result: Evaluation, form: str) -> str:
     """Lay out an evaluation as ``text``, ``markdown`` or ``json``."""
     if form == "json":
         return _as_json(result)
-    notes = list(_notes(result))
-    text = str(tabulate(notes, tablefmt="plain", disable_numparse=True))
     if form == "markdown":
-        signed = {signature for of_set in result.sets for signature in of_set.signatures.values()}
-        parts = [(name, *note.partition(";")) for name, note in notes]
-        text = "\n".join(
-            f"- {_escaped(name)}: " + (f"`{first}`{semicolon}{rest}" if first in signed else f"{first}{semicolon}{rest}")
-            for name, first, semicolon, rest in parts
-        )
+        text = "\n".join(f"- {_escaped(name)}: {note}" for name, note in _notes(result, "`"))
+    else:
+        text = str(tabulate([*_notes(result, "")], tablefmt="plain", disable_numparse=True))
     return "\n\n".join([*_tables(result, form), text]) + "\n"

@@ -9,20 +9,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import add
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 from phrase_rescore.errors import InputError, OptionError, Progress, counted, shown
-from phrase_rescore.evaluation.corpora import read_lines
+from phrase_rescore.evaluation.corpora import read_lines, segments_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_one_stream, is_stream
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, TableBlock, read_table, words
-from phrase_rescore.moses.text import decoded, look, mismatch, parsed_lines
+from phrase_rescore.moses.text import look, mismatch
 from phrase_rescore.ranges import SHOWN_SEGMENTS, check
 
 CUTS = (
@@ -37,12 +36,6 @@ class Region(NamedTuple):
     first: int
     last: int
     phrases: tuple[Derivation, Derivation]
-
-    @property
-    def recut(self) -> bool:
-        """Whether the phrases differ and their words do not."""
-        one, other = map(text_of, self.phrases)
-        return one == other
 
     @property
     def cut(self) -> str:
@@ -64,25 +57,13 @@ def differing_regions(one: Derivation, other: Derivation) -> list[Region]:
     >>> [(region.first, region.last, region.cut) for region in differing_regions(*both)]
     [(1, 2, 'more, shorter source phrases')]
     """
-    ends = sorted({phrase.last for phrase in one} & {phrase.last for phrase in other})
     regions, first = list[Region](), 0
-    for last in ends:
-        phrases = tuple(tuple(phrase for phrase in used if first <= phrase.first <= last) for used in (one, other))
-        if set(phrases[0]) != set(phrases[1]):
-            regions.append(Region(first, last, (phrases[0], phrases[1])))
+    for last in sorted({phrase.last for phrase in one} & {phrase.last for phrase in other}):
+        mine, its = (tuple(phrase for phrase in used if first <= phrase.first <= last) for used in (one, other))
+        if set(mine) != set(its):
+            regions.append(Region(first, last, (mine, its)))
         first = last + 1
     return regions
-
-
-def take_words(phrases: Iterable[UsedPhrase], left: Counter[bytes]) -> dict[UsedPhrase, int]:
-    """Count each phrase's words that are ``left`` of the reference, and take them: together BLEU's right unigrams."""
-    right = dict.fromkeys(phrases, 0)
-    for phrase in right:
-        for word in phrase.tgt.split(b" "):
-            if left[word] > 0:
-                left[word] -= 1
-                right[phrase] += 1
-    return right
 
 
 class TablePair(NamedTuple):
@@ -107,13 +88,12 @@ class UsedTable:
         sources, n = {src for src, _ in wanted}, len(self.columns)
         for rows in read_table(self.name, n, on_read):
             at = [i for i, src in enumerate(rows.src) if src in sources]
-            heads, src, tgt, tails = ([of[i] for i in at] for of in (rows.heads, rows.src, rows.tgt, rows.tails))
-            some = TableBlock(at, heads, src, tgt, tails)
-            self.sources.update(src)
-            logs = self.columns.logs(some.values(n)).tolist()
-            for key, of_row, seen in zip(zip(src, tgt, strict=True), logs, some.occurrences().tolist(), strict=True):
-                if key in wanted:
-                    self.pairs[key] = TablePair(of_row, *seen)
+            some = TableBlock(at, *([of[i] for i in at] for of in (rows.heads, rows.src, rows.tgt, rows.tails)))
+            self.sources.update(some.src)
+            logs, seen = self.columns.logs(some.values(n)).tolist(), some.occurrences().tolist()
+            for src, tgt, of_row, times in zip(some.src, some.tgt, logs, seen, strict=True):
+                if (src, tgt) in wanted:
+                    self.pairs[src, tgt] = TablePair(of_row, *times)
 
 
 CHANGES = {  # how the second system's choice for a region differs, by what is looked at
@@ -135,18 +115,33 @@ class Choice(NamedTuple):
     pair: TablePair | None  # None: the table does not have it
 
 
-@dataclass(frozen=True)
 class ComparedSegment:
-    """A line of the source, what both systems make of it, and where they differ."""
+    """A line of the source (``number`` from 1), what both systems make of it, and where they differ.
 
-    number: int  # from 1
-    source: list[bytes]
-    reference: bytes
-    choices: list[dict[UsedPhrase, Choice]]  # of both systems, in target order
-    bleu: list[float]  # sentence BLEU
-    effect: float  # on the first system's corpus BLEU, if this segment alone were the second system's
-    regions: list[Region]  # those whose words differ
-    recut: int  # regions where both have the same words from other phrases
+    ``bleu``: sentence BLEU of both. ``effect`` on the first one's corpus BLEU, if this segment alone were the second one's.
+    """
+
+    def __init__(
+        self, table: UsedTable, number: int, source: list[bytes], reference: bytes, outputs: Sequence[Derivation],
+        bleu: list[float], effect: float,
+    ) -> None:  # fmt: skip
+        self.number, self.source, self.reference, self.bleu, self.effect = number, source, reference, bleu, effect
+        found = differing_regions(*outputs)
+        self.regions = [of for of in found if text_of(of.phrases[0]) != text_of(of.phrases[1])]
+        self.recut = len(found) - len(self.regions)  # where both have the same words from other phrases
+        self.choices = list[dict[UsedPhrase, Choice]]()  # of both systems, in target order
+        for system, phrases in enumerate(outputs):
+            apart = [phrase for region in self.regions for phrase in region.phrases[system]]
+            left, right = Counter(words(reference)), Counter[UsedPhrase]()  # together BLEU's right unigrams
+            for phrase in [*(phrase for phrase in phrases if phrase not in apart), *apart]:
+                for word in phrase.tgt.split(b" "):
+                    right[phrase] += left[word] > 0
+                    left[word] -= 1
+            sources = {phrase: _source_of(source, phrase) for phrase in phrases}
+            self.choices.append({
+                phrase: Choice(src, phrase.tgt, len(phrase.tgt.split()), right[phrase], table.pairs.get((src, phrase.tgt)))
+                for phrase, src in sources.items()
+            })  # fmt: skip
 
     def text(self, system: int) -> bytes:
         """Return a system's output, single blanks between words."""
@@ -161,56 +156,39 @@ def _source_of(source: Sequence[bytes], phrase: UsedPhrase) -> bytes:
     return b" ".join(source[phrase.first : phrase.last + 1])
 
 
-def _segment(
-    i: int, source: list[bytes], reference: bytes, outputs: Sequence[Derivation], scores: _BleuScores, table: UsedTable
-) -> ComparedSegment:
-    found = differing_regions(*outputs)
-    regions, choices = [region for region in found if not region.recut], []
-    for system, phrases in enumerate(outputs):
-        apart = [phrase for region in regions for phrase in region.phrases[system]]
-        right = take_words([*(phrase for phrase in phrases if phrase not in apart), *apart], Counter(words(reference)))
-        sources = {phrase: _source_of(source, phrase) for phrase in phrases}
-        choices.append({
-            phrase: Choice(src, phrase.tgt, len(phrase.tgt.split()), right[phrase], table.pairs.get((src, phrase.tgt)))
-            for phrase, src in sources.items()
-        })  # fmt: skip
-    recut = len(found) - len(regions)
-    return ComparedSegment(i + 1, source, reference, choices, scores.sentence(i), scores.effect(i), regions, recut)
+def _bleu(
+    references: Sequence[str], outputs: Sequence[Sequence[Derivation]]
+) -> tuple[list[BLEUScore], list[list[float]], list[float]]:
+    """Return both systems' BLEU; their sentence BLEU, and the effect, of every segment. All text must be UTF-8."""
+    metric = BLEU(tokenize="none", force=True)  # tokens are what blanks separate
+    of_sentence = BLEU(tokenize="none", force=True, effective_order=True)  # no orders that it is too short for
+    texts = [[text_of(phrases).decode() for phrases in of_system] for of_system in outputs]
+    one, other = (np.array(metric._extract_corpus_statistics(text, [references])) for text in texts)
+    corpus = [metric._compute_score_from_stats(counts.sum(0).tolist()) for counts in (one, other)]
+    rows = zip(one.tolist(), other.tolist(), strict=True)
+    sentences = [[of_sentence._compute_score_from_stats(row).score for row in both] for both in rows]
+    moved = (one.sum(0) - one + other).tolist()
+    return corpus, sentences, [metric._compute_score_from_stats(row).score - corpus[0].score for row in moved]
 
 
-class _BleuScores:
-    """BLEU of both systems, by sacrebleu's counts of every segment; tokens are what blanks separate. All text must be UTF-8."""
-
-    def __init__(self, references: Sequence[str], outputs: Sequence[Sequence[Derivation]]) -> None:
-        self._metric = BLEU(tokenize="none", force=True)
-        self._of_sentence = BLEU(tokenize="none", force=True, effective_order=True)  # no orders that it is too short for
-        texts = [[text_of(phrases).decode() for phrases in of_system] for of_system in outputs]
-        self._counts = [np.array(self._metric._extract_corpus_statistics(text, [references])) for text in texts]
-        self.corpus: list[BLEUScore] = [self._score(counts.sum(0)) for counts in self._counts]
-
-    def _score(self, counts: NDArray[np.int64]) -> Any:
-        return self._metric._compute_score_from_stats(counts.tolist())
-
-    def sentence(self, i: int) -> list[float]:
-        return [self._of_sentence._compute_score_from_stats(counts[i].tolist()).score for counts in self._counts]
-
-    def effect(self, i: int) -> float:
-        """Return what the first system's BLEU would gain if this segment alone were the second system's."""
-        one, other = self._counts
-        moved = self._score(one.sum(0) - one[i] + other[i])
-        return float(moved.score - self.corpus[0].score) if (one[i] != other[i]).any() else 0.0
-
-
-@dataclass
 class Usage:
     """What a system used in all segments."""
 
-    logs: list[float]  # every column's sum over the pairs that the table has
-    phrases: int = 0
-    copied: int = 0  # words that the table does not have
-    missing: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)  # pairs that the table should have
-    target_words: int = 0  # of all phrases
-    in_table: int = 0  # of those of pairs that the table has
+    def __init__(self, segments: Sequence[ComparedSegment], system: int, table: UsedTable) -> None:
+        self.logs = [0.0] * len(table.columns)  # every column's sum over the pairs that the table has
+        self.missing = Counter[tuple[bytes, bytes]]()  # pairs that the table should have
+        self.phrases = self.copied = 0  # copied: words that the table does not have
+        self.target_words = self.in_table = 0  # of all phrases; of those of pairs that the table has
+        for phrase, choice in chain.from_iterable(segment.choices[system].items() for segment in segments):
+            self.phrases += 1
+            self.target_words += choice.words
+            if choice.pair is not None:
+                self.in_table += choice.words
+                self.logs = list(map(add, self.logs, choice.pair.logs))
+            elif phrase.first == phrase.last and choice.src not in table.sources:
+                self.copied += 1
+            else:
+                self.missing[choice.src, choice.tgt] += 1
 
 
 @dataclass
@@ -231,21 +209,6 @@ class Comparison:
     def differing(self) -> list[ComparedSegment]:
         """Return the segments whose outputs differ as text."""
         return [segment for segment in self.segments if segment.text(0) != segment.text(1)]
-
-
-def _usage(segments: Sequence[ComparedSegment], system: int, table: UsedTable) -> Usage:
-    usage = Usage([0.0] * len(table.columns))
-    for phrase, choice in chain.from_iterable(segment.choices[system].items() for segment in segments):
-        usage.phrases += 1
-        usage.target_words += choice.words
-        if choice.pair is not None:
-            usage.in_table += choice.words
-            usage.logs = list(map(add, usage.logs, choice.pair.logs))
-        elif phrase.first == phrase.last and choice.src not in table.sources:
-            usage.copied += 1
-        else:
-            usage.missing[choice.src, choice.tgt] += 1
-    return usage
 
 
 def _changes(segments: Sequence[ComparedSegment], table: UsedTable) -> dict[str, list[int]]:
@@ -290,37 +253,32 @@ def why(
     """
     check("segments", segments, SHOWN_SEGMENTS)
     source, reference, table = (os.fspath(path) for path in (source, reference, table))
-    outputs = [(name, os.fspath(path)) for name, path in systems]
-    _check(outputs, source, reference, table)
+    if len(systems) != 2:
+        raise OptionError(f"{counted(len(systems), 'system')}: name two, the baseline first, as baseline=OUT rnn=OUT")
+    (one, _), (other, _) = systems
+    if one == other:
+        raise OptionError(f"two systems are called {shown(os.fsencode(one))}; give each a name of its own")
+    if is_stream(table):
+        raise OptionError("--table is read more than once; name a file")
+    outputs = [os.fspath(path) for _, path in systems]
+    check_one_stream(source, reference, *outputs)
     used = UsedTable(table)
     sources, references = ([words(row.rstrip(b"\r\n")) for row in read_lines(path)] for path in (source, reference))
     if len(sources) != len(references):
         what = f"{counted(len(references), 'line')} where {display_name(source)} has {len(sources):,}"
         raise InputError(display_name(reference), what, "the reference has a line for every line of the source")
-    derivations = [read_derivations(path, sources, source) for _, path in outputs]
+    derivations = [read_derivations(path, sources, source) for path in outputs]
     joined = [b" ".join(reference) for reference in references]
-    texts = chain.from_iterable(parsed_lines(joined, decoded, display_name(reference), len(joined)))
-    scores = _BleuScores(list(texts), derivations)
+    bleu, of_segments, effects = _bleu(segments_of(display_name(reference), joined), derivations)
     pairs = list(zip(*derivations, strict=True))
     phrases = ((words, phrase) for words, both in zip(sources, pairs, strict=True) for phrase in chain(*both))
     used.read({(_source_of(words, phrase), phrase.tgt) for words, phrase in phrases}, on_read)
-    compared = [_segment(i, sources[i], joined[i], pairs[i], scores, used) for i in range(len(sources))]
-    usage = _usage(compared, 0, used), _usage(compared, 1, used)
-    names = systems[0][0], systems[1][0]
-    found = Comparison(names, source, segments, scores.corpus, compared, used, usage, _changes(compared, used))
-    found.warnings += _warnings(found, [path for _, path in outputs], reference)
+    each = zip(range(1, len(sources) + 1), sources, joined, pairs, of_segments, effects, strict=True)
+    compared = [ComparedSegment(used, *of_segment) for of_segment in each]
+    usage = Usage(compared, 0, used), Usage(compared, 1, used)
+    found = Comparison((one, other), source, segments, bleu, compared, used, usage, _changes(compared, used))
+    found.warnings += _warnings(found, outputs, reference)
     return found
-
-
-def _check(systems: Sequence[tuple[str, str]], source: str, reference: str, table: str) -> None:
-    if len(systems) != 2:
-        raise OptionError(f"{counted(len(systems), 'system')}: name two, the baseline first, as baseline=OUT rnn=OUT")
-    (one, first), (other, second) = systems
-    if one == other:
-        raise OptionError(f"two systems are called {shown(os.fsencode(one))}; give each a name of its own")
-    if is_stream(table):
-        raise OptionError("--table is read more than once; name a file")
-    check_one_stream(source, reference, first, second)
 
 
 def _warnings(found: Comparison, outputs: Sequence[str], reference: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ _REGIONS_NOTE = (
 
 
 def _count(x: float) -> str:
-    return f"{x:,.0f}"
+    return f"{x:,.0f}" if math.isfinite(x) else "-"
 
 
 def _percent(part: float, whole: float) -> str:
@@ -72,17 +72,14 @@ def _headline(found: Comparison) -> Iterator[str]:
 
 
 def _systems(found: Comparison) -> list[str]:
-    heads = [["system", "BLEU", *(f"{n}-grams" for n in range(1, 5)), "length", "brevity", "phrases", "words of each"]]
+    rows = [["system", "BLEU", *(f"{n}-grams" for n in range(1, 5)), "length", "brevity", "phrases", "words of each"]]
     source_words = sum(len(segment.source) for segment in found.segments)
-    rows = [
-        [
-            name, f"{bleu.score:.2f}", *(f"{precision:.1f}" for precision in bleu.precisions),
-            f"{share(bleu.sys_len, bleu.ref_len):.3f}", f"{bleu.bp:.3f}", _count(usage.phrases),
-            f"{share(source_words, usage.phrases):.2f}",
-        ]
-        for name, bleu, usage in zip(found.names, found.bleu, found.usage, strict=True)
-    ]  # fmt: skip
-    return [*_layout([*heads, *rows]), "", *_wrapped(_BLEU_NOTE)]
+    for name, bleu, usage in zip(found.names, found.bleu, found.usage, strict=True):
+        precisions = [f"{precision:.1f}" for precision in bleu.precisions]
+        lengths = [f"{share(bleu.sys_len, bleu.ref_len):.3f}", f"{bleu.bp:.3f}"]
+        phrases = [_count(usage.phrases), f"{share(source_words, usage.phrases):.2f}"]
+        rows.append([name, f"{bleu.score:.2f}", *precisions, *lengths, *phrases])
+    return [*_layout(rows), "", *_wrapped(_BLEU_NOTE)]
 
 
 def _changes(found: Comparison) -> list[str]:
@@ -102,24 +99,22 @@ def _changes(found: Comparison) -> list[str]:
         note += f" In {counted(recut, 'more region')} the same words come from other phrases: they are left out here."
     one, other = found.names
     heads = [["", "", one, "", other, "", ""], ["", "regions", *(["words", "right"] * 2), "won"]]
-    return ["", "", f"Differing regions: what {found.names[1]} chooses", "", *_layout([*heads, *rows]), "", *_wrapped(note)]
+    return ["", "", f"Differing regions: what {other} chooses", "", *_layout([*heads, *rows]), "", *_wrapped(note)]
 
 
 def _columns(found: Comparison) -> list[str]:
     """Report the sums of every column over the phrases used, and unknown words."""
-    rows, usages = list[list[str]](), found.usage
+    rows, usages = [["column", *found.names, "difference"]], found.usage
     for column in found.table.columns.columns:
         if column.feature != "unknown_words":
-            means = [share(column.of(usage.logs), usage.in_table) for usage in usages]
-            cells = [f"{mean:.3f}" if math.isfinite(mean) else "-" for mean in means]
-            difference = means[1] - means[0]
-            rows.append([f"log {column.name}", *cells, signed(difference, ".3f") if math.isfinite(difference) else "-"])
+            one, other = (share(column.of(usage.logs), usage.in_table) for usage in usages)
+            figures = (one, f"{one:.3f}"), (other, f"{other:.3f}"), (other - one, signed(other - one, ".3f"))
+            rows.append([f"log {column.name}", *(text if math.isfinite(x) else "-" for x, text in figures)])
     if (unknown := found.table.unknown) is not None:
         shares = [_percent(unknown.of(usage.logs), usage.in_table) for usage in usages]
         rows.append(["unknown to the network", *shares, ""])
     rows.append(["copied, unknown to the table", *(_percent(usage.copied, usage.target_words) for usage in usages), ""])
-    table = _layout([["column", *found.names, "difference"], *rows])
-    return ["", "", "Columns of the table, for each target word", "", *table, "", *_wrapped(_COLUMNS_NOTE)]
+    return ["", "", "Columns of the table, for each target word", "", *_layout(rows), "", *_wrapped(_COLUMNS_NOTE)]
 
 
 def most(found: Comparison) -> tuple[list[ComparedSegment], list[ComparedSegment]]:
@@ -168,7 +163,7 @@ def _region(found: Comparison, segment: ComparedSegment, region: Region) -> Iter
         if pair is None:
             what = "not in the table" if src in found.table.sources or b" " in src else "copied"
             return [*cells, *[""] * len(columns), what, ""]
-        return [*cells, *values(pair.logs), *(_count(x) if math.isfinite(x) else "-" for x in (pair.joint, pair.source))]
+        return [*cells, *values(pair.logs), _count(pair.joint), _count(pair.source)]
 
     for system, name in enumerate(found.names):
         choices = segment.chosen(region, system)
