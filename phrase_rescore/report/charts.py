@@ -128,7 +128,7 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     )
 
 
-def words_map(records: Records, by_length: bool = False) -> Spec:
+def words_map(records: Records, by_length: bool) -> Spec:
     """Draw places with labels that appear as one zooms in. ``records``: x, y (pixels), label, level, count, words."""
     alt = altair()
     bind = alt.BindInput(input="search", placeholder="part of a phrase", name="search ")

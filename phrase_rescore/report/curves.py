@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
 from typing import Any
 
 from phrase_rescore.errors import OptionError
@@ -13,7 +12,7 @@ from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.report.charts import COLOURS, Records, Spec, altair, picture, specification
 from phrase_rescore.training.log import Point, Run
 
-FORMATS = {".png": "png", ".svg": "svg"}
+ENDINGS = (".png", ".svg")
 X_LABELS = {"steps": "step (minibatches)", "hours": "time of training (hours)", "pairs": "{}s seen (millions)"}
 Y_LABELS = {"loss": "negative log-likelihood (nats per {})", "perplexity": "held-out perplexity (per word)"}
 KINDS = {"held-out": [1, 0], "training, mean since the last record": [5, 3]}  # of lines, and their dashes
@@ -46,16 +45,8 @@ class CurveChart:
 
     def curve(self, run: Run, figure: str, points: Sequence[Point]) -> Records:
         """The points that have the figure, a field of Point; on a logarithmic axis only those right of 0."""
-        found = [{"run": run.name, "x": self.place(run, point), "y": getattr(point, figure)} for point in points]
+        found = [{"x": self.place(run, point), "y": getattr(point, figure)} for point in points]
         return [record for record in found if record["y"] is not None and (record["x"] > 0 or not self.log_x)]
-
-
-def picture_format(path: str) -> str:
-    """Return png or svg, by the end of the name. Raises OptionError for any other."""
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix not in FORMATS:
-        raise OptionError(f"-o {path}: a picture's name ends in {' or '.join(FORMATS)}; name it, say, curves.png")
-    return FORMATS[suffix]
 
 
 def draw(runs: Sequence[Run], path: str, chart: CurveChart = CurveChart()) -> None:
@@ -63,9 +54,11 @@ def draw(runs: Sequence[Run], path: str, chart: CurveChart = CurveChart()) -> No
 
     Raises OptionError for another kind of file, without the libraries, and as ``curves`` does.
     """
-    form = picture_format(path)
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in ENDINGS:
+        raise OptionError(f"-o {path}: a picture's name ends in {' or '.join(ENDINGS)}; name it, say, curves.png")
     altair("curves")
-    data = picture(curves(runs, chart), form)
+    data = picture(curves(runs, chart), ending[1:])
     with atomic_output(path) as stream:
         stream.write(data)
 
@@ -78,24 +71,22 @@ def curves(runs: Sequence[Run], chart: CurveChart = CurveChart()) -> Spec:
     alt = altair()
     lines, marks, stars = Records(), Records(), Records()
     for run in runs:
-        by_kind = dict(zip(KINDS, _figures(run, chart), strict=True))
-        lines += [record | {"kind": kind} for kind, curve in by_kind.items() for record in curve]
-        held_out, training = by_kind.values()
+        held_out, training = _figures(run, chart)
+        best = chart.curve(run, chart.y, [run.best]) if run.best else []
+        label = {"run": f"{best[0]['y']:.2f}  {run.name}" if best else run.name}
+        for kind, curve in zip(KINDS, (held_out, training), strict=True):
+            lines += [label | record | {"kind": kind} for record in curve]
         marked = held_out or training
-        marks += marked[:: max(1, len(marked) // _MARKED)] + (training if held_out and len(training) == 1 else [])
-        stars += chart.curve(run, chart.y, [run.best]) if run.best else []
-    names = list(dict.fromkeys(run.name for run in runs))
-    best = {star["run"]: f"{star['y']:.2f}" for star in stars}
-    labels = {name: f"{best[name]}  {name}" if name in best else name for name in names}
+        marked = marked[:: max(1, len(marked) // _MARKED)] + (training if held_out and len(training) == 1 else [])
+        marks += [label | record for record in marked]
+        stars += [label | record for record in best]
+    shown = list(dict.fromkeys(line["run"] for line in lines))
     runs_legend = alt.Legend(
         title="★ best held-out loss" if stars else None, labelLimit=_LEGEND_WIDTH, symbolSize=60, symbolStrokeWidth=0,
-        columns=math.ceil(len(names) / _LEGEND_ROWS),
+        columns=math.ceil(len(shown) / _LEGEND_ROWS),
     )  # fmt: skip
-    shown = list(labels.values())
-    for record in (*lines, *marks, *stars):
-        record["run"] = labels[record["run"]]
     kinds = [kind for kind in KINDS if any(line["kind"] == kind for line in lines)]
-    colours, markers = (list(islice(cycle(values), len(shown))) for values in (COLOURS, _MARKERS))
+    colours, markers = ([values[i % len(values)] for i in range(len(shown))] for values in (COLOURS, _MARKERS))
     colour = alt.Color("run:N", scale=alt.Scale(domain=shown, range=colours), legend=runs_legend)
     shape = alt.Shape("run:N", scale=alt.Scale(domain=shown, range=markers), legend=runs_legend)
     dash = alt.StrokeDash(
@@ -105,8 +96,8 @@ def curves(runs: Sequence[Run], chart: CurveChart = CurveChart()) -> Spec:
     items = sorted({run.item for run in runs})
     x_title = X_LABELS[chart.x].format("s, ".join("phrase pair" if name == "pair" else name for name in items))
     axes = {
-        "x": alt.X("x:Q", title=x_title, **_scaled(chart.log_x)),
-        "y": alt.Y("y:Q", title=Y_LABELS[chart.y].format(" or ".join(items)), **_scaled(chart.y == "perplexity")),
+        "x": alt.X("x:Q", title=x_title, **_scaled(alt, chart.log_x)),
+        "y": alt.Y("y:Q", title=Y_LABELS[chart.y].format(" or ".join(items)), **_scaled(alt, chart.y == "perplexity")),
     }  # perplexity falls by orders of magnitude
 
     def layer(name: str) -> Any:
@@ -135,9 +126,8 @@ def _figures(run: Run, chart: CurveChart) -> tuple[Records, Records]:
     raise OptionError(f"{run.name}: the log has no {chart.y} to draw there; {hint}")
 
 
-def _scaled(logarithmic: bool) -> dict[str, Any]:
+def _scaled(alt: Any, logarithmic: bool) -> dict[str, Any]:
     """Return the scale and the axis of a channel; a logarithmic axis has faint lines between its numbers."""
-    alt = altair()
     grid = alt.condition("datum.label == ''", alt.value(0.35), alt.value(1.0))
     return {
         "scale": alt.Scale(type="log" if logarithmic else "linear", nice=False, zero=False, padding=12),

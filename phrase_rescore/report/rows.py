@@ -17,7 +17,7 @@ from phrase_rescore.data.vocabulary import Vocabulary, refuse_swapped
 from phrase_rescore.errors import Progress
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.table import BLOCK_ROWS, TableBlock, read_table, select_factor
-from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint
 
 LONG = 4  # words of a long source, as in the paper's Table 2 and figure 5
 _JUDGED_BLOCKS = 8  # whose words tell that the table is of the other direction
@@ -114,10 +114,8 @@ class TableReader:
         self.phi = self.columns.phi(phi, checkpoint.inverse)
         self.log_p: ScoreColumn | None = self.columns.score(checkpoint.signature)  # None: the table has no model's score
         self.rows = self.sources = self.counted = 0  # counted: rows that have counts
-        self.sides = [
-            SideWords("source", checkpoint.src_vocab, checkpoint.factors[0]),
-            SideWords("target", checkpoint.tgt_vocab, checkpoint.factors[1]),
-        ]
+        vocabularies = checkpoint.src_vocab, checkpoint.tgt_vocab
+        self.sides = [SideWords(*side) for side in zip(SIDES, vocabularies, checkpoint.factors, strict=True)]
         self.long_sources: dict[bytes, float] = {}  # the most frequent ones, with their occurrences
         self.table, self._room = table, room
         self._parts = list[SampleRows]()

@@ -80,7 +80,7 @@ def report(
     on_step("laying out maps")
     maps = list(draw_maps(checkpoint, reader.long_sources))
     facts |= {"maps": maps, "coverage": sections.coverage(reader.sides, reader.rows, checkpoint.unk_shares)}
-    charts = {"scatter": scatter} | {one.name: words_map(one.records, by_length=one.name == "phrases") for one in maps}
+    charts = {"scatter": scatter} | {one["name"]: words_map(one["records"], one["name"] == "phrases") for one in maps}
     text = page(f"Report on {os.path.basename(table)}", charts, facts)
     on_step("writing the page")
     with atomic_output(out) as stream:
@@ -102,20 +102,15 @@ def _check_own_columns(reader: TableReader, scorer: Scorer) -> None:
 
 def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows: SampleRows) -> Iterator[str]:
     if reader.log_p is None:
-        of_all = "all its rows were" if len(rows) == reader.rows else (
-            f"a sample was, {len(rows):,} of its {reader.rows:,} rows (all rows of {len(rows.starts):,} sources)"
-        )  # fmt: skip
+        sample = f"a sample was, {len(rows):,} of its {reader.rows:,} rows (all rows of {len(rows.starts):,} sources)"
+        of_all = "all its rows were" if len(rows) == reader.rows else sample
         yield f"The table has no score of a model: {of_all} scored for this page. Annotate the table to see all rows."
     elif not reader.log_p.model:
-        yield (
-            f"The table has no .columns.json; column {reader.log_p.number} looks like a model’s and is "
-            f"taken to be that of {model_dir}."
-        )
+        found = f"column {reader.log_p.number} looks like a model’s and is taken to be that of {model_dir}"
+        yield f"The table has no .columns.json; {found}."
     elif reader.log_p.model != checkpoint.signature:
-        yield (
-            f"The table’s scores are of another model ({reader.log_p.model}) than {model_dir}: charts and tables of scores "
-            "show that one, drawn phrases, maps and words this one."
-        )
+        found = f"The table’s scores are of another model ({reader.log_p.model}) than {model_dir}"
+        yield f"{found}: charts and tables of scores show that one, drawn phrases, maps and words this one."
     if checkpoint.inverse:
         why = "since p(source | target) does not sum to 1 over them"
         yield f"An inverse model: the targets of a source are not compared, {why}."
@@ -132,18 +127,11 @@ _SEED = 1
 Floats = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class WordMap:
-    """A map as it is drawn: ``records`` are those of ``charts.words_map``."""
+def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterator[dict[str, Any]]:
+    """Map the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``.
 
-    name: str
-    title: str
-    records: Records
-    method: str  # t-SNE or PCA
-
-
-def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterator[WordMap]:
-    """Map the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``."""
+    A map has a name, a title, records as ``charts.words_map`` draws them, and the method, t-SNE or PCA.
+    """
     sides: tuple[tuple[Side, Vocabulary], ...] = ("source", checkpoint.src_vocab), ("target", checkpoint.tgt_vocab)
     for side, vocabulary in sides:
         words, counts = vocabulary.words[:MAPPED_WORDS], vocabulary.counts[:MAPPED_WORDS]
@@ -155,12 +143,12 @@ def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> It
         yield from _drawn("phrases", "Phrases", kept, [long_sources[phrase] for phrase in kept], vectors)
 
 
-def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Floats) -> Iterator[WordMap]:
-    """Yield the map, if there is enough to draw."""
+def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Floats) -> Records:
+    """Return the map, if there is enough to draw."""
     if len(phrases) < _FEWEST:
-        return
+        return []
     labels = [readable(phrase) for phrase in phrases]
-    places = project(vectors, _SEED)
+    places = project(vectors)
     low, high = places.min(axis=0), places.max(axis=0)
     share = (places - low) / np.where(high > low, high - low, 1.0)
     room = min(_GAP + _CHARACTER * max(map(len, labels)), FULL / 4)  # for labels, right of the last points
@@ -171,7 +159,7 @@ def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[flo
          "words": phrase.count(b" ") + 1}
         for (x, y), label, level, count, phrase in zip(places, labels, levels, counts, phrases, strict=True)
     ]  # fmt: skip
-    yield WordMap(name, title, records, method_for(len(phrases)))
+    return [{"name": name, "title": title, "records": records, "method": method_for(len(phrases))}]
 
 
 def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
@@ -195,7 +183,7 @@ def method_for(vectors: int) -> str:
     return "t-SNE" if vectors >= _FEWEST_TSNE and importlib.util.find_spec("openTSNE") else "PCA"
 
 
-def project(vectors: Floats, seed: int = 1) -> Floats:
+def project(vectors: Floats) -> Floats:
     """Lay out vectors (n, d): places (n, 2) where near ones are near, by cosine distance (PCA: of unit vectors)."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.asarray(vectors / np.where(norms > 0, norms, 1.0), np.float64)
@@ -210,7 +198,7 @@ def project(vectors: Floats, seed: int = 1) -> Floats:
 
         perplexity = min(30.0, (len(unit) - 1) / 3)
         tsne = TSNE(
-            perplexity=perplexity, initialization="pca", neighbors="exact", negative_gradient_method="bh", random_state=seed,
+            perplexity=perplexity, initialization="pca", neighbors="exact", negative_gradient_method="bh", random_state=_SEED,
             n_jobs=1,  # two threads are slower where other programs run, and its results depend on their number
         )  # fmt: skip
         return np.asarray(tsne.fit(unit))

@@ -51,9 +51,8 @@ def spearman(x: Floats, y: Floats) -> float:
 
 
 def _joint_classes(rows: SampleRows) -> Ints:
-    """Return the place in JOINT_CLASSES of every row; rows without counts are taken as seen once."""
-    joint = np.where(np.isnan(rows.joint), 1, rows.joint)
-    return np.clip(np.searchsorted(JOINT_EDGES, joint, "right") - 1, 0, None)
+    """Return the place in JOINT_CLASSES of every row; rows without counts (nan) are taken as seen once."""
+    return np.searchsorted(JOINT_EDGES, np.fmax(rows.joint, 1), "right") - 1
 
 
 def _percentiles(values: Floats, *shares: float) -> list[float]:
@@ -80,10 +79,8 @@ class Targets:
         self.sizes = rows.sizes[several]
         self.begins = self.rows.starts
         self.group = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        self.log_phi, self.log_p = (self._shares(log) for log in (self.rows.log_phi, self.rows.log_p))
-
-    def _shares(self, logs: Floats) -> Floats:
-        return logs - np.logaddexp.reduceat(logs, self.begins)[self.group] if len(logs) else logs
+        both = self.rows.log_phi, self.rows.log_p
+        self.log_phi, self.log_p = (logs - np.logaddexp.reduceat(logs, self.begins)[self.group] for logs in both)
 
     def best(self, values: Floats) -> Ints:
         """Return the row of the greatest value of each source, the first of equals."""
@@ -103,8 +100,6 @@ class Targets:
 
         ``sign`` 1: where the model gives more than φ, -1: less. Of each frequent source only the row that adds most.
         """
-        if not len(self.sizes):
-            return
         of_one, of_other = (self.log_p, self.log_phi)[::sign]
         weight = np.exp(of_one) * (of_one - of_other)
         most, others = self.best(weight), self.best(of_other)
@@ -123,11 +118,10 @@ def summary(rows: SampleRows, targets: Targets | None, table: TableReader, check
     loss, control = (_loss(checkpoint.training, name) for name in ("held_out", "held_out_other_sources"))
     return {
         "given": given, "predicted": predicted, "signature": checkpoint.signature,
-        "rho": spearman(rows.log_phi, rows.log_p), "n_ranked": len(rows), "n_frequent": len(frequent),
-        "rho_frequent": spearman(frequent.log_phi, frequent.log_p), "enough": ENOUGH,
-        "grouped": targets is not None, "several": len(targets.sizes) if targets else 0, "same": same, "chance": chance,
-        "loss": loss, "control": control, "counted": table.counted,
-        "known": {side.name: 1 - side.unknown_share for side in table.sides},
+        "rho": spearman(rows.log_phi, rows.log_p), "rho_frequent": spearman(frequent.log_phi, frequent.log_p),
+        "n_frequent": len(frequent), "enough": ENOUGH, "grouped": targets is not None,
+        "several": len(targets.sizes) if targets else 0, "same": same, "chance": chance, "loss": loss, "control": control,
+        "counted": table.counted, "known": {side.name: 1 - side.unknown_share for side in table.sides},
         "scored": len(rows), "sure": int(sure.sum()), "sure_once": int((sure & (_joint_classes(rows) == 0)).sum()),
         "lowest": lowest, "highest": highest, "rows": table.rows, "sources": table.sources,
     }  # fmt: skip
@@ -158,14 +152,13 @@ def scores(rows: SampleRows, table: TableReader, sides: tuple[str, str]) -> tupl
     medians = _medians(rows)
     facts: dict[str, Any] = {"sampled": len(records), "most": _POINTS, "counted": table.counted, "left": None}
     if len(medians) > 1:
-        left, *_, right = sorted(medians, key=lambda median: median["log_phi"])
-        facts |= {"left": left, "right": right}
+        facts |= {"left": medians[-1], "right": medians[0]}
     longest = max([record["words"] for record in records], default=1)
     return facts, scatter(records, medians, JOINT_CLASSES, longest, *sides)
 
 
 def _medians(rows: SampleRows, width: float = 0.5, fewest: int = 50) -> Records:
-    """The median of log p in steps of log φ that have ``fewest`` rows or more; φ = 1 has a step of its own."""
+    """The median of log p in steps of log φ, downwards, that have ``fewest`` rows or more; φ = 1 has a step of its own."""
     steps = np.ceil(np.maximum(-rows.log_phi, 0) / width)
     points = Records()
     for step in np.unique(steps):
@@ -196,12 +189,8 @@ def frequency(rows: SampleRows) -> dict[str, Any]:
 
 def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:
     """The paper's tables 2 and 3, of long sources with three targets or more: the most frequent ones, and rare ones."""
-    counts, places = rows.occurrences, zip(rows.starts.tolist(), rows.sizes.tolist(), strict=True)
-    long = [
-        (count, rows[begin : begin + size])
-        for count, (begin, size) in zip(counts.tolist(), places, strict=True)
-        if size >= 3 and is_long(rows.src[begin])
-    ]
+    groups = zip(rows.occurrences.tolist(), rows.starts.tolist(), rows.sizes.tolist(), strict=True)
+    long = [(count, rows[begin : begin + size]) for count, begin, size in groups if size >= 3 and is_long(rows.src[begin])]
     frequent = [of for count, of in sorted(long, key=lambda item: -item[0]) if count > RARE]
     rare = [of for count, of in long if count <= RARE]
     chosen = [list(islice(diverse(listed, lambda of: bytes(of.src[0])), SHOWN_SOURCES)) for listed in (frequent, rare)]
@@ -217,7 +206,7 @@ def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
-    """A source, its best targets by φ and by the model, and the likeliest drawn ones."""
+    """A source, its best targets by φ and by the model, and the likeliest drawn ones: (target, figure, known)."""
 
     def top(values: Floats) -> list[int]:
         return list(map(int, np.argsort(-values, kind="stable")[:SHOWN_TARGETS]))
@@ -225,16 +214,10 @@ def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
     joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in rows.joint.tolist()]
     times = Counter(phrase.target for phrase in drawn)
     likely = sorted({phrase.target: phrase.log_p for phrase in drawn}.items(), key=lambda item: (-item[1], item[0]))
-    return {
-        "src": rows.src[0], "targets": len(rows), "count": rows.occurrences[0],
-        "lists": [
-            [{"tgt": rows.tgt[i], "figure": f"{math.exp(rows.log_phi[i]):.3g}{joint[i]}", "known": True}
-             for i in top(rows.log_phi)],
-            [{"tgt": rows.tgt[i], "figure": nats(float(rows.log_p[i])), "known": True} for i in top(rows.log_p)],
-            [{"tgt": phrase, "figure": f"{nats(log_p)} ({times[phrase]})", "known": phrase in rows.tgt}
-             for phrase, log_p in likely[:SHOWN_SAMPLES]],
-        ],
-    }  # fmt: skip
+    by_phi = [(rows.tgt[i], f"{math.exp(rows.log_phi[i]):.3g}{joint[i]}", True) for i in top(rows.log_phi)]
+    by_p = [(rows.tgt[i], nats(float(rows.log_p[i])), True) for i in top(rows.log_p)]
+    of_model = [(phrase, f"{nats(log_p)} ({times[phrase]})", phrase in rows.tgt) for phrase, log_p in likely[:SHOWN_SAMPLES]]
+    return {"src": rows.src[0], "targets": len(rows), "count": rows.occurrences[0], "lists": [by_phi, by_p, of_model]}
 
 
 def disagreements(of: Targets) -> dict[str, Any]:
@@ -260,12 +243,11 @@ def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) ->
     """Words that the model does not know; ``trained``: their shares in training, source and target."""
     cells, unknown = [], []
     for side, of_training in zip(sides, trained, strict=True):
-        ranked = sorted(side.unknown_words().items(), key=lambda item: (-item[1], item[0]))
+        words = side.unknown_words()
+        ranked = sorted(words.items(), key=lambda item: (-item[1], item[0]))
         seen = f"{len(side.counts) - len(ranked):,} of {len(side.vocabulary.words):,}"
-        cells.append([
-            side.name, number(side.counts.total()), number(side.unknown_words().total()), percent(side.unknown_share),
-            percent(of_training), number(side.rows), percent(share(side.rows, rows)), seen,
-        ])  # fmt: skip
+        shares = percent(side.unknown_share), percent(of_training), number(side.rows), percent(share(side.rows, rows))
+        cells.append([side.name, number(side.counts.total()), number(words.total()), *shares, seen])
         unknown.append((side.name, len(ranked), ranked[:_COMMONEST]))
     fits = not any(too_many_unknown(side.unknown_share, its) for side, its in zip(sides, trained, strict=True))
     return {"rows": cells, "unknown": unknown, "fits": fits}
