@@ -65,9 +65,8 @@ def generate(
     translator = Translator(checkpoint, resolve_device(device))
     reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, prepare_line)
     streamed = not from_table and (flush or standard_input().isatty())
-    batches: Iterable[Sequence[bytes]]
     if from_table:
-        batches = _sources_of_table(*from_table, wanted.seed, reader, on_sample, tell)
+        batches: Iterable[Sequence[bytes]] = _sources_of_table(*from_table, wanted.seed, reader, on_sample, tell)
     else:
         batches = line_batches(standard_input(), reader, _SOURCES, flush)
     pairs = None
@@ -75,30 +74,32 @@ def generate(
         batches = list(batches)
         pairs = _pairs_of(table, checkpoint, checkpoint.as_read(list(chain.from_iterable(batches))), on_read)
     write = _json_line if form == "jsonl" else _tsv_lines
-    totals = _Totals()
+    asked = proposed = in_table = best_in_table = 0
+    seconds = 0.0  # of the search alone
     for sources in batches:
         start = time.monotonic()
         found = wanted(translator, sources)
-        totals.seconds += time.monotonic() - start
-        lines: list[bytes] = []
-        for name, hypotheses in zip(sources, found, strict=True):
-            known = None
-            if pairs is not None:
-                (source,) = checkpoint.as_read([name])
-                known = [(source, hypothesis.target) in pairs for hypothesis in hypotheses]
-                totals.known += sum(known)
-                totals.best_known += known[:1] == [True]
-                if only_new:
-                    hypotheses = [one for one, in_table in zip(hypotheses, known, strict=True) if not in_table]
-                    known = [False] * len(hypotheses)
-            totals.sources += 1
-            totals.hypotheses += len(hypotheses)
-            lines += write(checkpoint, digits, name, hypotheses, known)
+        seconds += time.monotonic() - start
+        lines = list[bytes]()
+        for name, source, hypotheses in zip(sources, checkpoint.as_read(sources), found, strict=True):
+            known = [pairs is not None and (source, hypothesis.target) in pairs for hypothesis in hypotheses]
+            in_table += sum(known)
+            best_in_table += sum(known[:1])
+            shown = [pair for pair in zip(hypotheses, known, strict=True) if not (only_new and pair[1])]
+            proposed += len(shown)
+            lines += write(checkpoint, digits, name, shown, pairs is not None)
         yield lines
+        asked += len(sources)
         on_sources(len(sources))
-    if not streamed:
-        for line in totals.lines(table, only_new):
-            conclude(line)
+    if streamed:
+        return
+    rate = asked / seconds if seconds else 0.0
+    noun = "hypothesis" if proposed == 1 else "hypotheses"
+    conclude(f"{counted(asked, 'phrase')}, {proposed:,} {noun}, {rate:,.0f} phrases/s")
+    if table is not None and asked:
+        best = f"{best_in_table:,} of {asked:,} ({best_in_table / asked:.1%})"
+        left_out = ", left out" if only_new else ""
+        conclude(f"the first hypothesis is in {table}: {best}; of all hypotheses {in_table:,}{left_out}")
 
 
 def _check(
@@ -152,44 +153,26 @@ def _pairs_of(table: str, checkpoint: Checkpoint, sources: Iterable[bytes], on_r
 
 
 def _tsv_lines(
-    checkpoint: Checkpoint, digits: int, name: bytes, hypotheses: Sequence[Hypothesis], known: Sequence[bool] | None
+    checkpoint: Checkpoint, digits: int, name: bytes, hypotheses: Sequence[tuple[Hypothesis, bool]], marked: bool
 ) -> Iterator[bytes]:
-    """Yield source, target, natural log p, number of unknown words; then 1 if the table has the pair, 0 if not."""
-    for i, hypothesis in enumerate(hypotheses):
+    """Yield source, target, natural log p, number of unknown words; if ``marked``, 1 if the table has the pair, 0 if not."""
+    for hypothesis, known in hypotheses:
         sides = (hypothesis.target, name) if checkpoint.inverse else (name, hypothesis.target)
         columns = [*sides, b"%.*g" % (digits, hypothesis.log_p), b"%d" % hypothesis.unknown]
-        yield b"\t".join([*columns, b"%d" % known[i]] if known is not None else columns) + b"\n"
+        yield b"\t".join([*columns, b"%d" % known] if marked else columns) + b"\n"
 
 
 def _json_line(
-    checkpoint: Checkpoint, digits: int, name: bytes, hypotheses: Sequence[Hypothesis], known: Sequence[bool] | None
+    checkpoint: Checkpoint, digits: int, name: bytes, hypotheses: Sequence[tuple[Hypothesis, bool]], marked: bool
 ) -> Iterator[bytes]:
     """Yield an object for a source. Bytes that are not UTF-8 are lone surrogates, byte ff is \\udcff (as in PEP 383)."""
     read, predicted = checkpoint.sides
     proposals = list[dict[str, Any]]()
-    for i, hypothesis in enumerate(hypotheses):
+    for hypothesis, known in hypotheses:
         text = hypothesis.target.decode("utf-8", "surrogateescape")
         log_p = float(b"%.*g" % (digits, hypothesis.log_p))
         proposals.append({predicted: text, "log_p": log_p, "unknown": hypothesis.unknown})
-        if known is not None:
-            proposals[-1]["in_table"] = known[i]
+        if marked:
+            proposals[-1]["in_table"] = known
     line = json.dumps({read: name.decode("utf-8", "surrogateescape"), "proposals": proposals}, ensure_ascii=False)
     yield line.encode("utf-8", "backslashreplace") + b"\n"
-
-
-@dataclass
-class _Totals:
-    sources: int = 0
-    hypotheses: int = 0
-    known: int = 0  # hypotheses that the table has
-    best_known: int = 0  # sources whose first hypothesis is one of them
-    seconds: float = 0.0  # of the search alone
-
-    def lines(self, table: str | None, only_new: bool) -> Iterator[str]:
-        rate = self.sources / self.seconds if self.seconds else 0.0
-        hypotheses = f"{self.hypotheses:,} {'hypothesis' if self.hypotheses == 1 else 'hypotheses'}"
-        yield f"{counted(self.sources, 'phrase')}, {hypotheses}, {rate:,.0f} phrases/s"
-        if table is not None and self.sources:
-            best = f"{self.best_known:,} of {self.sources:,} ({self.best_known / self.sources:.1%})"
-            left_out = ", left out" if only_new else ""
-            yield f"the first hypothesis is in {table}: {best}; of all hypotheses {self.known:,}{left_out}"
