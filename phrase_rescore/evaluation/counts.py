@@ -117,10 +117,9 @@ class Basis:
         every = settings.signatures(len(references))
         signatures = {name: every[name] for name in METRICS.values() if name in every}
         text = "".join(f"{segment}\n" for segments in references for segment in segments)
-        return cls(
-            len(references[0]), len(references), hashlib.sha256(text.encode()).hexdigest(), settings.tokenization,
-            settings.detokenize, settings.lowercase, signatures, version("sacrebleu"), None,
-        )  # fmt: skip
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        scored = settings.tokenization, settings.detokenize, settings.lowercase
+        return cls(len(references[0]), len(references), sha256, *scored, signatures, version("sacrebleu"), None)
 
     def names(self) -> list[str]:
         """Return the names of the columns of a file."""

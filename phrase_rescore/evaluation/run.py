@@ -112,9 +112,9 @@ class _Set:
         self.references = tuple(texts[path] for path in files.references)  # none where all outputs are statistics
         self.basis = Basis.of(self.references, settings) if files.references else counts[first].basis
         against = ", ".join(map(display_name, files.references)) or f"those of {display_name(first)}"
-        for path, statistics in counts.items():
-            self.warnings += [(path, warning) for warning in _check_scoring(statistics.basis, display_name(path), settings)]
-            if statistics.basis.references_sha256 != self.basis.references_sha256:
+        for path, counted in counts.items():
+            self.warnings += [(path, warning) for warning in _check_scoring(counted.basis, display_name(path), settings)]
+            if counted.basis.references_sha256 != self.basis.references_sha256:
                 hint = "figures against different references cannot be compared"
                 raise InputError(display_name(path), f"counted against other references than {against}", hint)
         every = texts | counts
@@ -129,16 +129,14 @@ class _Set:
             on_output()
             return run if isinstance(run, OutputStatistics) else count_once(run)
 
-        def score(name: str, run: OutputStatistics) -> float:
-            return float(metrics[name]._aggregate_and_compute(run.counts[name].tolist()).score)
+        def score(name: str, runs: Sequence[OutputStatistics]) -> SystemScore:
+            scores = [metrics[name]._aggregate_and_compute(run.counts[name].tolist()).score for run in runs]
+            return SystemScore(tuple(map(float, scores)))
 
         outputs = {system: [counted(run) for run in runs] for system, runs in self.outputs.items()}
         if path is not None:
             write_statistics(os.fspath(path), next(iter(outputs.values()))[0])
-        systems = {
-            system: {name: SystemScore(tuple(score(name, run) for run in runs)) for name in metrics}
-            for system, runs in outputs.items()
-        }
+        systems = {system: {name: score(name, runs) for name in metrics} for system, runs in outputs.items()}
         base, scorers, seed = outputs.pop(baseline, []), [_scorer(metric) for metric in metrics.values()], settings.seed
         for system, own in outputs.items() if base else ():
             by_bootstrap = dict[str, float]()

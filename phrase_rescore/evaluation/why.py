@@ -18,7 +18,7 @@ from phrase_rescore.errors import InputError, OptionError, Progress, counted, sh
 from phrase_rescore.evaluation.corpora import read_lines, segments_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_one_stream, is_stream
-from phrase_rescore.moses.columns import ScoreColumn, TableColumns
+from phrase_rescore.moses.columns import TableColumns
 from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, TableBlock, read_table, words
 from phrase_rescore.moses.text import look, mismatch
@@ -79,7 +79,7 @@ class UsedTable:
 
     def __init__(self, table: str) -> None:
         self.name, self.columns = table, TableColumns.read(table)
-        self.unknown: ScoreColumn | None = self.columns.unknown(self.columns.score())  # words unknown to the network
+        self.unknown = self.columns.unknown(self.columns.score())  # words unknown to the network
         self.sources = set[bytes]()
         self.pairs: dict[tuple[bytes, bytes], TablePair] = {}
 
@@ -284,15 +284,13 @@ def why(
 def _warnings(found: Comparison, outputs: Sequence[str], reference: str) -> Iterator[str]:
     """Yield warnings of inputs that make the figures mislead."""
     table = found.table
-    missing = sum(usage.missing.total() for usage in found.usage)
+    missing = found.usage[0].missing + found.usage[1].missing
     phrases = sum(usage.phrases for usage in found.usage)
-    if missing > _FEW * phrases:
-        (src, tgt), times = (found.usage[0].missing + found.usage[1].missing).most_common(1)[0]
+    if missing.total() > _FEW * phrases:
+        (src, tgt), times = missing.most_common(1)[0]
         row = shown(b" ".join((src, SEPARATOR, tgt)))
-        yield (
-            f"{table.name} lacks {missing:,} of the {phrases:,} phrases, {row} {times:,} times: "
-            "did the systems use another table, or was it pruned later?"
-        )
+        lacks = f"{table.name} lacks {missing.total():,} of the {phrases:,} phrases, {row} {times:,} times"
+        yield f"{lacks}: did the systems use another table, or was it pruned later?"
     its = look([segment.reference.decode() for segment in found.segments])
     for system, path in enumerate(outputs):
         if why := mismatch(its, look([segment.text(system).decode() for segment in found.segments])):

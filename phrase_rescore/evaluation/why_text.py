@@ -62,10 +62,8 @@ def _headline(found: Comparison) -> Iterator[str]:
     if min(one.bp, other.bp) < 1:
         first, second = (share(bleu.score, bleu.bp) for bleu in found.bleu)
         yield f"Without its penalty for short outputs BLEU would be {first:.2f} → {second:.2f}: {signed(second - first)}."
-    yield (
-        f"Sentence BLEU: {name} wins {sum(won):,.0f} points in {counted(len(won), 'segment')} and loses {-sum(lost):,.0f} "
-        f"points in {counted(len(lost), 'segment')}."
-    )
+    wins = f"wins {sum(won):,.0f} points in {counted(len(won), 'segment')}"
+    yield f"Sentence BLEU: {name} {wins} and loses {-sum(lost):,.0f} points in {counted(len(lost), 'segment')}."
     for system, usage in zip(found.names, found.usage, strict=True):
         if times := usage.missing.total():
             yield f"{system}: {times:,} of {usage.phrases:,} phrases are not in the table."

@@ -43,8 +43,7 @@ def format_of(out: str, asked: str | None) -> str:
     """
     if out.endswith(_COMPRESSED):
         raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
-    ending = os.path.splitext(out)[1]
-    form = asked or ENDINGS.get(ending) or ("tsv" if is_stream(out) else None)
+    form = asked or ENDINGS.get(os.path.splitext(out)[1]) or ("tsv" if is_stream(out) else None)
     if form is None:
         raise OptionError(f"-o {out} does not end in {', '.join(ENDINGS)}; choose a --format")
     return form
@@ -55,7 +54,7 @@ class VectorWriter:
 
     def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None) -> None:
         self._stream, self._form, self._width, self._count = stream, form, width, count
-        self._seen: set[bytes] | None = set() if count is None and form == "txt" else None  # digests of phrases
+        self._seen = set[bytes]()  # digests of phrases
         self.rows = self.repeated = 0
         self.begin(count or 0)
 
@@ -72,13 +71,11 @@ class VectorWriter:
         """
         if vectors.shape != (len(phrases), self._width):
             raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
-        if self._seen is not None:
-            new = list[int]()
-            for i, phrase in enumerate(phrases):
-                digest = hashlib.blake2b(phrase, digest_size=16).digest()
-                if digest not in self._seen:
-                    self._seen.add(digest)
-                    new.append(i)
+        if self._count is None and self._form == "txt":
+            digests = [hashlib.blake2b(phrase, digest_size=16).digest() for phrase in phrases]
+            first = {digest: i for i, digest in reversed([*enumerate(digests)])}
+            new = sorted(i for digest, i in first.items() if digest not in self._seen)
+            self._seen.update(first)
             self.repeated += len(phrases) - len(new)
             phrases, vectors = [phrases[i] for i in new], vectors[new]
         self.rows += len(phrases)
@@ -102,8 +99,7 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
     ``form`` is of ``format_of``. ``count`` is the number of vectors, None if it is unknown before the end. Raises OptionError
     for a stream if the format begins with that number.
     """
-    with contextlib.ExitStack() as stack:
-        stream: BinaryIO = sys.stdout.buffer if out == "-" else stack.enter_context(atomic_output(out))
+    with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
         if count is None and form != "tsv" and is_stream(out):
             hint = "name a regular file with -o, or write --format tsv"
             raise OptionError(f"--format {form} begins with the number of phrases, known only at the end; {hint}")

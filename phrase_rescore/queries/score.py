@@ -69,8 +69,7 @@ def score(
     """
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
-    src_language, tgt_language = tokenize or (None, None)
-    sides = typed(src_language, lowercase), typed(tgt_language, lowercase)
+    of_source, of_target = (typed(language, lowercase) for language in tokenize or (None, None))
     checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
     scorer = Scorer(checkpoint, resolve_device(device))
 
@@ -87,7 +86,7 @@ def score(
         predicted = [pair[0 if checkpoint.inverse else 1].split(b" ") for pair in pairs] if per_word else None
         return _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
 
-    return map(answer, line_batches(lines, PairReader(checkpoint.factors, sides), BATCH, flush))
+    return map(answer, line_batches(lines, PairReader(checkpoint.factors, (of_source, of_target)), BATCH, flush))
 
 
 def _score_lines(

@@ -123,9 +123,8 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], longest: 
     )  # fmt: skip
     chart = alt.vconcat(alt.hconcat(above, shown, spacing=12), alt.hconcat(main, beside, spacing=12), spacing=12)
     points = [point | {"seen": classes[point["class"]]} for point in points]
-    return specification(
-        chart.add_params(*filters), points=points, medians=medians, equal=[{"x": max(least_phi, least_p)}, {"x": 0.0}]
-    )
+    ends = [{"x": max(least_phi, least_p)}, {"x": 0.0}]
+    return specification(chart.add_params(*filters), points=points, medians=medians, equal=ends)
 
 
 def words_map(records: Records, by_length: bool) -> Spec:
@@ -139,25 +138,23 @@ def words_map(records: Records, by_length: bool) -> Spec:
         .transform_calculate(found="length(search) > 0 && indexof(lower(datum.label), lower(search)) >= 0")
         .transform_joinaggregate(hits="sum(found)")
     )  # fmt: skip
-    place = {
-        "x": alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, FULL], nice=False)),
-        "y": alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, MAP_HEIGHT], nice=False)),
-    }
+    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, FULL], nice=False))
+    y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, MAP_HEIGHT], nice=False))
     tooltip = [alt.Tooltip("label:N", title="phrase" if by_length else "word"), alt.Tooltip("count:Q", format=",")]
     faint, fainter = (alt.condition("length(search) > 0", alt.value(a), alt.value(b)) for a, b in ((0.3, 0.95), (0.12, 0.45)))
-    dots = base.mark_circle(size=20, color=BLUE).encode(**place, opacity=fainter, tooltip=tooltip)
+    dots = base.mark_circle(size=20, color=BLUE).encode(x, y, opacity=fainter, tooltip=tooltip)
     if by_length:
         scale = alt.Scale(scheme=alt.SchemeParams("viridis", extent=[0.0, 0.85]))
         dots = dots.encode(color=alt.Color("words:O", title="words", scale=scale, legend=alt.Legend(orient="top")))
     near = f"datum.level <= log({FULL} / (isArray(zoom.x) ? abs(zoom.x[1] - zoom.x[0]) : {FULL})) / LN2 + 0.01"
     text = dict(align="left", baseline="middle", dx=5, fontSize=11)
-    labels = base.transform_filter(f"{near} && !datum.found").encode(**place, text="label:N")
+    labels = base.transform_filter(f"{near} && !datum.found").encode(x, y, text="label:N")
     halo = labels.mark_text(**text, stroke="#FFFFFF", strokeWidth=3, strokeOpacity=0.85, color="#FFFFFF")
     written = labels.mark_text(**text, color=INK).encode(opacity=faint)
     found = base.transform_filter("datum.found")
-    hits = found.mark_circle(size=70, color=VERMILION, opacity=0.9).encode(**place, tooltip=tooltip)
+    hits = found.mark_circle(size=70, color=VERMILION, opacity=0.9).encode(x, y, tooltip=tooltip)
     bold = dict(fontSize=12, fontWeight="bold", color=VERMILION, align="left", baseline="middle")
-    named = found.transform_filter(near).mark_text(**bold, dx=6).encode(**place, text="label:N")
+    named = found.transform_filter(near).mark_text(**bold, dx=6).encode(x, y, text="label:N")
     listed = (
         found.transform_window(place="row_number()", sort=[alt.SortField("count", order="descending")])
         .transform_filter(f"datum.place <= {_LISTED}")

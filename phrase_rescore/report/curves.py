@@ -38,9 +38,8 @@ class CurveChart:
         if self.x == "steps":
             return point.step
         if run.batch_size is None:
-            raise OptionError(
-                f"{run.name}: the batch size is unknown without a {CONFIG} beside its log; draw it with --x steps"
-            )
+            found = f"the batch size is unknown without a {CONFIG} beside its log"
+            raise OptionError(f"{run.name}: {found}; draw it with --x steps")
         return point.step * run.batch_size / 1e6
 
     def curve(self, run: Run, figure: str, points: Sequence[Point]) -> Records:
@@ -95,13 +94,12 @@ def curves(runs: Sequence[Run], chart: CurveChart = CurveChart()) -> Spec:
     )  # fmt: skip
     items = sorted({run.item for run in runs})
     x_title = X_LABELS[chart.x].format("s, ".join("phrase pair" if name == "pair" else name for name in items))
-    axes = {
-        "x": alt.X("x:Q", title=x_title, **_scaled(alt, chart.log_x)),
-        "y": alt.Y("y:Q", title=Y_LABELS[chart.y].format(" or ".join(items)), **_scaled(alt, chart.y == "perplexity")),
-    }  # perplexity falls by orders of magnitude
+    x = alt.X("x:Q", title=x_title, **_scaled(alt, chart.log_x))
+    falls = chart.y == "perplexity"  # by orders of magnitude
+    y = alt.Y("y:Q", title=Y_LABELS[chart.y].format(" or ".join(items)), **_scaled(alt, falls))
 
     def layer(name: str) -> Any:
-        return alt.Chart(alt.NamedData(name)).encode(**axes, color=colour)
+        return alt.Chart(alt.NamedData(name)).encode(x, y, colour)
 
     looks = {"filled": True, "opacity": 1, "stroke": "#FFFFFF", "strokeWidth": 0.6}
     layers = (
@@ -129,7 +127,5 @@ def _figures(run: Run, chart: CurveChart) -> tuple[Records, Records]:
 def _scaled(alt: Any, logarithmic: bool) -> dict[str, Any]:
     """Return the scale and the axis of a channel; a logarithmic axis has faint lines between its numbers."""
     grid = alt.condition("datum.label == ''", alt.value(0.35), alt.value(1.0))
-    return {
-        "scale": alt.Scale(type="log" if logarithmic else "linear", nice=False, zero=False, padding=12),
-        "axis": alt.Axis(format=",.10~g", tickCount=6 if logarithmic else 8, gridOpacity=grid),
-    }
+    axis = alt.Axis(format=",.10~g", tickCount=6 if logarithmic else 8, gridOpacity=grid)
+    return {"scale": alt.Scale(type="log" if logarithmic else "linear", nice=False, zero=False, padding=12), "axis": axis}

@@ -52,11 +52,6 @@ class SampleRows:
     def __getitem__(self, part: Any) -> SampleRows:
         return SampleRows(*(column[part] for column in vars(self).values()))
 
-    @classmethod
-    def joined(cls, parts: Sequence[SampleRows]) -> SampleRows:
-        """Concatenate the parts."""
-        return cls(*(np.concatenate(columns) for columns in zip(*(vars(part).values() for part in parts), strict=True)))
-
     @property
     def starts(self) -> NDArray[np.int64]:
         """Where the rows of another source begin."""
@@ -157,7 +152,8 @@ class TableReader:
 
     def _shrunk(self) -> SampleRows:
         """Return the sample so far, sources in the order of their hashes, without those that have no room."""
-        rows = SampleRows.joined(self._parts)
+        columns = zip(*(vars(part).values() for part in self._parts), strict=True)
+        rows = SampleRows(*map(np.concatenate, columns))
         rows = rows[np.argsort(rows.hashes, kind="stable")]
         if len(rows) > self._room:
             first = int(np.searchsorted(rows.hashes, rows.hashes[self._room]))  # a source that is cut there goes
