@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import sys
 import time
@@ -23,22 +24,24 @@ PLAN_SECONDS = 10.0  # of training, until its speed tells when it will end
 _PACE_SECONDS = 300.0  # over which a training's speed is measured, so that the time left is steady
 
 
-def say(message: str) -> None:
-    """Write a line on standard error, above any bar."""
+def say(message: str, quiet: bool = False) -> None:
+    """Write a line on standard error, above any bar; nothing if ``quiet``."""
+    if quiet:
+        return
     with tqdm.external_write_mode(file=sys.stderr):
         click.echo(f"phrase-rescore: {in_one_line(message)}", err=True)
 
 
-def warn(message: str) -> None:
-    """Write a warning on standard error."""
-    say(f"warning: {message}")
+def warn(*messages: str) -> None:
+    """Write warnings on standard error."""
+    for message in messages:
+        say(f"warning: {message}")
 
 
 def tell(lines: Iterable[str], quiet: bool) -> None:
     """Write lines on standard error; if ``quiet``, only warnings."""
     for line in lines:
-        if not quiet or line.startswith("warning"):
-            say(line)
+        say(line, quiet and not line.startswith("warning"))
 
 
 def command_line() -> str:
@@ -76,11 +79,11 @@ class Bar(tqdm):  # mypy knows it as generic, Python does not
             super().clear(nolock)
 
 
-def byte_bar(paths: tuple[str, ...], quiet: bool, what: str) -> Bar:
-    """Return a bar over the bytes of files on disk, to be updated with bytes read."""
+def byte_bar(paths: tuple[str, ...], quiet: bool, what: str = "") -> Bar:
+    """Return a bar over the bytes of files on disk, to be updated with bytes read; it is called as the first file."""
     sizes = [input_size(path) for path in paths]
-    total = sum(size for size in sizes if size is not None) if None not in sizes else None
-    return Bar(what, quiet, total=total, unit="B", unit_scale=True)
+    total = None if None in sizes else sum(filter(None, sizes))
+    return Bar(what or os.path.basename(paths[0]), quiet, total=total, unit="B", unit_scale=True)
 
 
 def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale: bool = True) -> Bar:
@@ -174,8 +177,6 @@ class TrainingTalk:
         return f"training ends after {steps:,} steps, {passes:.3g} passes ({option}), in about {_hours(left)} at {rate}"
 
     def _on_record(self, record: dict[str, Any]) -> None:
-        if self._quiet:
-            return
         parts = [f"step {record['step']:,}", _hours(record["seconds"])]
         if "train_loss" in record:
             parts.append(f"training {record['train_loss']:.3f}")
@@ -183,4 +184,4 @@ class TrainingTalk:
             found = record["held_out"]
             self._held_out = f"held-out {found['loss']:.2f}"
             parts.append(f"held-out {found['loss']:.3f} nats/{self._item}, perplexity {found['perplexity']:.2f}")
-        say(", ".join(parts))
+        say(", ".join(parts), self._quiet)
