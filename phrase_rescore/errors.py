@@ -101,14 +101,10 @@ class RowError(RescoreError):
 
 
 class IncompleteOutput(RescoreError):
-    """Some rows went to standard output before the failure and cannot be taken back."""
-
-    def __init__(self, rows: int) -> None:
-        super().__init__(rows)
-        self.rows = rows
+    """Some rows, as many as its argument says, went to standard output before the failure and cannot be taken back."""
 
     def __str__(self) -> str:
-        return f"OUTPUT IS INCOMPLETE: {self.rows} rows"
+        return f"OUTPUT IS INCOMPLETE: {self.args[0]} rows"
 
 
 def printable(text: bytes | str, limit: int = 60) -> str:

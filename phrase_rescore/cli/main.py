@@ -123,16 +123,13 @@ def _report(error: BaseException) -> int:
         case click.Abort() if isinstance(error.__context__, KeyboardInterrupt):  # as click turns one into the other
             return _report(error.__context__)
         case Terminated():
-            _say("terminated")
-            status = 143
+            line, status = "terminated", 143
         case click.Abort() | KeyboardInterrupt():
-            _say("interrupted")
-            status = 130
+            line, status = "interrupted", 130
         case _:
-            _say(f"error: {_one_line(error)}")
-            status = 2 if isinstance(error, OptionError) else 1
-    for note in getattr(error, "__notes__", []):
-        _say(note)
+            line, status = f"error: {_one_line(error)}", 2 if isinstance(error, OptionError) else 1
+    for message in (line, *getattr(error, "__notes__", [])):
+        _say(message)
     return status
 
 
