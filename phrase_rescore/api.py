@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from phrase_rescore.annotation.pipeline import strip as strip_table
-from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
+from phrase_rescore.errors import InputError, ModelError, OptionError, Progress, RescoreError, RowError, silent
 from phrase_rescore.files.paths import Path, beside
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
@@ -53,31 +53,22 @@ __all__ = [
     "train", "train_lm", "train_nmt", "tune", "why",
 ]  # fmt: skip
 
-_ELSEWHERE = {  # modules whose names are used as they are; what needs torch is imported when it is used
-    "annotation.annotator": ("Statistics", "Summary"),
-    "annotation.run": ("AnnotateObserver",),
-    "evaluation.run": ("evaluate",),
-    "evaluation.why": ("why",),
-    "lm.model": ("TextModel", "load_lm"),
-    "lm.nplm": ("export_lm",),
-    "moses.rewrite_ini": ("moses_ini",),
-    "queries.embed": ("embed",),
-    "queries.generate": ("generate",),
-    "queries.score": ("score", "score_lm"),
-    "report.run": ("report",),
-    "rnn.model": ("Model", "load"),
-    "rnn.translator": ("Hypothesis",),
-}
+_ELSEWHERE = {  # names that are used as they are, and their modules; what needs torch is imported when it is used
+    "AnnotateObserver": "annotation.run", "Hypothesis": "rnn.translator", "Model": "rnn.model",
+    "Statistics": "annotation.annotator", "Summary": "annotation.annotator", "TextModel": "lm.model", "embed": "queries.embed",
+    "evaluate": "evaluation.run", "export_lm": "lm.nplm", "generate": "queries.generate", "load": "rnn.model",
+    "load_lm": "lm.model", "moses_ini": "moses.rewrite_ini", "report": "report.run", "score": "queries.score",
+    "score_lm": "queries.score", "why": "evaluation.why",
+}  # fmt: skip
 
 Paths = Path | Sequence[Path]
 
 
 def __getattr__(name: str) -> object:
     """Import one of _ELSEWHERE."""
-    for module, names in _ELSEWHERE.items():
-        if name in names:
-            return getattr(importlib.import_module(f"phrase_rescore.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"phrase_rescore.{_ELSEWHERE[name]}"), name)
 
 
 def train(
@@ -165,7 +156,7 @@ def annotate(
 
 
 def strip(
-    table: Path, out: Path, *, columns: int | None = None, force: bool = False, on_read: Callable[[int], object] | None = None
+    table: Path, out: Path, *, columns: int | None = None, force: bool = False, on_read: Progress | None = None
 ) -> tuple[int, list[str]]:
     """Write a phrase table without the last scores, as ``phrase-rescore strip`` does. Return its rows and what was removed.
 
@@ -179,8 +170,7 @@ def strip(
 
 def rescore(
     nbest: Path, out: Path, models: Paths = (), *, labels: Sequence[str] = (), source: Path | None = None,
-    weights: Path | None = None, scores: Paths = (), device: str = "cpu", on_read: Callable[[int], object] | None = None,
-    **flags: Any,
+    weights: Path | None = None, scores: Paths = (), device: str = "cpu", on_read: Progress | None = None, **flags: Any,
 ) -> RescoreSummary:  # fmt: skip
     """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore`` does.
 
@@ -197,8 +187,8 @@ def rescore(
 
 
 def tune(
-    nbest: Path | Sequence[Path], references: Path | Sequence[Path], out: Path = "-", *, weights: Path | None = None,
-    on_read: Callable[[int], object] | None = None, on_climb: Callable[[], object] = lambda: None, **settings: Any,
+    nbest: Paths, references: Paths, out: Path = "-", *, weights: Path | None = None, on_read: Progress | None = None,
+    on_climb: Callable[[], object] = silent, **settings: Any,
 ) -> TuneSummary:  # fmt: skip
     """Find weights on n-best lists of one tuning set and write them, as ``phrase-rescore tune`` does.
 
@@ -215,8 +205,8 @@ def tune(
 
 
 def info(
-    path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Callable[[int], object] | None = None,
-    on_rows: Callable[[int], object] = lambda rows: None,
+    path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Progress | None = None,
+    on_rows: Progress = silent,
 ) -> TableInfo | ModelInfo | IniInfo:  # fmt: skip
     """Describe a phrase table, a model directory or an ini, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
 
