@@ -1,18 +1,19 @@
 """Declare the options of evaluate and why, which compare systems."""
 
 import os
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import TEXT, PathName, Subset, number_option, path_option, quiet_option
+from phrase_rescore.cli.options import FILE, TEXT, PathName, flag, option, quiet_option
 from phrase_rescore.errors import OptionError, printable
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import SAMPLES, SHOWN_SEGMENTS, TEST_SEEDS
+
+_METRICS = ("bleu", "chrf", "ter")
 
 
 class SetOption(click.Option):
@@ -32,23 +33,6 @@ class SetOption(click.Option):
         option.process = process_all
 
 
-class SetType(PathName):
-    """Takes a set's name and the names of its files."""
-
-    name = "set"
-
-    def paths(self, value: Any) -> Iterable[str]:
-        return cast(SetFiles, value).paths()
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, SetFiles):
-            return value
-        try:
-            return SetFiles.parse(value)
-        except OptionError as error:
-            self.fail(str(error), param, ctx)
-
-
 class EvaluateCommand(options.Command):
     """A command with no argument: the shell completes each word as the name of a file, for ``--set``."""
 
@@ -60,37 +44,27 @@ class EvaluateCommand(options.Command):
     cls=EvaluateCommand, short_help="Compare systems by BLEU, chrF and TER, with significance tests.",
     options_metavar="[OPTIONS] --set NAME REF SYSTEM=OUT... [--set ...]",
 )  # fmt: skip
-@click.option(
-    "--set", "sets", cls=SetOption, type=SetType(Role.READ), multiple=True, required=True, metavar="NAME REF SYSTEM=OUT...",
+@option(
+    "--set sets", PathName(read=SetFiles.parse, paths=SetFiles.paths), cls=SetOption, multiple=True, required=True,
     help="A set, its reference (or REF,REF), and the output of every system (OUT,OUT for several tuning runs).",
+    metavar="NAME REF SYSTEM=OUT...",
 )  # fmt: skip
-@click.option(
-    "--baseline", type=TEXT, metavar="SYSTEM", help="The system that the others are compared with.  [default: the first]"
+@option("--baseline", TEXT, "The system that the others are compared with.  [default: the first]", "SYSTEM")
+@option("--metrics", options.subset(_METRICS, as_asked=True), "The metrics, in this order.", default=",".join(_METRICS))
+@option("--detokenize", TEXT, "Detokenize all text by Moses' rules for this language, and undo Moses' escapes.", "LANG")
+@option(
+    "--tokenize", ("none", "13a", "intl", "char", "zh"),
+    "The tokenization of BLEU.  [default: none, the tokens of the text; with --detokenize 13a, zh: zh, ja: char]",
+)  # fmt: skip
+@flag("--lowercase", "Ignore case in BLEU and chrF. (TER always ignores it.)")
+@option("--samples", SAMPLES, "Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]")
+@option("--seed", TEST_SEEDS, "The seed of both tests.", default=12345)
+@option(
+    "--format form", ("text", "markdown", "json"), "How to write the table. json has every run and all digits.", default="text"
 )
-@click.option(
-    "--metrics", type=Subset(("bleu", "chrf", "ter"), as_asked=True), default="bleu,chrf,ter", show_default=True,
-    metavar="bleu,chrf,ter", help="The metrics, in this order.",
-)  # fmt: skip
-@click.option(
-    "--detokenize", type=TEXT, metavar="LANG",
-    help="Detokenize all text by Moses' rules for this language, and undo Moses' escapes.",
-)  # fmt: skip
-@options.choice_option(
-    "--tokenize", values=("none", "13a", "intl", "char", "zh"),
-    help="The tokenization of BLEU.  [default: none, the tokens of the text; with --detokenize 13a, zh: zh, ja: char]",
-)  # fmt: skip
-@options.flag("--lowercase", help="Ignore case in BLEU and chrF. (TER always ignores it.)")
-@number_option(
-    "--samples", range=SAMPLES, help="Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]"
-)
-@number_option("--seed", range=TEST_SEEDS, default=12345, help="The seed of both tests.")
-@options.choice_option(
-    "--format", "form", values=("text", "markdown", "json"), default="text",
-    help="How to write the table. json has every run and all digits.",
-)  # fmt: skip
-@path_option(
-    "--statistics", role=Role.WRITE,
-    help="Write the counts of the only output to FILE, gzip. A later evaluation takes FILE as OUT.",
+@option(
+    "--statistics", PathName(Role.WRITE),
+    "Write the counts of the only output to FILE, gzip. A later evaluation takes FILE as OUT.",
 )  # fmt: skip
 @quiet_option
 def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quiet: bool, **settings: Any) -> None:
@@ -125,41 +99,29 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quie
     outputs = sum(len(runs) for files in sets for runs in files.systems.values())
     with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
         result = evaluate(sets, statistics=statistics, on_output=bar.update, **settings)
-    for warning in result.warnings:
-        warn(warning)
+    warn(*result.warnings)
     click.echo(layout(result, form), nl=False)
 
 
-class SystemType(PathName):
-    """Takes a system's name and the name of its output."""
-
-    name = "system"
-
-    def paths(self, value: Any) -> Iterable[str]:
-        _, path = value
-        return [path]
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        system, _, path = value.partition("=")
-        if not (system and path):
-            self.fail(f"{value!r} is not SYSTEM=OUT, say, baseline=test.baseline.out", param, ctx)
-        return printable(os.fsencode(system), 1000), path
+def _system(text: str) -> tuple[str, str]:
+    """Return a system's name and the name of its output."""
+    system, _, path = text.partition("=")
+    if not (system and path):
+        raise OptionError(f"{text!r} is not SYSTEM=OUT, say, baseline=test.baseline.out")
+    return printable(os.fsencode(system), 1000), path
 
 
 @options.command(short_help="Show where a new score helped and where not, phrase by phrase.")
-@click.argument("systems", type=SystemType(Role.READ), nargs=-1, required=True, metavar="SYSTEM=OUT...")
-@path_option("--source", required=True, help="The text that both systems translated, as the decoder read it.")
-@path_option("--reference", required=True, help="Its translation, tokenized and escaped as the outputs are.")
-@path_option(
-    "--table", derived=options.sidecar_of, required=True, metavar="TABLE",
-    help="The annotated table that both used, whole or filtered.",
+@click.argument(
+    "systems", type=PathName(read=_system, paths=lambda system: system[1:]), nargs=-1, required=True, metavar="SYSTEM=OUT..."
+)
+@option("--source", FILE, "The text that both systems translated, as the decoder read it.", required=True)
+@option("--reference", FILE, "Its translation, tokenized and escaped as the outputs are.", required=True)
+@option(
+    "--table", PathName(derived=options.sidecar_of), "The annotated table that both used, whole or filtered.", "TABLE",
+    required=True,
 )  # fmt: skip
-@number_option(
-    "--segments", range=SHOWN_SEGMENTS, default=10,
-    help="Show the N segments that gained most, and the N that lost most.",
-)  # fmt: skip
+@option("--segments", SHOWN_SEGMENTS, "Show the N segments that gained most, and the N that lost most.", default=10)
 @quiet_option
 def why(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: Any) -> None:
     """Compare the outputs of two systems on one text, phrase by phrase, to show why a new score helped or did not. The first
@@ -181,8 +143,7 @@ def why(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: 
     from phrase_rescore.cli.terminal import byte_bar, warn
     from phrase_rescore.evaluation.why_text import lines
 
-    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+    with byte_bar((table,), quiet) as bar:
         found = why(systems=systems, table=table, on_read=bar.update, **asked)
-    for warning in found.warnings:
-        warn(warning)
+    warn(*found.warnings)
     click.echo("\n".join(lines(found)))

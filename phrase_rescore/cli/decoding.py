@@ -1,13 +1,12 @@
 """Declare the options of moses-ini, export-lm, rescore and tune, which bring models to Moses."""
 
-import os
 from typing import Any
 
 import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import TEXT, NumberType, PathName, device_option, path_argument, path_option, quiet_option
+from phrase_rescore.cli.options import FILE, TEXT, PathName, Value, device_option, flag, option, quiet_option
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import RESTARTS, SEEDS
 
@@ -24,33 +23,22 @@ def _weights(text: str) -> str:
     short_help="Make a moses.ini for an annotated table or an LM.",
     then="mert-moses.pl DEV.SOURCE DEV.REFERENCE MOSES_BIN/moses {out}, with the options above",
 )
-@path_argument("ini")
-@path_option("--table", metavar="TABLE", help="The table with its new columns, as text or .gz.")
-@path_option("--lm", metavar="NPLM", help="A language model that export-lm wrote. INI gets a feature NeuralLM for it.")
-@path_option(
-    "-o", "--out", role=Role.WRITE, may_be="INI", default="-", metavar="OUT",
-    help="The file to write; may be INI.  [default: standard output]",
-)  # fmt: skip
-@click.option(
-    "--feature",
-    type=TEXT,
-    metavar="NAME",
-    help="The phrase table that TABLE replaces, as TranslationModel0.  [default: the only one in INI]",
+@click.argument("ini", type=FILE)
+@option("--table", FILE, "The table with its new columns, as text or .gz.", "TABLE")
+@option("--lm", FILE, "A language model that export-lm wrote. INI gets a feature NeuralLM for it.", "NPLM")
+@options.out_option("; may be INI", may_be="INI")
+@option(
+    "--feature", TEXT, "The phrase table that TABLE replaces, as TranslationModel0.  [default: the only one in INI]", "NAME"
 )
-@path_option(
-    "--path", role=None, metavar="PATH", help="The path of the table binarized from TABLE, to write into INI.  [default: TABLE]"
-)
-@options.flag("--own-columns", help="Accept new columns that no model added.")
-@options.flag("--keep-relative", help="Write relative paths as given.  [default: absolute]")
-@click.option(
-    "--weights", type=NumberType("weights", _weights), default="small", show_default=True, metavar="small|zero|W,W,…",
+@option("--path", PathName(None), "The path of the table binarized from TABLE, to write into INI.  [default: TABLE]", "PATH")
+@flag("--own-columns", "Accept new columns that no model added.")
+@flag("--keep-relative", "Write relative paths as given.  [default: absolute]")
+@option(
+    "--weights", Value("small|zero|W,W,…", _weights), default="small",
     help="The weights of the new columns. small is 0.04 for scores, 0 for counts of words, 0.1 for --lm.",
 )  # fmt: skip
 @quiet_option
-def moses_ini(
-    ini: str, table: str | None, lm: str | None, feature: str | None, path: str | None, own_columns: bool,
-    keep_relative: bool, weights: str, out: str, quiet: bool,
-) -> None:  # fmt: skip
+def moses_ini(ini: str, out: str, quiet: bool, **changes: Any) -> None:
     """Write INI for TABLE, which has more score columns than the table in INI. Path and num-features of that feature
     change, and weights are added; every other byte stays. With --lm a feature NeuralLM and its weight are added.
 
@@ -72,19 +60,15 @@ def moses_ini(
     from phrase_rescore.api import moses_ini
     from phrase_rescore.cli.terminal import tell
 
-    lines = moses_ini(
-        ini, out, table=table, lm=lm, feature=feature, path=path, weights=weights, own_columns=own_columns,
-        keep_relative=keep_relative,
-    )  # fmt: skip
-    tell(lines, quiet)
+    tell(moses_ini(ini, out, **changes), quiet)
 
 
 @options.command(
     short_help="Write a language model for the decoder.",
-    then=lambda values: "phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini",
+    then="phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini",
 )
 @options.lm_option()
-@path_option("-o", "--out", role=Role.WRITE, default="-", metavar="OUT", help="The file to write.  [default: standard output]")
+@options.out_option("")
 @quiet_option
 def export_lm(lm: str, out: str, quiet: bool) -> None:
     """Write a language model in NPLM's text format. Moses reads it if it was built --with-nplm.
@@ -106,8 +90,7 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
     from phrase_rescore.cli.terminal import say, warn
 
     written = export_lm(lm, out, warn=warn)
-    if not quiet and out != "-":
-        say(written)
+    say(written, quiet or out == "-")
 
 
 def _after_rescore(values: dict[str, Any]) -> str:
@@ -117,44 +100,39 @@ def _after_rescore(values: dict[str, Any]) -> str:
     return tune if (values["models"] or values["scores"]) and not values["weights"] else ""
 
 
-@options.grouped_command(
-    short_help="Add the scores of models to an n-best list.",
-    then=_after_rescore,
-)
-@path_argument("nbest", metavar="NBEST")
+@options.grouped_command(short_help="Add the scores of models to an n-best list.", then=_after_rescore)
+@click.argument("nbest", type=FILE)
 @option_group(
     "Most used",
-    path_option(
-        "-m", "--model", "models", role=Role.READ_DIRECTORY, made_by="train-lm CORPUS", metavar="MODEL", multiple=True,
+    option(
+        "-m --model models", PathName(Role.READ_DIRECTORY, made_by="train-lm CORPUS"), metavar="MODEL", multiple=True,
         help="A language model, or a model of phrase pairs. May be repeated: each model adds a feature.",
     ),
     options.out_option(),
-    path_option("--source", help="The decoded text, which models of phrase pairs need. --best then writes as many lines."),
+    option("--source", FILE, "The decoded text, which models of phrase pairs need. --best then writes as many lines."),
 )  # fmt: skip
 @option_group(
     "Features",
-    click.option(
-        "--label", "labels", type=TEXT, metavar="LABEL", multiple=True,
-        help="The label of the feature of the first -m, of the second, …, of --scores.  "
-        "[default: CSLM0, …, RNN0, …, SCORE0, …]",
+    option(
+        "--label labels", TEXT, "The label of the feature of the first -m, of the second, …, of --scores.  "
+        "[default: CSLM0, …, RNN0, …, SCORE0, …]", "LABEL", multiple=True,
     ),
-    options.flag("--whole", help="Score source and hypothesis as one pair, not phrase by phrase, with models of pairs."),
-    path_option(
-        "--scores", multiple=True,
-        help="Add the numbers of FILE, one an entry: probabilities of any other model. May be repeated.",
+    flag("--whole", "Score source and hypothesis as one pair, not phrase by phrase, with models of pairs."),
+    option(
+        "--scores", FILE, "Add the numbers of FILE, one an entry: probabilities of any other model. May be repeated.",
+        multiple=True,
     ),
-    options.flag("--log", help="The numbers of --scores are natural logarithms."),
-    options.flag("--replace", help="Overwrite a feature that the list already has."),
+    flag("--log", "The numbers of --scores are natural logarithms."),
+    flag("--replace", "Overwrite a feature that the list already has."),
 )  # fmt: skip
 @option_group(
     "Totals",
-    path_option(
-        "--weights", metavar="INI",
-        help="Recompute the totals with the weights of INI: a [weight] section with a line for every feature of the list, "
-        "the new one too (CSLM0= 0.05).",
+    option(
+        "--weights", FILE, "Recompute the totals with the weights of INI: a [weight] section with a line for every feature of "
+        "the list, the new one too (CSLM0= 0.05).", "INI",
     ),
-    options.flag("--sort", help="Sort the entries of every segment by total."),
-    options.flag("--best", help="Write the words of the best entry of every segment, one a line, instead of the list."),
+    flag("--sort", "Sort the entries of every segment by total."),
+    flag("--best", "Write the words of the best entry of every segment, one a line, instead of the list."),
 )  # fmt: skip
 @device_option("cpu")
 @quiet_option
@@ -178,34 +156,28 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     from phrase_rescore.api import rescore
     from phrase_rescore.cli.terminal import byte_bar, say, warn
 
-    with byte_bar((nbest,), quiet, os.path.basename(nbest)) as bar:
+    with byte_bar((nbest,), quiet) as bar:
         summary = rescore(nbest, out, models, on_read=bar.update, **chosen)
-    for warning in summary.warnings:
-        warn(warning)
-    if not quiet:
-        say(f"{summary.entries:,} entries of {summary.segments:,} segments")
-        for label, line in summary.features.items():
-            say(f"{label}: {line}")
+    warn(*summary.warnings)
+    say(f"{summary.entries:,} entries of {summary.segments:,} segments", quiet)
+    for label, line in summary.features.items():
+        say(f"{label}: {line}", quiet)
 
 
 @options.command(
     short_help="Find weights on n-best lists of a tuning set.",
     then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.rescored.out, with the -m that made these lists",
 )
-@path_argument("nbest", metavar="NBEST...", nargs=-1, required=True)
-@click.option(
-    "--reference", type=PathName(Role.READ, paths=lambda names: names.split(",")), required=True, metavar="REF",
+@click.argument("nbest", type=FILE, metavar="NBEST...", nargs=-1, required=True)
+@option(
+    "--reference", PathName(paths=lambda names: names.split(",")), metavar="REF", required=True,
     help="The translation of the tuning set, tokenized as the lists are; REF,REF for several.",
 )  # fmt: skip
-@path_option("-o", "--out", role=Role.WRITE, default="-", metavar="INI", help="The file to write.  [default: standard output]")
-@path_option("--weights", metavar="INI", help="Start from [weight] of INI.  [default: the weights that made the totals]")
-@options.choice_option(
-    "--tokenize", values=("none", "13a", "intl", "char", "zh"), default="none", help="The tokenization of BLEU."
-)
-@options.number_option(
-    "--restarts", range=RESTARTS, default=5, help="Also start from N random weights; on each half from half as many."
-)
-@options.number_option("--seed", range=SEEDS, default=1, help="The seed of random weights.")
+@options.out_option("", "INI")
+@option("--weights", FILE, "Start from [weight] of INI.  [default: the weights that made the totals]", "INI")
+@option("--tokenize", ("none", "13a", "intl", "char", "zh"), "The tokenization of BLEU.", default="none")
+@option("--restarts", RESTARTS, "Also start from N random weights; on each half from half as many.", default=5)
+@option("--seed", SEEDS, "The seed of random weights.", default=1)
 @quiet_option
 def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settings: Any) -> None:
     """Find the weights with which the best entries of NBEST, n-best lists of a tuning set, have the highest BLEU.

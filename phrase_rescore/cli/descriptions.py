@@ -1,6 +1,5 @@
 """Declare the options of info, report and curves, which describe tables and models."""
 
-import functools
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -8,20 +7,17 @@ from typing import Any
 import click
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import PathName, model_option, number_option, path_argument, path_option, quiet_option
+from phrase_rescore.cli.options import PathName, flag, model_option, option, quiet_option
 from phrase_rescore.errors import OptionError, counted
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 
 
 @options.command(short_help="Describe a phrase table, a model or a moses.ini.")
-@path_argument("path", role=Role.READ_EITHER, metavar="TABLE|MODEL_DIR|INI")
-@path_option(
-    "-m", "--model", "model_dir", role=Role.READ_DIRECTORY, metavar="MODEL_DIR",
-    help="Count the table's words that this model knows.",
-)  # fmt: skip
-@options.flag("--strict", help="Exit with status 1 if a Moses program would mishandle a row, or INI.")
-@options.flag("--json", "as_json", help="Write a JSON object.")
+@click.argument("path", type=PathName(Role.READ_EITHER), metavar="TABLE|MODEL_DIR|INI")
+@option("-m --model model_dir", PathName(Role.READ_DIRECTORY), "Count the table's words that this model knows.", "MODEL_DIR")
+@flag("--strict", "Exit with status 1 if a Moses program would mishandle a row, or INI.")
+@flag("--json as_json", "Write a JSON object.")
 @quiet_option
 def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns that
@@ -44,29 +40,26 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
     from phrase_rescore.api import info
     from phrase_rescore.cli.terminal import byte_bar
 
-    with byte_bar((path,), quiet or os.path.isdir(path), os.path.basename(path)) as bar:
-        found = info(
-            path, model_dir, strict=strict, on_read=bar.update,
-            on_rows=lambda rows: bar.set_postfix_str(f"{rows:,} rows", refresh=False),
-        )  # fmt: skip
+    with byte_bar((path,), quiet or os.path.isdir(path)) as bar:
+
+        def on_rows(rows: int) -> None:
+            bar.set_postfix_str(f"{rows:,} rows", refresh=False)
+
+        found = info(path, model_dir, strict=strict, on_read=bar.update, on_rows=on_rows)
     click.echo(json.dumps(found.as_object(), indent=2) if as_json else "\n".join(found.lines()))
     if strict:
         found.check()
 
 
 @options.command(short_help="Write a page that compares the model's scores with the table's.")
-@path_argument("table", derived=options.sidecar_of, metavar="ANNOTATED_TABLE")
+@click.argument("table", type=PathName(derived=options.sidecar_of), metavar="ANNOTATED_TABLE")
 @model_option()
-@path_option("-o", "--out", role=Role.WRITE, default="report.html", show_default=True, help="The page to write.")
-@number_option(
-    "--phi-column", range=COLUMNS,
-    help="The score column with the table's own probability.  [default: 3, φ(target|source), or the last of fewer; of an "
-    "inverse model 1]",
+@option("-o --out", PathName(Role.WRITE), "The page to write.", default="report.html")
+@option(
+    "--phi-column", COLUMNS, "The score column with the table's own probability.  [default: 3, φ(target|source), or the last "
+    "of fewer; of an inverse model 1]",
 )  # fmt: skip
-@number_option(
-    "--sample", range=SAMPLE_ROWS, default=50_000, metavar="ROWS",
-    help="Rows that the page shows, 100 or more; whole sources.",
-)  # fmt: skip
+@option("--sample", SAMPLE_ROWS, "Rows that the page shows, 100 or more; whole sources.", "ROWS", default=50_000)
 @quiet_option
 def report(table: str, quiet: bool, **asked: Any) -> None:
     """Write one HTML page that helps to decide about the new feature. It shows the model's scores against the table's φ, by
@@ -84,13 +77,10 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
     from phrase_rescore.api import report
     from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn
 
-    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        step = functools.partial(bar.set_postfix_str, refresh=True)
-        found = report(table, command=command_line(), on_read=bar.update, on_step=step, **asked)
-    for warning in found.warnings:
-        warn(warning)
-    if not quiet:
-        say(f"{asked['out']}: {found.rows:,} rows, {found.size / 1e6:.1f} MB")
+    with byte_bar((table,), quiet) as bar:
+        found = report(table, command=command_line(), on_read=bar.update, on_step=bar.set_postfix_str, **asked)
+    warn(*found.warnings)
+    say(f"{asked['out']}: {found.rows:,} rows, {found.size / 1e6:.1f} MB", quiet)
 
 
 def _path_of(run: str) -> Iterable[str]:
@@ -101,15 +91,14 @@ def _path_of(run: str) -> Iterable[str]:
 
 @options.command(short_help="Draw the training curves of models.")
 @click.argument("runs", type=PathName(Role.READ_EITHER, paths=_path_of), nargs=-1, required=True, metavar="RUN...")
-@path_option("-o", "--out", role=Role.WRITE, help="The picture to write, .png or .svg.")
-@options.flag("--table", help="Write the figures of every run to standard output, with or without a picture.")
-@options.choice_option("--x", values=("steps", "hours", "pairs"), default="steps", help="The horizontal axis.")
-@options.choice_option(
-    "--y", values=("loss", "perplexity"), default="loss",
-    help="loss: nats per pair (of a language model: per word), held-out and training. "
-    "perplexity: held-out perplexity per word.",
+@option("-o --out", PathName(Role.WRITE), "The picture to write, .png or .svg.")
+@flag("--table", "Write the figures of every run to standard output, with or without a picture.")
+@option("--x", ("steps", "hours", "pairs"), "The horizontal axis.", default="steps")
+@option(
+    "--y", ("loss", "perplexity"), "loss: nats per pair (of a language model: per word), held-out and training. "
+    "perplexity: held-out perplexity per word.", default="loss",
 )  # fmt: skip
-@options.flag("--log-x", help="Make the horizontal axis logarithmic.")
+@flag("--log-x", "Make the horizontal axis logarithmic.")
 @quiet_option
 def curves(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **chart: Any) -> None:
     """Draw the loss of every RUN during training: held-out solid, training dashed, a star at the best step. A RUN is
@@ -130,6 +119,6 @@ def curves(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **c
         raise OptionError("nothing to write; name a picture with -o curves.png, or add --table")
     found = curves(runs, out, **chart)
     if table:
-        click.echo(os.fsencode("".join(run.line() + "\n" for run in found)), nl=False)
-    if out is not None and not quiet:
-        say(f"{out}: {counted(len(found), 'run')}")
+        click.echo(os.fsencode("\n".join(run.line() for run in found)))
+    if out is not None:
+        say(f"{out}: {counted(len(found), 'run')}", quiet)

@@ -1,7 +1,7 @@
 """Commands whose paths are checked before they run, types of options, and the options that several commands share.
 
-An option takes the name of a file with its role (``path_option``), a number with its range (``number_option`` and the types
-after ``NumberType``), one of some words (``choice_option``, Subset), or any TEXT.
+``option`` declares an option: its names, what it takes, its help. What it takes is a number of a Range, one of some words, or a
+Value: a PathName with its role, TEXT, ….
 """
 
 import os
@@ -20,70 +20,68 @@ from phrase_rescore.errors import OptionError, shown
 from phrase_rescore.files.paths import Role, Use, check_new, check_paths, is_stream
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
 
-DEFAULT_MODEL, DEFAULT_LM = "phrase-rescore-model", "phrase-rescore-lm"
+DEFAULT_MODEL = "phrase-rescore-model"
 
 Then = str | Callable[[dict[str, Any]], str]
 Derived = Callable[[str, Mapping[str, Any]], Iterable[Use]]
 
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+class Value(click.ParamType):
+    """Takes what ``read`` makes of a text, or raises OptionError for. --help calls it ``name``.
+
+    click's own numbers may be nan, ``1_000`` or in digits of other scripts.
+    """
+
+    def __init__(self, name: str, read: Callable[[Any], Any] = str) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int | float):  # a default
+            return value
+        try:
+            return self._read(value)
+        except OptionError as error:
+            self.fail(str(error), param, ctx)
 
 
-class AnyText(click.ParamType):
-    """Takes any text, which the library reads."""
-
-    name = "text"
-
-
-TEXT = AnyText()
-
-
-class PathName(click.ParamType):
+class PathName(Value):
     """Takes the name of a file or directory, which must not be empty; the shell completes it.
 
     ``role`` is what the command does with the file (None: nothing, the name is only written). ``derived`` yields further files
-    that the command touches, from the path and the values of all options. ``made_by`` is the command that makes such a model.
-    ``may_be`` names an option whose path may be the same. ``paths``: from a value that is more than a path to its paths.
+    that the command touches, from the path and the values of all options. ``read`` and ``paths`` are for what is more than a
+    path: from the text to a value, from the value to its paths. ``more``: ``made_by`` or ``may_be`` of each ``Use``.
     """
 
-    name = "path"
-
     def __init__(
-        self, role: Role | None, derived: Derived | None = None, made_by: str = "train TABLE", may_be: str | None = None,
-        paths: Callable[[str], Iterable[str]] = lambda value: [value],
+        self, role: Role | None = Role.READ, derived: Derived | None = None, read: Callable[[Any], Any] = str,
+        paths: Callable[[Any], Iterable[str]] = lambda path: [path], **more: str,
     ) -> None:  # fmt: skip
-        self.role, self._derived, self._made_by, self._may_be, self._paths = role, derived, made_by, may_be, paths
+        super().__init__("FILE", read)
+        self.role, self._derived, self._paths, self._more = role, derived, paths, more
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if "" in self.paths(value):
+        value = super().convert(value, param, ctx)
+        if "" in self._paths(value):
             self.fail("the name is empty", param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(incomplete, type="dir" if self.role and self.role.is_directory else "file")]
 
-    def paths(self, value: Any) -> Iterable[str]:
-        """Return the paths in a converted value."""
-        return self._paths(value)
-
     def uses(self, option: str, value: Any, values: Mapping[str, Any]) -> Iterator[Use]:
         """Yield what the command does with the paths in a value of the option, and with those derived from them."""
-        for path in self.paths(value):
+        for path in self._paths(value):
             if self.role:
-                yield Use(option, path, self.role, self._made_by, self._may_be)
+                yield Use(option, path, self.role, **self._more)
             yield from self._derived(path, values) if self._derived else ()
 
 
-_UNBREAKING = str.maketrans({" ": "\xa0", "-": "\u2011"})
-_BREAKING = {end: start for start, end in (("\x20", 0xA0), ("-", 0x2011))}
+_UNBREAKING, _BREAKING = str.maketrans(" -", "\xa0\u2011"), str.maketrans("\xa0\u2011", " -")
 
 
-def _unbroken(option: click.Option) -> str:
-    """Return the help of an option with its default, in which no line breaks."""
-    text, value = option.help or "", option.default
-    if option.show_default:
-        text += f"  [default: {', '.join(value) if isinstance(value, list | tuple) else value}]"
-    return re.sub(r"\[[^]]{,45}\]", lambda found: found[0].translate(_UNBREAKING), text)
+def _unbroken(help: str) -> str:
+    """Return a help in which no line breaks within brackets."""
+    return re.sub(r"\[[^]]{,45}\]", lambda found: found[0].translate(_UNBREAKING), help)
 
 
 class Command(click.Command):
@@ -98,25 +96,20 @@ class Command(click.Command):
         self._refuses = any(isinstance(param.type, PathName) and param.type.role is Role.WRITE for param in params)
         if self._refuses:
             params.insert(-1, click.Option(["--overwrite"], is_flag=True, help="Replace files that are there already."))
-        for param in params:
-            if isinstance(param, click.Option):
-                param.help, param.show_default = _unbroken(param), False
         super().__init__(name, params=params, **attributes)
 
     def get_help(self, ctx: click.Context) -> str:
         return super().get_help(ctx).translate(_BREAKING)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        overwrite = not self._refuses or ctx.params.pop("overwrite") or ctx.params.get("resume")
-        check_paths(self._uses(ctx.params))
+    def invoke(self, ctx: click.Context) -> None:
+        values = ctx.params
+        overwrite = not self._refuses or values.pop("overwrite") or values.get("resume")
+        check_paths(self._uses(values))
         if not overwrite:
-            check_new(self._uses(ctx.params))
-        result = super().invoke(ctx)
-        if not ctx.params.get("quiet", True):
-            self._end(ctx.params)
-        return result
-
-    def _end(self, values: dict[str, Any]) -> None:
+            check_new(self._uses(values))
+        super().invoke(ctx)
+        if values.get("quiet", True):
+            return
         from phrase_rescore.cli.terminal import say
 
         paths = [use.path for use in self._uses(values) if use.role is Role.WRITE]
@@ -178,29 +171,14 @@ command = partial(click.command, cls=Command)
 grouped_command = partial(click.command, cls=GroupedCommand)
 
 
-class NumberType(click.ParamType):
-    """Takes a number of a range, as ``read`` returns it. click's own types take nan, ``1_000`` and digits of other scripts."""
-
-    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        self.name, self._read = name, read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):  # a default
-            return value
-        try:
-            return self._read(value)
-        except OptionError as error:
-            self.fail(str(error), param, ctx)
-
-
-def number(wanted: Range) -> NumberType:
+def number(wanted: Range) -> Value:
     """Return the type of a number of this range."""
-    return NumberType("number", wanted.read)
+    return Value("N", wanted.read)
 
 
 def _seconds(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)([smhd]?)", text)
-    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]] if match else 0.0
     if seconds not in SECONDS:
         raise OptionError(f"{shown(text)} is not a duration; write 90s, 20m, 2h or 1d")
     return seconds
@@ -208,56 +186,49 @@ def _seconds(text: str) -> float:
 
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,16})([KMG]?)i?B?", text)
-    size = int(match[1]) * _BYTES[match[2]] if match else 0
+    size = int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[match[2]] if match else 0
     if size not in BYTES:
         raise OptionError(f"{shown(text)} is not a size; write 500K, 15M or 2G")
     return size
 
 
-DURATION, BYTE_SIZE = NumberType("duration", _seconds), NumberType("size", _bytes)
+def _rows_or_path(text: str) -> float | str:
+    if not text:
+        raise OptionError("write a number of rows, or name a file")
+    return TABLE_ROWS.read(text) if text.isascii() and text.isdigit() else text
 
 
-class RowsOrFile(PathName):
-    """Takes a number of rows, or else the name of a file that has as many."""
-
-    name = "rows"
-
-    def paths(self, value: Any) -> Iterable[str]:
-        return [value] if isinstance(value, str) else []
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not value:
-            self.fail("write a number of rows, or name a file", param, ctx)
-        is_number = isinstance(value, str) and value.isascii() and value.isdigit()
-        return number(TABLE_ROWS).convert(value, param, ctx) if is_number else value
+TEXT, DURATION, BYTE_SIZE = Value("TEXT"), Value("DURATION", _seconds), Value("SIZE", _bytes)
+FILE = PathName()
+ROWS_OR_FILE = PathName(read=_rows_or_path, paths=lambda value: [value] if isinstance(value, str) else [])
 
 
-class Subset(click.ParamType):
-    """Split ``b,a`` into a tuple of known names, in the order of ``names``, or as typed if ``as_asked``."""
+def subset(names: Sequence[str], as_asked: bool = False) -> Value:
+    """Return the type that splits ``b,a`` into a tuple of known names, in the order of ``names`` unless ``as_asked``."""
 
-    name = "names"
+    def read(text: str) -> tuple[str, ...]:
+        asked = tuple(dict.fromkeys(text.lower().split(",")))
+        if unknown := [name for name in asked if name not in names]:
+            raise OptionError(f"{unknown[0]!r} is not one of {', '.join(names)}")
+        return asked if as_asked else tuple(name for name in names if name in asked)
 
-    def __init__(self, names: Sequence[str], as_asked: bool = False) -> None:
-        self._names, self._as_asked = names, as_asked
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        asked = value if isinstance(value, tuple) else tuple(dict.fromkeys(str(value).lower().split(",")))
-        if unknown := [name for name in asked if name not in self._names]:
-            self.fail(f"{unknown[0]!r} is not one of {', '.join(self._names)}", param, ctx)
-        return asked if self._as_asked else tuple(name for name in self._names if name in asked)
+    return Value(",".join(names), read)
 
 
-def path_option(
-    *names: str, role: Role | None = Role.READ, derived: Derived | None = None, made_by: str = "train TABLE",
-    may_be: str | None = None, metavar: str = "FILE", **attributes: Any,
-) -> Any:  # fmt: skip
-    """Declare an option whose value is the name of a file or directory, with its role (see ``PathName``)."""
-    return click.option(*names, type=PathName(role, derived, made_by, may_be), metavar=metavar, **attributes)
+def option(
+    names: str, takes: Range | Sequence[str] | click.ParamType, help: str, metavar: str | None = None, **attributes: Any
+) -> Any:
+    """Declare an option by its names, with blanks between, what it takes, and its help. A default but 0 and ``-`` is shown."""
+    kind = takes if isinstance(takes, click.ParamType) else number(takes) if isinstance(takes, Range) else click.Choice(takes)
+    metavar = metavar or (kind.name if isinstance(kind, Value) else None)
+    if (default := attributes.get("default", 0)) not in (0, "-"):
+        help += f"  [default: {default}]"
+    return click.option(*names.split(), type=kind, help=_unbroken(help), metavar=metavar, **attributes)
 
 
-def path_argument(name: str, role: Role = Role.READ, derived: Derived | None = None, **attributes: Any) -> Any:
-    """Declare an argument that is the name of a file or directory, with its role (see ``PathName``)."""
-    return click.argument(name, type=PathName(role, derived), **attributes)
+def flag(names: str, help: str) -> Any:
+    """Declare an option without a value."""
+    return click.option(*names.split(), is_flag=True, help=_unbroken(help))
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,58 +245,32 @@ def sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
         yield Use("the table's sidecar", sidecar, Role.READ)
 
 
-def number_option(*names: str, range: Range, metavar: str = "N", default: float | None = None, **attributes: Any) -> Any:
-    """Declare an option whose value is a number of a range; a default other than 0 is shown."""
-    kind, shown = number(range), bool(default)
-    return click.option(*names, type=kind, metavar=metavar, default=default, show_default=shown, **attributes)
-
-
-def choice_option(*names: str, values: Sequence[str], default: str | None = None, **attributes: Any) -> Any:
-    """Declare an option whose value is one of some words."""
-    kind, shown = click.Choice(values), default is not None
-    return click.option(*names, type=kind, default=default, show_default=shown, **attributes)
-
-
-def flag(*names: str, help: str) -> Any:
-    """Declare an option without a value."""
-    return click.option(*names, is_flag=True, help=help)
+def device_option(default: str) -> Any:
+    return option("--device", TEXT, "The device: auto, cpu, cuda or cuda:N.", "DEVICE", default=default)
 
 
 def model_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
-    return path_option(
-        "-m", "--model", "model_dir", role=role, derived=derived, metavar="MODEL_DIR", default=DEFAULT_MODEL, show_default=True,
-        help="The model directory.",
-    )  # fmt: skip
+    path = PathName(role, derived)
+    return option("-m --model model_dir", path, "The model directory.", "MODEL_DIR", default=DEFAULT_MODEL)
 
 
 def lm_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
-    return path_option(
-        "-m", "--model", "lm", role=role, derived=derived, made_by="train-lm CORPUS", metavar="LM", default=DEFAULT_LM,
-        show_default=True, help="The directory of the language model.",
-    )  # fmt: skip
+    path = PathName(role, derived, made_by="train-lm CORPUS")
+    return option("-m --model lm", path, "The directory of the language model.", "LM", default="phrase-rescore-lm")
 
 
-def out_option(derived: Derived | None = None) -> Any:
-    return path_option(
-        "-o", "--out", role=Role.WRITE, derived=derived, default="-", metavar="OUT",
-        help="The file to write, gzip if it ends in .gz.  [default: standard output]",
-    )  # fmt: skip
+def out_option(more: str = ", gzip if it ends in .gz", metavar: str = "OUT", **path: Any) -> Any:
+    help = f"The file to write{more}.  [default: standard output]"
+    return option("-o --out", PathName(Role.WRITE, **path), help, metavar, default="-")
 
 
-def device_option(default: str) -> Any:
-    return click.option(
-        "--device", type=TEXT, default=default, show_default=True, metavar="DEVICE",
-        help="The device: auto, cpu, cuda or cuda:N.",
-    )  # fmt: skip
-
-
-on_bad_row_option = choice_option(
-    "--on-bad-row", values=("fail", "drop"), default="fail",
+on_bad_row_option = option(
+    "--on-bad-row", ("fail", "drop"), default="fail",
     help="fail stops at a bad row, with its line number. drop leaves bad rows out and keeps them in a .dropped file.",
 )  # fmt: skip
-digits_option = number_option("--digits", range=DIGITS, default=7, help="Significant digits of the numbers, 2 to 17.")
+digits_option = option("--digits", DIGITS, "Significant digits of the numbers, 2 to 17.", default=7)
 flush_option = flag(
-    "--flush", help="Answer every line at once, for a program that writes lines and waits.  [default: at a terminal]"
+    "--flush", "Answer every line at once, for a program that writes lines and waits.  [default: at a terminal]"
 )
-lowercase_option = flag("--lowercase", help="Lower-case the typed text. Needs --tokenize.")
-quiet_option = flag("-q", "--quiet", help="Show no progress on standard error. Warnings and errors remain.")
+lowercase_option = flag("--lowercase", "Lower-case the typed text. Needs --tokenize.")
+quiet_option = flag("-q --quiet", "Show no progress on standard error. Warnings and errors remain.")

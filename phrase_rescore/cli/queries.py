@@ -6,20 +6,15 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import TEXT, PathName, device_option, lm_option, model_option, number_option, path_option
-from phrase_rescore.files.paths import Role
+from phrase_rescore.cli.options import FILE, TEXT, device_option, flag, lm_option, model_option, number, option
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TEMPERATURES, TOP_K
 
 
 @options.command(short_help="Score phrase pairs from standard input.")
 @model_option()
-@options.flag("--per-word", help="Add a third column: the words predicted and </s>, each followed by its log p.")
-@click.option(
-    "--tokenize",
-    type=TEXT,
-    nargs=2,
-    metavar="SOURCE TARGET",
-    help="Tokenize and escape typed text as Moses does for these languages: en fr.",
+@flag("--per-word", "Add a third column: the words predicted and </s>, each followed by its log p.")
+@option(
+    "--tokenize", TEXT, "Tokenize and escape typed text as Moses does for these languages: en fr.", "SOURCE TARGET", nargs=2
 )
 @options.lowercase_option
 @options.flush_option
@@ -46,10 +41,10 @@ def score(model_dir: str, **settings: Any) -> None:
 
 
 @options.command(short_help="Score text with a language model.")
-@options.path_argument("text", default="-", required=False)
+@click.argument("text", type=FILE, default="-", required=False)
 @lm_option()
-@options.flag("--per-word", help="Add a third column: the words and </s>, each followed by its log p.")
-@path_option("--interpolate", metavar="ARPA", help="Mix with this n-gram model: find the best weight, show the perplexities.")
+@flag("--per-word", "Add a third column: the words and </s>, each followed by its log p.")
+@option("--interpolate", FILE, "Mix with this n-gram model: find the best weight, show the perplexities.", "ARPA")
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
@@ -73,22 +68,17 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     write_out(score_lm(text, lm, **settings, tell=say, warn=warn))
 
 
-_SAMPLED = PathName(Role.READ)
-
-
 @options.grouped_command(short_help="Propose target phrases for source phrases.")
 @option_group(
     "Most used",
     model_option(),
-    number_option("-n", "--number", range=HYPOTHESES, default=10, help="Hypotheses for each source."),
-    click.option(
-        "--tokenize", type=TEXT, metavar="LANG", help="Tokenize and escape typed text as Moses does for this language: en."
-    ),
-)  # fmt: skip
+    option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10),
+    option("--tokenize", TEXT, "Tokenize and escape typed text as Moses does for this language: en.", "LANG"),
+)
 @option_group(
     "Sources",
-    click.option(
-        "--from-table", type=(options.number(SOURCES), _SAMPLED), metavar="N TABLE", shell_complete=_SAMPLED.shell_complete,
+    option(
+        "--from-table", click.Tuple([number(SOURCES), FILE]), metavar="N TABLE", shell_complete=FILE.shell_complete,
         help="Take N distinct sources of TABLE at random, by --seed.",
     ),
     options.lowercase_option,
@@ -96,28 +86,21 @@ _SAMPLED = PathName(Role.READ)
 )  # fmt: skip
 @option_group(
     "Search",
-    number_option("--beam", range=BEAMS, help="The beam size.  [default: the larger of 10 and --number]"),
-    number_option("--max-length", range=LENGTHS, default=20, help="The most words of a hypothesis."),
-    options.flag("--unk", help="Propose the unknown word UNK, too."),
-    options.flag("--random", help="Draw hypotheses at random instead of the most probable ones."),
-    number_option(
-        "--temperature", range=TEMPERATURES, metavar="T",
-        help="Draw words in proportion to p^(1/T). Needs --random.  [default: 1]",
-    ),
-    number_option(
-        "--top-k", range=TOP_K, metavar="K", help="Draw only from the K most probable words. Needs --random.  [default: all]"
-    ),
-    number_option("--seed", range=SEEDS, default=1, help="The seed of --random and --from-table."),
-)  # fmt: skip
+    option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),
+    option("--max-length", LENGTHS, "The most words of a hypothesis.", default=20),
+    flag("--unk", "Propose the unknown word UNK, too."),
+    flag("--random", "Draw hypotheses at random instead of the most probable ones."),
+    option("--temperature", TEMPERATURES, "Draw words in proportion to p^(1/T). Needs --random.  [default: 1]", "T"),
+    option("--top-k", TOP_K, "Draw only from the K most probable words. Needs --random.  [default: all]", "K"),
+    option("--seed", SEEDS, "The seed of --random and --from-table.", default=1),
+)
 @option_group(
     "Output",
-    options.choice_option(
-        "--format", "form", values=("tsv", "jsonl"), default="tsv", help="jsonl writes an object for every source."
-    ),
-    path_option("--table", metavar="TABLE", help="Add a column: 1 if TABLE has the pair, else 0."),
-    options.flag("--only-new", help="Leave out pairs that --table has."),
+    option("--format form", ("tsv", "jsonl"), "jsonl writes an object for every source.", default="tsv"),
+    option("--table", FILE, "Add a column: 1 if TABLE has the pair, else 0.", "TABLE"),
+    flag("--only-new", "Leave out pairs that --table has."),
     options.digits_option,
-)  # fmt: skip
+)
 @option_group("Machine", device_option("cpu"))
 @options.quiet_option
 def generate(model_dir: str, from_table: tuple[int, str] | None, table: str | None, quiet: bool, **settings: Any) -> None:
@@ -151,17 +134,11 @@ def generate(model_dir: str, from_table: tuple[int, str] | None, table: str | No
 
 @options.command(short_help="Write vectors of words and phrases.")
 @model_option()
-@path_option(
-    "-o", "--out", role=Role.WRITE, default="-", metavar="OUT",
-    help="The file to write: .txt or .vec, .tsv.  [default: standard output]",
-)  # fmt: skip
-@options.choice_option(
-    "--words", "side", values=("source", "target"), help="Write the embeddings of one side's words, not of phrases."
+@options.out_option(": .txt or .vec, .tsv")
+@option("--words side", ("source", "target"), "Write the embeddings of one side's words, not of phrases.")
+@option(
+    "--format form", ("txt", "tsv"), "word2vec's text format, or tabs.  [default: by the name of OUT; tsv on standard output]"
 )
-@options.choice_option(
-    "--format", "form", values=("txt", "tsv"),
-    help="word2vec's text format, or tabs.  [default: by the name of OUT; tsv on standard output]",
-)  # fmt: skip
 @device_option("cpu")
 @options.quiet_option
 def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> None:
@@ -181,5 +158,4 @@ def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> 
 
     with count_bar("embedding", "phrases", quiet or side is not None) as bar:
         written = embed(out, model_dir, side=side, **settings, on_phrases=bar.update, warn=warn)
-    if out != "-" and not quiet:
-        say(written)
+    say(written, quiet or out == "-")

@@ -1,27 +1,21 @@
 """Declare the options of annotate and strip, which write phrase tables."""
 
-from __future__ import annotations
-
-import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import TEXT, number_option, path_option
+from phrase_rescore.cli.options import FILE, TEXT, PathName, flag, option
 from phrase_rescore.files.outputs import GZIP_LEVELS
 from phrase_rescore.files.paths import Role, Use, is_stream, partial_of
 from phrase_rescore.moses.columns import FEATURES
 from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.ranges import BLOCK_ROWS, COLUMNS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
-
-if TYPE_CHECKING:
-    from phrase_rescore.api import AnnotateObserver, Statistics
 
 
 def _files_of(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
@@ -48,90 +42,74 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
     usual="models out resume overwrite features scores log replace on_bad_row expect_rows device precision jobs cluster quiet",
     then="phrase-rescore moses-ini moses.ini --table {out} -o moses.rnn.ini",
 )
-@options.path_argument("table")
+@click.argument("table", type=FILE)
 @option_group(
     "Most used",
-    path_option(
-        "-m", "--model", "models", role=Role.READ_DIRECTORY, derived=_files_of, metavar="MODEL_DIR", multiple=True,
+    option(
+        "-m --model models", PathName(Role.READ_DIRECTORY, _files_of), metavar="MODEL_DIR", multiple=True,
         callback=lambda ctx, param, given: given or (() if ctx.params["scores"] else (options.DEFAULT_MODEL,)),
         help="The model directory. May be repeated: each model appends its columns, in the order given.  "
         f"[default: {options.DEFAULT_MODEL}, none with --scores]",
     ),
     options.out_option(derived=_beside),
-    options.flag("--resume", help="Continue an interrupted run that wrote OUT. Start over if it left nothing."),
+    flag("--resume", "Continue an interrupted run that wrote OUT. Start over if it left nothing."),
 )  # fmt: skip
 @option_group(
     "New columns",
-    click.option(
-        "--features", type=options.Subset(FEATURES), default=",".join(FEATURES), show_default=True, metavar=",".join(FEATURES),
-        help="The columns that every model appends.",
-    ),
-    options.choice_option(
-        "--unknown-side", values=("output", "input", "both"), default="output",
+    option("--features", options.subset(FEATURES), "The columns that every model appends.", default=",".join(FEATURES)),
+    option(
+        "--unknown-side", ("output", "input", "both"), default="output",
         help="Count the unknown words of the side that the model predicts, of the one it reads, or of both.",
     ),
-    options.choice_option(
-        "--scale", values=("exp", "log"), default="exp",
-        help="exp writes p and exp(count), for Moses. log writes log p and the count, for people.",
+    option(
+        "--scale", ("exp", "log"), "exp writes p and exp(count), for Moses. log writes log p and the count, for people.",
+        default="exp",
     ),
     options.digits_option,
-    number_option(
-        "--replace", range=REPLACED, default=0, metavar="K",
-        help="Remove the last K score columns first. annotate must have written them.",
-    ),
-    options.flag("--replace-any", help="With --replace K: remove the columns even if annotate did not write them."),
-    options.flag("--again", help="Append columns to a table that is annotated already, as with another model."),
-    path_option(
-        "--scores", multiple=True, is_eager=True,
+    option("--replace", REPLACED, "Remove the last K score columns first. annotate must have written them.", "K", default=0),
+    flag("--replace-any", "With --replace K: remove the columns even if annotate did not write them."),
+    flag("--again", "Append columns to a table that is annotated already, as with another model."),
+    option(
+        "--scores", FILE, multiple=True, is_eager=True,
         help="Append the numbers of FILE, one for every row, as a column: probabilities of any other model. May be repeated.",
     ),
-    options.flag("--log", help="The numbers of --scores are natural logarithms."),
-    path_option("--columns-json", role=Role.WRITE, help="Describe the columns in FILE.  [default: OUT.columns.json]"),
+    flag("--log", "The numbers of --scores are natural logarithms."),
+    option("--columns-json", PathName(Role.WRITE), "Describe the columns in FILE.  [default: OUT.columns.json]"),
 )  # fmt: skip
 @option_group(
     "Checks",
     options.on_bad_row_option,
-    path_option(
-        "--dropped", role=Role.WRITE,
-        help="Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
+    option(
+        "--dropped", PathName(Role.WRITE),
+        "Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
     ),
-    options.flag("--fix-blanks", help="Write single blanks for tabs and doubled blanks between scores."),
-    click.option(
-        "--expect-rows", type=options.RowsOrFile(Role.READ), metavar="N|FILE",
-        help="Fail unless N rows are written, or as many as FILE has.",
-    ),
-    options.flag(
-        "--strict", help="Fail if the table's words do not fit the model. On a cluster, fail if a worker has another torch."
-    ),
-    options.flag("--allow-untrained-unk", help="Score unknown words even if UNK was never seen in training."),
+    flag("--fix-blanks", "Write single blanks for tabs and doubled blanks between scores."),
+    option("--expect-rows", options.ROWS_OR_FILE, "Fail unless N rows are written, or as many as FILE has.", "N|FILE"),
+    flag("--strict", "Fail if the table's words do not fit the model. On a cluster, fail if a worker has another torch."),
+    flag("--allow-untrained-unk", "Score unknown words even if UNK was never seen in training."),
 )  # fmt: skip
 @option_group(
     "Machine",
-    click.option(
-        "--device", type=TEXT, default="auto", show_default=True, metavar="auto|cpu|cuda[:N],…",
-        help="The devices that score. They share the table's blocks. auto takes every GPU, else the CPU.",
+    option(
+        "--device", TEXT, "The devices that score. They share the table's blocks. auto takes every GPU, else the CPU.",
+        metavar="auto|cpu|cuda[:N],…", default="auto",
     ),
-    options.choice_option(
-        "--precision", values=PRECISIONS, default="float32",
-        help="The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
-        "Both are faster and change log p a little.",
+    option(
+        "--precision", PRECISIONS, "The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
+        "Both are faster and change log p a little.", default="float32",
     ),
-    number_option("--jobs", range=JOBS, help="Blocks in work at a time.  [default: usable cores / threads, 8 for a GPU]"),
-    click.option(
-        "--cluster", type=TEXT, metavar="PLACE",
-        help="Score on the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or slurm:JOBS and "
-        "others with the settings of dask-jobqueue (docs/cluster.md).",
+    option("--jobs", JOBS, "Blocks in work at a time.  [default: usable cores / threads, 8 for a GPU]"),
+    option(
+        "--cluster", TEXT, "Score on the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or "
+        "slurm:JOBS and others with the settings of dask-jobqueue (docs/cluster.md).", "PLACE",
     ),
-    number_option(
-        "--threads", range=THREADS, default=1,
+    option(
+        "--threads", THREADS, default=1,
         help="Cores that score one block. They need less memory than more jobs, are slower, and change the last digits.",
     ),
-    number_option(
-        "--block-size", "block_rows", range=BLOCK_ROWS, metavar="ROWS",
-        help="Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]",
-    ),
-    options.choice_option(
-        "--gzip-level", values=GZIP_LEVELS, default="6", metavar="fast|1-9",
+    option("--block-size block_rows", BLOCK_ROWS, "Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]", "ROWS"),
+    option(
+        "--gzip-level", GZIP_LEVELS, metavar="fast|1-9", default="6",
         help="The level of compression. fast takes a third of the time of 6 and makes files a quarter larger.",
     ),
 )  # fmt: skip
@@ -154,21 +132,8 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
     OUT appears under its name only when it is complete. Rows on standard output cannot be taken back: a failure ends
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
     """
-    from phrase_rescore.api import annotate
-    from phrase_rescore.cli.terminal import say
-
-    with _shown(table, quiet) as observer:
-        summary = annotate(table, models, out, observer=observer, **chosen)
-    if not quiet:
-        for line in summary.lines():
-            say(line)
-
-
-@contextlib.contextmanager
-def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
-    """Show the progress of an annotation on standard error."""
-    from phrase_rescore.api import AnnotateObserver
-    from phrase_rescore.cli.terminal import byte_bar, tell
+    from phrase_rescore.api import AnnotateObserver, Statistics, annotate
+    from phrase_rescore.cli.terminal import byte_bar, say, tell
 
     began, before = time.monotonic(), -1
 
@@ -179,17 +144,20 @@ def _shown(table: str, quiet: bool) -> Iterator[AnnotateObserver]:
         rate = (statistics.rows - before) / (time.monotonic() - began)
         bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s", refresh=False)
 
-    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
-        yield AnnotateObserver(lambda line: tell([line], quiet), bar.update, on_block)
+    with byte_bar((table,), quiet) as bar:
+        observer = AnnotateObserver(lambda line: tell([line], quiet), bar.update, on_block)
+        summary = annotate(table, models, out, observer=observer, **chosen)
+    for line in summary.lines():
+        say(line, quiet)
 
 
 @options.command(short_help="Remove the columns that annotate appended.")
-@options.path_argument("table", derived=options.sidecar_of)
-@number_option(
-    "--columns", range=COLUMNS, metavar="K",
-    help="Remove the last K score columns.  [default: those of annotate, by TABLE.columns.json or by how they look]",
+@click.argument("table", type=PathName(derived=options.sidecar_of))
+@option(
+    "--columns", COLUMNS, "Remove the last K score columns.  [default: those of annotate, by TABLE.columns.json or by how they "
+    "look]", "K",
 )  # fmt: skip
-@options.flag("--force", help="With --columns K: remove the columns even if annotate did not write them.")
+@flag("--force", "With --columns K: remove the columns even if annotate did not write them.")
 @options.out_option()
 @options.quiet_option
 def strip(table: str, columns: int | None, force: bool, out: str, quiet: bool) -> None:
@@ -202,7 +170,6 @@ def strip(table: str, columns: int | None, force: bool, out: str, quiet: bool) -
     from phrase_rescore.api import strip
     from phrase_rescore.cli.terminal import byte_bar, say
 
-    with byte_bar((table,), quiet, os.path.basename(table)) as bar:
+    with byte_bar((table,), quiet) as bar:
         rows, removed = strip(table, out, columns=columns, force=force, on_read=bar.update)
-    if not quiet:
-        say(f"{rows:,} rows without column{'s' if len(removed) > 1 else ''} {', '.join(removed)}")
+    say(f"{rows:,} rows without column{'s' if len(removed) > 1 else ''} {', '.join(removed)}", quiet)

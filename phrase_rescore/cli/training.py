@@ -7,12 +7,12 @@ from cloup import option_group
 
 from phrase_rescore.api import LM_PRESETS, NMT_PRESETS, PRESETS
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import BYTE_SIZE, number_option, path_option, quiet_option
+from phrase_rescore.cli.options import BYTE_SIZE, FILE, PathName, flag, option, quiet_option
 from phrase_rescore.cli.training_options import TrainingOptions
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import FACTORS
 
-_pairs = TrainingOptions(PRESETS, "pairs", "train TABLE")
+_pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
 
 
 def _after_train(values: dict[str, Any]) -> str:
@@ -27,102 +27,88 @@ def _after_train(values: dict[str, Any]) -> str:
     "threads quiet",
     then=_after_train,
 )
-@options.path_argument("inputs", nargs=-1, metavar="INPUT...")
+@click.argument("inputs", type=FILE, nargs=-1, metavar="INPUT...")
 @option_group(
     "Most used",
     options.model_option(Role.WRITE_DIRECTORY, _pairs.beside),
     _pairs.max_time,
-    options.flag("--inverse", help="Train p(source | target): read targets, predict sources."),
+    flag("--inverse", "Train p(source | target): read targets, predict sources."),
 )
 @option_group(
     "Input and output",
-    options.choice_option(
-        "--format", "form", values=("table", "extract", "tsv"), help="The format of the inputs.  [default: by their content]"
-    ),
+    option("--format form", ("table", "extract", "tsv"), "The format of the inputs.  [default: by their content]"),
     options.on_bad_row_option,
-    path_option(
-        "--pairs", "pairs_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
-        help="Keep the prepared pairs in DIR. The next training finds them there if nothing has changed.  "
-        "[default: MODEL_DIR.pairs]",
-    ),
-    path_option(
-        "--scratch", role=Role.SCRATCH, metavar="DIR",
+    _pairs.kept,
+    option(
+        "--scratch", PathName(Role.SCRATCH), metavar="DIR",
         help="Sort the pairs in DIR, which needs room for twice their text.  [default: $TMPDIR or /tmp]",
     ),
-    click.option("--memory", type=BYTE_SIZE, default="1G", show_default=True, help="The memory that sorting may use."),
+    option("--memory", BYTE_SIZE, "The memory that sorting may use.", default="1G"),
     _pairs.overwrite,
 )  # fmt: skip
 @option_group(
     "Which pairs",
-    _pairs.number("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.", default=10_000),
-    _pairs.number("min_count", "Leave out pairs extracted fewer than N times. The paper uses every distinct pair.", default=1),
-    _pairs.number("max_length", "Leave out pairs with a phrase of more than N words."),
+    _pairs.setting("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on."),
+    _pairs.setting("min_count", "Leave out pairs extracted fewer than N times. The paper uses every distinct pair."),
+    _pairs.setting("max_length", "Leave out pairs with a phrase of more than N words."),
 )
 @option_group(
     "Words",
     _pairs.setting("shortlist", "Known words a side. All others are UNK."),
-    path_option("--source-vocab", help="Take the source shortlist from FILE: word, tab, count a line."),
-    path_option("--target-vocab", help="Take the target shortlist from FILE."),
-    path_option(
-        "--vocab-corpus", nargs=2, metavar="SOURCE TARGET", help="Count words in this tokenized corpus instead of the pairs."
-    ),
-    options.flag("--allow-poor-coverage", help="Train even if the given words are less than half of the pairs' words."),
-    number_option(
-        "--source-factor", range=FACTORS, metavar="K", help="Read only the K-th factor, from 0, of every source word."
-    ),
-    number_option("--target-factor", range=FACTORS, metavar="K", help="Read only the K-th factor of every target word."),
-)  # fmt: skip
+    option("--source-vocab", FILE, "Take the source shortlist from FILE: word, tab, count a line."),
+    option("--target-vocab", FILE, "Take the target shortlist from FILE."),
+    option("--vocab-corpus", FILE, "Count words in this tokenized corpus instead of the pairs.", "SOURCE TARGET", nargs=2),
+    flag("--allow-poor-coverage", "Train even if the given words are less than half of the pairs' words."),
+    option("--source-factor", FACTORS, "Read only the K-th factor, from 0, of every source word.", "K"),
+    option("--target-factor", FACTORS, "Read only the K-th factor of every target word.", "K"),
+)
 @option_group(
     "Network",
-    _pairs.preset("words, network, optimization and epochs"),
-    _pairs.choice("cell", "The unit of encoder and decoder.", "gru", "lstm", "rnn"),
+    option(
+        "--preset", list(PRESETS), "The settings to start from: of words, network, optimization and epochs.", default="default"
+    ),
+    _pairs.setting("cell", "The unit of encoder and decoder.", takes=("gru", "lstm", "rnn")),
     _pairs.setting("layers", "Layers of units in encoder and decoder."),
-    _pairs.choice("encoder", "Read the source forwards, backwards or both.", "forward", "reversed", "bidirectional"),
+    _pairs.setting("encoder", "Read the source forwards, backwards or both.", takes=("forward", "reversed", "bidirectional")),
     _pairs.setting("hidden", "Hidden units of encoder and decoder."),
     _pairs.setting("embedding", "Dimensions of a word's embedding."),
-    _pairs.number("maxout", "Maxout units, each pooling 2.  [half of --hidden]"),
+    _pairs.setting("maxout", "Maxout units, each pooling 2.  [half of --hidden]"),
     _pairs.setting("rank", "Rank of the output matrix."),
 )
 @option_group(
     "Optimization",
-    _pairs.choice("optimizer", "How weights are updated.", "adam", "adadelta"),
+    _pairs.setting("optimizer", "How weights are updated.", takes=("adam", "adadelta")),
     _pairs.setting("learning_rate", "The peak learning rate.", "RATE", rnn=PRESETS["default"].override(cell="rnn")),
     _pairs.setting("clip", "Shorten a minibatch's gradient to this norm.", "NORM"),
-    _pairs.choice(
-        "softmax", "full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.", "auto", "full", "sampled",
-        metavar="KIND",
+    _pairs.setting(
+        "softmax", "full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.", "KIND",
+        takes=("auto", "full", "sampled"),
     ),
     _pairs.setting("batch_size", "Pairs of a minibatch."),
-    _pairs.number("seed", "The seed of initial weights and order of pairs.", default=1),
+    _pairs.setting("seed", "The seed of initial weights and order of pairs."),
 )  # fmt: skip
 @option_group(
     "When to stop",
     _pairs.epochs,
     _pairs.max_steps,
-    _pairs.number("patience", "Stop after N measurements without a better one."),
+    _pairs.patience,
     _pairs.eval_every,
-    options.flag("--final-pass", help="At the end train on the held-out pairs as well, so that they score like the rest."),
+    flag("--final-pass", "At the end train on the held-out pairs as well, so that they score like the rest."),
 )
 @option_group(
     "Resuming and fine-tuning",
     _pairs.resume,
     _pairs.finish,
     _pairs.init_from,
-    options.choice_option(
-        "--init", values=("all", "encoder", "decoder"), default="all", help="The part of that model's weights to take."
-    ),
-    click.option(
-        "--freeze", multiple=True,
-        type=click.Choice(["encoder", "decoder", "source-embedding", "target-embedding", "output"]),
+    option("--init", ("all", "encoder", "decoder"), "The part of that model's weights to take.", default="all"),
+    option(
+        "--freeze", ("encoder", "decoder", "source-embedding", "target-embedding", "output"), multiple=True,
         help="Keep a part as it is while the rest is trained. May be repeated.",
     ),
 )  # fmt: skip
 @_pairs.machine
 @quiet_option
-def train(
-    inputs: tuple[str, ...], model_dir: str, source_factor: int | None, target_factor: int | None, on_bad_row: str, quiet: bool,
-    **chosen: Any,
-) -> None:  # fmt: skip
+def train(inputs: tuple[str, ...], model_dir: str, quiet: bool, **chosen: Any) -> None:
     """Train p(target | source) on the distinct phrase pairs of the INPUTs. An INPUT is a phrase table, an extract file
     or two-column TSV; plain, gzip, bzip2, xz or zstandard. '-' is standard input.
 
@@ -142,29 +128,33 @@ def train(
     from phrase_rescore.cli.terminal import TrainingTalk, tell
 
     settings = options.given(chosen)
-    if source_factor is not None or target_factor is not None:
-        settings["factors"] = (source_factor, target_factor)
-    if on_bad_row == "drop":
+    factors = settings.pop("source_factor", None), settings.pop("target_factor", None)
+    if factors != (None, None):
+        settings["factors"] = factors
+    if settings.pop("on_bad_row", "fail") == "drop":
         settings["drop_bad_rows"] = True
     with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
         summary = train(inputs, model_dir, observer=observer, **settings)
     tell(_report(summary, model_dir), quiet)
 
 
-def _report(training: dict[str, Any], model_dir: str) -> list[str]:
+def _report(training: dict[str, Any], model_dir: str, item: str = "pair", data: str = "pairs") -> list[str]:
     lines = []
+    of_words = " per word" if item == "pair" else ""
     for key, what in (("held_out", "held-out"), ("held_out_other_sources", "with wrong sources")):
-        if figures := training[key]:
-            lines.append(f"{what}: {figures['loss']:.3f} nats per pair, perplexity {figures['perplexity']:.2f} per word")
+        if figures := training.get(key):
+            lines.append(f"{what}: {figures['loss']:.3f} nats per {item}, perplexity {figures['perplexity']:.2f}{of_words}")
     if final := training.get("final_pass"):
         figures = f"held-out pairs {final['held_out']:.3f} nats per pair, training pairs {final['training']:.3f}"
         lines.append(f"after a final pass of {final['steps']:,} steps: {figures}")
-    passes = f"{training['passes']:.3g} passes over the pairs"
-    lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {model_dir}")
-    return lines
+    if log_z := training.get("log_z"):
+        of = "held-out contexts" if training["held_out"] else "contexts of the text"
+        lines.append(f"log Z of {of}: standard deviation {log_z['deviation']:.3f} around 0")
+    passes = f"{training['passes']:.3g} passes over the {data}"
+    return [*lines, f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {model_dir}"]
 
 
-_text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
+_text = TrainingOptions(LM_PRESETS, "LM", "text", made_by="train-lm CORPUS")
 
 
 @options.grouped_command(
@@ -172,35 +162,31 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
     usual="lm max_time epochs resume finish overwrite shortlist order hidden dropout preset precision device threads quiet",
     then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz",
 )
-@options.path_argument("inputs", nargs=-1, metavar="CORPUS...")
+@click.argument("inputs", type=FILE, nargs=-1, metavar="CORPUS...")
 @option_group(
     "Most used",
     options.lm_option(Role.WRITE_DIRECTORY, _text.beside),
     _text.max_time,
-    _text.preset("the network, regularization, optimization and epochs"),
-)
-@option_group(
-    "Input and output",
-    path_option(
-        "--text", "text_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
-        help="Keep the encoded text in DIR. The next training finds it there if nothing has changed.  [default: LM.text]",
+    option(
+        "--preset", list(LM_PRESETS), default="default",
+        help="The settings to start from: of the network, regularization, optimization and epochs.",
     ),
-    _text.overwrite,
 )  # fmt: skip
+@option_group("Input and output", _text.kept, _text.overwrite)
 @option_group(
     "Text and words",
-    _text.number("held_out", "Hold out at most N sentences to measure on.", default=2000),
+    _text.setting("held_out", "Hold out at most N sentences to measure on."),
     _text.setting("held_out_share", "Hold out at most this share of the sentences.", "SHARE"),
     _text.setting("shortlist", "Known words, at most N, never the rarest 1 %. All others are UNK."),
-    _text.number("min_count", "Known words must occur N times.", default=1),
-    path_option("--vocab", help="Take the words from FILE: word, tab, count a line."),
+    _text.setting("min_count", "Known words must occur N times."),
+    option("--vocab", FILE, "Take the words from FILE: word, tab, count a line."),
 )
 @option_group(
     "Network",
     _text.setting("order", "Words of an n-gram."),
     _text.setting("embedding", "Dimensions of a word's embedding."),
     _text.setting("hidden", "Units of the first hidden layer."),
-    _text.number(
+    _text.setting(
         "output",
         "Units of the second hidden layer, with output embeddings of their own.  [default: those of an embedding, "
         "which input and output share; paper: 1024]",
@@ -216,20 +202,13 @@ _text = TrainingOptions(LM_PRESETS, "text", "train-lm CORPUS")
 )
 @option_group(
     "Optimization",
-    _text.choice("optimizer", "How weights are updated.", "adam", "adadelta"),
+    _text.setting("optimizer", "How weights are updated.", takes=("adam", "adadelta")),
     _text.setting("learning_rate", "The peak learning rate.", "RATE"),
     _text.setting("batch_size", "N-grams of a minibatch."),
-    _text.number("seed", "The seed of initial weights and order of n-grams.", default=1),
+    _text.setting("seed", "The seed of initial weights and order of n-grams."),
 )
 @option_group(
-    "When to stop",
-    _text.epochs,
-    _text.max_steps,
-    _text.setting("patience", "Stop after N measurements without a better one."),
-    _text.eval_every,
-    _text.resume,
-    _text.finish,
-    _text.init_from,
+    "When to stop", _text.epochs, _text.max_steps, _text.patience, _text.eval_every, _text.resume, _text.finish, _text.init_from
 )
 @_text.machine
 @quiet_option
@@ -247,25 +226,12 @@ def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> No
     from phrase_rescore.api import train_lm
     from phrase_rescore.cli.terminal import TrainingTalk, tell
 
-    settings = options.given(chosen)
     with TrainingTalk(inputs, quiet, "word", "sentences") as observer:
-        summary = train_lm(inputs, lm, observer=observer, **settings)
-    tell(_report_lm(summary, lm), quiet)
+        summary = train_lm(inputs, lm, observer=observer, **options.given(chosen))
+    tell(_report(summary, lm, "word", "text"), quiet)
 
 
-def _report_lm(training: dict[str, Any], lm: str) -> list[str]:
-    lines = []
-    if figures := training["held_out"]:
-        lines.append(f"held-out: {figures['loss']:.3f} nats per word, perplexity {figures['perplexity']:.2f}")
-    log_z = training["log_z"]
-    of = "held-out contexts" if training["held_out"] else "contexts of the text"
-    lines.append(f"log Z of {of}: standard deviation {log_z['deviation']:.3f} around 0")
-    passes = f"{training['passes']:.3g} passes over the text"
-    lines.append(f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {lm}")
-    return lines
-
-
-_bitext = TrainingOptions(NMT_PRESETS, "pairs", "train-nmt SOURCE TARGET")
+_bitext = TrainingOptions(NMT_PRESETS, "NMT", "pairs")
 
 
 @options.grouped_command(
@@ -273,27 +239,20 @@ _bitext = TrainingOptions(NMT_PRESETS, "pairs", "train-nmt SOURCE TARGET")
     usual="nmt max_time epochs resume finish overwrite shortlist hidden embedding dropout precision device threads quiet",
     then="phrase-rescore rescore dev.nbest.gz -m {nmt} --source DEV.SOURCE -o dev.nmt.nbest.gz",
 )
-@options.path_argument("inputs", nargs=-1, metavar="SOURCE TARGET")
+@click.argument("inputs", type=FILE, nargs=-1, metavar="SOURCE TARGET")
 @option_group(
     "Most used",
-    path_option(
-        "-m", "--model", "nmt", role=Role.WRITE_DIRECTORY, derived=_bitext.beside, metavar="NMT", default="phrase-rescore-nmt",
-        show_default=True, help="The directory of the translation model.",
+    option(
+        "-m --model nmt", PathName(Role.WRITE_DIRECTORY, _bitext.beside), "The directory of the translation model.",
+        metavar="NMT", default="phrase-rescore-nmt",
     ),
     _bitext.max_time,
     _bitext.epochs,
 )  # fmt: skip
-@option_group(
-    "Input and output",
-    path_option(
-        "--pairs", "pairs_dir", role=Role.CACHE_DIRECTORY, metavar="DIR",
-        help="Keep the prepared pairs in DIR. The next training finds them there if nothing has changed.  [default: NMT.pairs]",
-    ),
-    _bitext.overwrite,
-)  # fmt: skip
+@option_group("Input and output", _bitext.kept, _bitext.overwrite)
 @option_group(
     "Sentences and words",
-    _bitext.number("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on.", default=10_000),
+    _bitext.setting("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on."),
     _bitext.setting("max_length", "Leave out pairs with a sentence of more than N words."),
     _bitext.setting("shortlist", "Known words a side, never the rarest 1 %. All others are UNK."),
 )
@@ -307,16 +266,9 @@ _bitext = TrainingOptions(NMT_PRESETS, "pairs", "train-nmt SOURCE TARGET")
     "Optimization",
     _bitext.setting("learning_rate", "The peak learning rate of Adam.", "RATE"),
     _bitext.setting("batch_size", "Pairs of a minibatch."),
-    _bitext.number("seed", "The seed of initial weights, dropout and order of pairs.", default=1),
+    _bitext.setting("seed", "The seed of initial weights, dropout and order of pairs."),
 )
-@option_group(
-    "When to stop",
-    _bitext.max_steps,
-    _bitext.number("patience", "Stop after N measurements without a better one."),
-    _bitext.eval_every,
-    _bitext.resume,
-    _bitext.finish,
-)
+@option_group("When to stop", _bitext.max_steps, _bitext.patience, _bitext.eval_every, _bitext.resume, _bitext.finish)
 @_bitext.machine
 @quiet_option
 def train_nmt(inputs: tuple[str, ...], nmt: str, quiet: bool, **chosen: Any) -> None:

@@ -14,7 +14,7 @@ from conftest import Run
 
 import phrase_rescore
 from phrase_rescore.cli.main import COMMANDS, cli
-from phrase_rescore.cli.options import BYTE_SIZE, DURATION, AnyText, NumberType, PathName, RowsOrFile, Subset, number
+from phrase_rescore.cli.options import BYTE_SIZE, DURATION, ROWS_OR_FILE, PathName, Value, number
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import Checked, Range, Whole
@@ -85,8 +85,7 @@ def test_every_option_has_a_type_that_says_what_it_takes() -> None:
     """A path with its role, a number with its range, a text; of click's types only choices and flags."""
     for parameter in parameters():
         for kind in parameter.types():
-            known = isinstance(kind, PathName | NumberType | Subset | AnyText | click.Choice)
-            assert known or parameter.param.is_flag, parameter
+            assert isinstance(kind, Value | click.Choice) or parameter.param.is_flag, parameter
         only_written_down = (parameter.command, parameter.param.name) in ONLY_WRITTEN_DOWN
         assert not parameter.path() or parameter.role() or only_written_down, parameter
 
@@ -130,12 +129,12 @@ def test_no_output_is_an_input(run: Run, here: Path, parameter: Parameter) -> No
 @pytest.mark.parametrize(("kind", "numbers"), [
     (number(Whole(1, 5)), {"1": 1, "+5": 5}), (number(Range(0, 2)), {"1e-3": 0.001, ".5": 0.5, "2.": 2.0}),
     (DURATION, {"90": 90.0, "1.5m": 90.0, "2h": 7200.0}), (BYTE_SIZE, {"500K": 500 << 10, "2GiB": 2 << 30}),
-    (RowsOrFile(Role.READ), {"12": 12, "file": "file"}),
+    (ROWS_OR_FILE, {"12": 12, "file": "file"}),
 ])  # fmt: skip
 def test_what_is_a_number(kind: click.ParamType, numbers: dict[str, object]) -> None:
     assert {text: kind.convert(text, None, None) for text in numbers} == numbers
     wrong = ["", " ", "-1", "nan", "inf", "1e400", str(2**80), "9" * 10_000, "0x10", "1_0", "٣", "1\n", f"0.{'0' * 10_000}1"]
-    for text in ["", "9" * 10_000] if isinstance(kind, RowsOrFile) else wrong:
+    for text in ["", "9" * 10_000] if kind is ROWS_OR_FILE else wrong:
         with pytest.raises(click.BadParameter) as caught:
             kind.convert(text, None, None)
         assert len(str(caught.value)) < 200
