@@ -7,7 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, TEXT, PathName, flag, option, quiet_option
+from phrase_rescore.cli.options import ANNOTATED_TABLE, FILE, TEXT, PathName, flag, option, quiet_option
 from phrase_rescore.errors import OptionError, printable
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.files.paths import Role
@@ -117,10 +117,7 @@ def _system(text: str) -> tuple[str, str]:
 )
 @option("--source", FILE, "The text that both systems translated, as the decoder read it.", required=True)
 @option("--reference", FILE, "Its translation, tokenized and escaped as the outputs are.", required=True)
-@option(
-    "--table", PathName(derived=options.sidecar_of), "The annotated table that both used, whole or filtered.", "TABLE",
-    required=True,
-)  # fmt: skip
+@option("--table", ANNOTATED_TABLE, "The annotated table that both used, whole or filtered.", "TABLE", required=True)
 @option("--segments", SHOWN_SEGMENTS, "Show the N segments that gained most, and the N that lost most.", default=10)
 @quiet_option
 def why(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: Any) -> None:

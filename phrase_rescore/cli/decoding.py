@@ -64,8 +64,7 @@ def moses_ini(ini: str, out: str, quiet: bool, **changes: Any) -> None:
 
 
 @options.command(
-    short_help="Write a language model for the decoder.",
-    then="phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini",
+    short_help="Write a language model for the decoder.", then="phrase-rescore moses-ini moses.ini --lm {out} -o moses.lm.ini"
 )
 @options.lm_option()
 @options.out_option("")

@@ -52,7 +52,7 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
 
 
 @options.command(short_help="Write a page that compares the model's scores with the table's.")
-@click.argument("table", type=PathName(derived=options.sidecar_of), metavar="ANNOTATED_TABLE")
+@click.argument("table", type=options.ANNOTATED_TABLE, metavar="ANNOTATED_TABLE")
 @model_option()
 @option("-o --out", PathName(Role.WRITE), "The page to write.", default="report.html")
 @option(

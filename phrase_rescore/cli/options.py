@@ -198,8 +198,16 @@ def _rows_or_path(text: str) -> float | str:
     return TABLE_ROWS.read(text) if text.isascii() and text.isdigit() else text
 
 
+def _sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield the description of an annotated table's columns, which is read if it is there."""
+    from phrase_rescore.moses.sidecar import sidecar_path
+
+    if os.path.isfile(sidecar := sidecar_path(table)):
+        yield Use("the table's sidecar", sidecar, Role.READ)
+
+
 TEXT, DURATION, BYTE_SIZE = Value("TEXT"), Value("DURATION", _seconds), Value("SIZE", _bytes)
-FILE = PathName()
+FILE, ANNOTATED_TABLE = PathName(), PathName(derived=_sidecar_of)
 ROWS_OR_FILE = PathName(read=_rows_or_path, paths=lambda value: [value] if isinstance(value, str) else [])
 
 
@@ -235,14 +243,6 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a command's parameters, by name, without those that are defaults."""
     source = click.get_current_context().get_parameter_source
     return {name: value for name, value in values.items() if source(name) is not ParameterSource.DEFAULT}
-
-
-def sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
-    """Yield the description of an annotated table's columns, which is read if it is there."""
-    from phrase_rescore.moses.sidecar import sidecar_path
-
-    if os.path.isfile(sidecar := sidecar_path(table)):
-        yield Use("the table's sidecar", sidecar, Role.READ)
 
 
 def device_option(default: str) -> Any:

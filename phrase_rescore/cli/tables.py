@@ -152,7 +152,7 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
 
 
 @options.command(short_help="Remove the columns that annotate appended.")
-@click.argument("table", type=PathName(derived=options.sidecar_of))
+@click.argument("table", type=options.ANNOTATED_TABLE)
 @option(
     "--columns", COLUMNS, "Remove the last K score columns.  [default: those of annotate, by TABLE.columns.json or by how they "
     "look]", "K",
