@@ -128,10 +128,7 @@ class Settings:
         return {**{name: settings[name] for name in names}, "max_seconds": self.recipe.max_time}
 
     def identity(self, *parts: Any) -> dict[str, Any]:
-        """Return the settings that may change the weights, without those that say when to end.
-
-        A new one keeps older states from being resumed, if not left out.
-        """
+        """Return the settings that may change the weights. A new one, if not left out here, ends the use of older states."""
         run = {name: value for part in (*parts, self.recipe, self.machine) for name, value in asdict(part).items()}
         for name in (*LIMITS, "usual_epochs", "usual_time", "patience"):
             del run[name]

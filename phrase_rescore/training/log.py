@@ -16,7 +16,7 @@ from typing import Any
 
 from phrase_rescore.errors import InputError, counted, printable, shown
 from phrase_rescore.files.inputs import open_plain, read_rows
-from phrase_rescore.nn.storage import CONFIG, LOG, MODELS_OF, TEXT
+from phrase_rescore.nn.storage import CONFIG, FEEDFORWARD_LM, LOG
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
 
@@ -49,9 +49,8 @@ class Run:
     def line(self) -> str:
         """Return name, steps, best step, its held-out loss (nats per pair) and perplexity, and hours, with tabs between."""
         last, best = self.points[-1], self.best
-        figures = ["", "", ""]
-        if best:
-            figures = [str(best.step), *("" if x is None else f"{x:.4f}" for x in (best.loss, best.perplexity))]
+        losses = (best.loss, best.perplexity) if best else (None, None)
+        figures = [str(best.step) if best else "", *("" if x is None else f"{x:.4f}" for x in losses)]
         return "\t".join((self.name, str(last.step), *figures, f"{last.seconds / 3600:.3f}"))
 
 
@@ -97,11 +96,10 @@ def _of_config(directory: str) -> tuple[int | None, str]:
     """Return the batch size and the item (pair or word) of a model by its config.json."""
     try:
         config = json.loads(Path(directory, CONFIG).read_bytes())
-        size, kind = config["training"]["batch_size"], config.get("kind")
+        size, item = config["training"]["batch_size"], "word" if config.get("kind") == FEEDFORWARD_LM else "pair"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None, "pair"
-    of_text = isinstance(kind, str) and MODELS_OF.get(kind) == TEXT
-    return size if isinstance(size, int) else None, "word" if of_text else "pair"
+    return size if isinstance(size, int) else None, item
 
 
 def _default_name(path: str) -> str:

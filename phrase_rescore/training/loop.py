@@ -57,18 +57,15 @@ class NotFiniteError(RescoreError):
     """A loss, gradient or weight is infinite or NaN. ``batch`` was the last, that of ``step``; None before the first."""
 
     def __init__(self, found: str, step: int, batch: Any) -> None:
-        super().__init__(found, step, batch)
-        self.found, self.step, self.batch = found, step, batch
-
-    def __str__(self) -> str:
-        return f"{self.found} at step {self.step:,}; try a smaller --learning-rate"
+        super().__init__(f"{found} at step {step:,}")
+        self.step, self.batch = step, batch
 
 
 @dataclass
 class Figures:
     """The figures of a training so far, as its state keeps them. Raises ValueError or TypeError for impossible ones."""
 
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training, when they were saved
     best_step: int = 0
     best: dict[str, float] | None = None
     records: list[dict[str, Any]] = field(default_factory=list)  # of the log
@@ -80,9 +77,8 @@ class Figures:
         best = point_of({"step": self.best_step, "seconds": self.seconds, "held_out": self.best})
         for record in self.records:
             point_of(record)
-        if min(self.best_step, self.waited, self.items) < 0 or (self.best is not None and best.loss is None):
-            raise ValueError("its figures are not those of a training")
-        if not all(map(math.isfinite, self.losses)):
+        possible = min(self.best_step, self.waited, self.items) >= 0 and (self.best is None or best.loss is not None)
+        if not possible or not all(map(math.isfinite, self.losses)):
             raise ValueError("its figures are not those of a training")
 
 
@@ -102,8 +98,6 @@ def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
 class Trainer:
     """Trains the module of a task by a recipe: ``fit`` repeats ``step``, and at times ``evaluate``, which calls ``save``.
 
-    ``saved`` is the step of the state on disk.
-
     If ``max_steps`` ends the run on a CPU, the weights depend to the bit only on task, recipe, torch, threads and processes.
     Raises OptionError for a recipe without a limit or with an unknown optimizer.
     """
@@ -120,8 +114,7 @@ class Trainer:
         self.optimizer = optimizer or make_optimizer(recipe, self.module)
         self.gradients = Gradients(self.module, task.loss, threads, processes)
         self.steps, self.figures = 0, Figures()
-        self.saved: int | None = None
-        self._saved_at = 0.0  # seconds of training
+        self.saved: int | None = None  # the step of the state on disk
         self.best_weights: dict[str, Tensor] = {}
         self._started = time.monotonic()
         self._batch: Any = None  # the last one
@@ -134,10 +127,10 @@ class Trainer:
         first may be the best. ``finish``: make no step. The first SIGINT or SIGTERM acts when its minibatch is saved. Raises
         ModelError for a damaged state; NotFiniteError: the state is then the last good one.
         """
-        figures = self.figures
         try:
             if resume:
-                figures = self.resume()
+                self.resume()
+            figures = self.figures
             with FirstSignal(self.state is not None) as stop:
                 if evaluate_first and not figures.records:
                     self.evaluate()
@@ -159,13 +152,13 @@ class Trainer:
         for batch in _ahead(batches) if self.parameters[0].is_cuda else batches:
             (seconds, _), *_ = found = self.processes.gather(self.seconds(), stop.number)
             number = int(max(number for _, number in found))
-            if number or seconds >= self._saved_at + SAVE_SECONDS:
+            if number or seconds >= figures.seconds + SAVE_SECONDS:
                 figures.seconds = seconds
                 self._check_weights()
                 self.save()
             if number:
                 stop.deliver(number)
-            done = self.share_done(seconds)
+            done = max(self.steps / (recipe.max_steps or math.inf), seconds / (recipe.max_time or math.inf))  # share of the run
             if done >= 1.0 or (recipe.patience is not None and figures.waited >= recipe.patience):
                 break
             self.step(batch, done)
@@ -183,8 +176,7 @@ class Trainer:
         loss = self.gradients(own, items if self.recipe.objective == "mean" else 1.0)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
         if not math.isfinite(norm):  # the same in every process
-            found = f"the loss is {loss / items} and its gradient {norm.item()}"
-            raise NotFiniteError(found, self.steps + 1, batch)
+            raise NotFiniteError(f"the loss is {loss / items} and its gradient {norm.item()}", self.steps + 1, batch)
         self.optimizer.step()
         self.steps += 1
         self._loss += loss
@@ -193,15 +185,16 @@ class Trainer:
 
     def evaluate(self) -> None:
         """Measure, remember the best weights, log a record, save the state. Raises NotFiniteError before any of it is kept."""
-        found, seconds = self.task.evaluate(), self.processes.broadcast(self.seconds())
+        found = self.task.evaluate()
+        shared = self.processes.gather(self.seconds(), self._loss, found["loss"] if found else 0.0)
+        (seconds, _, held_out), *_ = shared  # what the first process measured
         record: dict[str, Any] = {"step": self.steps, "seconds": round(seconds, 1)}
-        loss = self.processes.sum(self._loss)
         if self._items:
-            record["train_loss"] = loss / self._items
+            record["train_loss"] = sum(loss for _, loss, _ in shared) / self._items
         if found:
-            found["loss"] = self.processes.broadcast(found["loss"])
-            if not math.isfinite(found["loss"]):
-                raise NotFiniteError(f"the held-out loss is {found['loss']}", self.steps, self._batch)
+            found["loss"] = held_out
+            if not math.isfinite(held_out):
+                raise NotFiniteError(f"the held-out loss is {held_out}", self.steps, self._batch)
         self._check_weights()
         figures = self.figures
         if found:
@@ -213,8 +206,7 @@ class Trainer:
         figures.records.append(record)
         figures.seconds = seconds
         self._loss, self._items = 0.0, 0
-        if self.processes.is_first:
-            self.observer.on_record(record)
+        self.observer.on_record(record)
         self.saved = None  # the state is older than this record
         self.save()
 
@@ -227,19 +219,15 @@ class Trainer:
         if self.state is None or self.saved == self.steps:
             return
         self.figures.losses, self.figures.items = [loss for (loss,) in self.processes.gather(self._loss)], self._items
-        self._saved_at = self.figures.seconds
         if self.processes.is_first:
-            self._write(self.state)
+            tensors = {f"module.{name}": value for name, value in self.module.state_dict().items()}
+            tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
+            for i, averages in self.optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer.{i}.{name}": value for name, value in averages.items()}
+            self.state.save(self.steps, tensors, asdict(self.figures))
         self.saved = self.steps
 
-    def _write(self, state: TrainingState) -> None:
-        tensors = {f"module.{name}": value for name, value in self.module.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
-        for i, averages in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{name}": value for name, value in averages.items()}
-        state.save(self.steps, tensors, asdict(self.figures))
-
-    def resume(self) -> Figures:
+    def resume(self) -> None:
         """Continue from the state on disk; the observer hears the records of earlier sittings."""
         assert self.state
         self.steps, tensors, figures = self.state.load()
@@ -262,22 +250,14 @@ class Trainer:
         except (LookupError, TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise self.state.damaged(printable(str(error), limit=300)) from None
         self.best_weights = {name: value.to(weights[name].device) for name, value in best.items()}
-        self._started, self._saved_at = time.monotonic() - self.figures.seconds, self.figures.seconds
+        self._started = time.monotonic() - self.figures.seconds
         self.saved = self.steps
-        if self.processes.is_first:
-            for record in self.figures.records:
-                self.observer.on_record(record)
-        return self.figures
+        for record in self.figures.records:
+            self.observer.on_record(record)
 
     def seconds(self) -> float:
         """Return the seconds of training so far, those of earlier sittings included."""
         return time.monotonic() - self._started
-
-    def share_done(self, seconds: float) -> float:
-        """Return the share of the run that is done after so many seconds, 0 to 1."""
-        by_steps = self.steps / self.recipe.max_steps if self.recipe.max_steps else 0.0
-        by_time = seconds / self.recipe.max_time if self.recipe.max_time else 0.0
-        return min(1.0, max(by_steps, by_time))
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:

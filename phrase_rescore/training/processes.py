@@ -39,18 +39,6 @@ class ProcessGroup:
         """Whether this process reports and writes, and its held-out figures count."""
         return self.rank == 0
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """Return the module such that backward leaves the mean of all processes' gradients."""
-        return DistributedDataParallel(module) if self.size > 1 else module
-
-    def broadcast(self, value: float) -> float:
-        """Return the first process's value in all of them."""
-        return self.gather(value)[0][0]
-
-    def sum(self, value: float) -> float:
-        """Return the sum over the processes in all of them."""
-        return sum(own for (own,) in self.gather(value))
-
     def gather(self, *values: float) -> list[list[float]]:
         """Return the values of each process in all of them."""
         if self.size == 1:
@@ -64,8 +52,8 @@ class ProcessGroup:
     def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = silent) -> bool:
         """Run ``work`` in the first process while the others wait, and return its result in all of them.
 
-        They wait without a collective, whose time would be limited; the second one says so every minute. Raises in the first
-        process what ``work`` raises, in the others RescoreError if it failed or its store is gone.
+        They wait without a collective, whose time would be limited; the second one says so every minute. Raises what ``work``
+        raises, in the others RescoreError if it failed or the store is gone.
         """
         if self.store is None:
             return work()
@@ -129,8 +117,7 @@ def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup
     if processes.store is None:
         yield processes
         return
-    on_gpu = torch.device(device).type == "cuda"
-    if on_gpu:
+    if on_gpu := torch.device(device).type == "cuda":
         torch.cuda.set_device(device)
     backend = "nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=processes.store, rank=processes.rank, world_size=processes.size)
@@ -163,12 +150,11 @@ class Gradients:
     def __init__(self, module: nn.Module, loss: Loss, threads: int = 1, processes: ProcessGroup = ALONE) -> None:
         self.parts = 1 if processes.size > 1 else threads  # DistributedDataParallel wants one backward pass a process
         self._loss, self._processes = loss, processes
-        self._module: nn.Module | None = processes.wrap(module)
+        self._module = DistributedDataParallel(module) if processes.size > 1 else module  # backward leaves the mean gradient
         self._parameters = learning_parameters(module)
         self._executor = ThreadPoolExecutor(self.parts) if self.parts > 1 else None
 
     def __call__(self, parts: list[Any], n: float) -> float:
-        assert self._module is not None, "closed"
         if self._executor is None:
             loss = self._loss(self._module, parts[0])
             for parameter in self._parameters:
@@ -185,7 +171,6 @@ class Gradients:
         return float(sum(losses))
 
     def _of_part(self, part: Any) -> tuple[float, tuple[Tensor, ...]]:
-        assert self._module is not None
         use_threads(1)
         loss = self._loss(self._module, part)
         return loss.item(), torch.autograd.grad(loss, self._parameters)
@@ -194,4 +179,4 @@ class Gradients:
         """End the threads and release the module and what wraps it."""
         if self._executor:
             self._executor.shutdown(cancel_futures=True)
-        self._module = None
+        del self._module

@@ -128,20 +128,15 @@ class Session(contextlib.ExitStack):
         runtime.set_tf32(machine.precision, machine.device)
         self._talk = observer or Observer()  # of every process, while it waits
         self.processes = find_processes()
-        identity |= {
-            "version": __version__, "torch": torch.__version__, "processes": self.processes.size,
-            "device": torch.device(machine.device).type,
-        }  # fmt: skip
+        kind = torch.device(machine.device).type
+        identity |= {"version": __version__, "torch": torch.__version__, "processes": self.processes.size, "device": kind}
         self.state = TrainingState(beside(model_dir, "training"), identity)
-        self._outer = self._talk if self.processes.is_first else Observer()
-        self.observer = replace(self._outer, on_record=self._add_to_log)
+        self.observer = replace(self._talk, on_record=self._add_to_log) if self.processes.is_first else Observer()
         self._log = list[str]()  # its lines
         if slow:
             self.observer.say(f"warning: {slow}")
-        self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         self.resumes, self.finish = False, settings.output.finish
-        self._model_dir, self._machine, self._output = model_dir, machine, settings.output
-        self._command = {"preset": settings.preset, "settings": settings.lasting()}
+        self._model_dir, self._settings = model_dir, settings
 
     def prepare(self, source: Source[Store], check: Callable[[], None] = lambda: None) -> Store | None:
         """Take the lock and return the data, prepared by the first process; None if all is done. Raises before it writes."""
@@ -152,9 +147,8 @@ class Session(contextlib.ExitStack):
             check_replaceable(self._model_dir)
             check()
             if self.processes.size > 1 and source.fingerprints[0] is None:
-                raise OptionError(
-                    "several processes need inputs that can be read twice: name files, not pipes or standard input"
-                )
+                remedy = "name files, not pipes or standard input"
+                raise OptionError(f"several processes need inputs that can be read twice: {remedy}")
             source.check(say)
             os.makedirs(os.path.dirname(os.path.realpath(self._model_dir)), exist_ok=True)
             self.enter_context(locked(self._model_dir, "wait until it ends, or name another directory with -m", say))
@@ -170,13 +164,15 @@ class Session(contextlib.ExitStack):
             raise OptionError("several processes need inputs and prepared data on a disk that they share, under the same names")
         self.state.check(store.numbers)
         self.resumes = self.state.exists()
-        self.state.command = {"inputs": source.inputs, **self._command}
-        self.enter_context(process_group(self._machine.device, self.processes))
+        settings = self._settings
+        self.state.command = {"inputs": source.inputs, "preset": settings.preset, "settings": settings.lasting()}
+        self.enter_context(process_group(settings.machine.device, self.processes))
         return store
 
     def _can_begin(self) -> bool:
         """Clean up after killed runs; return whether there is work to do. Raises OptionError for what must not be replaced."""
-        state, resume = self.state, self._output.resume or self.finish
+        state, output = self.state, self._settings.output
+        resume = output.resume or self.finish
         recover_directory(self._model_dir)
         if state.is_published(self._model_dir):
             state.remove()
@@ -185,26 +181,21 @@ class Session(contextlib.ExitStack):
                 return False
         if self.finish and not state.exists():
             raise OptionError(f"--finish: no training in {state.directory}; to train leave --finish out")
-        check_target(self._model_dir, self._output.overwrite)
-        if not state.exists():
-            if resume:
-                self.observer.say(f"no training to continue in {state.directory}; starting over")
-        elif not resume:
+        check_target(self._model_dir, output.overwrite)
+        if resume and not state.exists():
+            self.observer.say(f"no training to continue in {state.directory}; starting over")
+        if state.exists() and not resume:
             found = f"{state.directory} holds an interrupted training"
             raise OptionError(f"{found}; continue with --resume, keep it with --finish, or delete it to start over")
-        else:
-            state.check()
+        state.check()
         return True
 
     def limited(self, recipe: AnyRecipe, items: int, held_out: int) -> AnyRecipe:
-        """Return the recipe with its limits: those that are given, else the interrupted training's, else the usual ones.
-
-        Raises OptionError as ``Recipe.check_held_out`` does.
-        """
+        """Return the recipe with the limits given, or the interrupted training's, or the usual ones. Raises OptionError."""
         recipe.check_held_out(held_out)
         limits, state = recipe.limits(), self.state
         if self.resumes:
-            before = state.last_limits()
+            before = state.read()["limits"]
             if limits and limits != before and not self.finish:
                 self.observer.say(f"--resume: training ends after {in_words(limits)}, no longer after {in_words(before)}")
             else:
@@ -217,21 +208,21 @@ class Session(contextlib.ExitStack):
     @contextlib.contextmanager
     def learning(self, task: Task, recipe: Recipe, as_rows: Callable[[Any], bytes]) -> Iterator[Trainer]:
         """Yield the trainer; on errors keep a minibatch that failed, ``as_rows``, and say how to continue."""
-        state, observer, processes = self.state, self.observer, self.processes
-        trainer = Trainer(task, recipe, threads=self.threads, processes=processes, state=state, observer=observer)
+        state, observer, processes, machine = self.state, self.observer, self.processes, self._settings.machine
+        threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
+        trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=observer)
         together = f", {processes.size} processes" if processes.size > 1 else ""
         numbers = sum(weight.numel() for weight in task.module.parameters())
-        observer.say(f"{numbers:,} parameters, {self._machine.threads} threads{together}, {self._machine.device}")
+        observer.say(f"{numbers:,} parameters, {machine.threads} threads{together}, {machine.device}")
         try:
             yield trainer
         except KeyboardInterrupt as error:
-            if trainer.saved is not None and processes.is_first:
-                saved = f"step {trainer.saved:,} is saved in {state.directory}"
-                error.add_note(f"{saved}; the same command with --resume continues")
+            if (step := trainer.saved) is not None and processes.is_first:
+                error.add_note(f"step {step:,} is saved in {state.directory}; the same command with --resume continues")
                 error.add_note("to keep it as it is, the same command with --finish makes the model")
             raise
         except NotFiniteError as error:
-            parts = [f"{error.found} at step {error.step:,}"]
+            parts = [str(error)]
             if error.batch is not None and self.processes.is_first:
                 parts.append(self._keep(error.step, as_rows, error.batch))
             remedy = "try a smaller --learning-rate"
@@ -244,13 +235,13 @@ class Session(contextlib.ExitStack):
         """Append a record to the log in the state's directory; the first one starts it over. Raises RescoreError."""
         path, line = os.path.join(self.state.directory, LOG), json.dumps(record) + "\n"
         if not self._log:
-            self._outer.say(f"the log is in {path} and moves to {self._model_dir} at the end")
+            self.observer.say(f"the log is in {path} and moves to {self._model_dir} at the end")
         with writing(path):
             os.makedirs(self.state.directory, exist_ok=True)
             with open(path, "a" if self._log else "w", encoding="utf-8", newline="\n") as stream:
                 stream.write(line)
         self._log.append(line)
-        self._outer.on_record(record)
+        self._talk.on_record(record)
 
     def _keep(self, step: int, as_rows: Callable[[Any], bytes], batch: Any) -> str:
         """Write a minibatch beside the state. Return a message with its place, or with the error."""
@@ -270,7 +261,7 @@ class Session(contextlib.ExitStack):
             return
         state = self.state
         try:
-            with atomic_directory(self._model_dir, self._output.overwrite) as directory:
+            with atomic_directory(self._model_dir, self._settings.output.overwrite) as directory:
                 Path(directory, LOG).write_text("".join(self._log), encoding="utf-8", newline="\n")
                 save(directory)
                 state.about_to_publish(directory)
@@ -279,5 +270,4 @@ class Session(contextlib.ExitStack):
             error.add_note(f"{state.directory} has the whole training; the same command with --resume continues")
             raise
         if os.path.lexists(state.directory):
-            left = f"{state.directory} cannot be removed"
-            self.observer.say(f"warning: {left}; the model is complete, so delete it")
+            self.observer.say(f"warning: {state.directory} cannot be removed; the model is complete, so delete it")

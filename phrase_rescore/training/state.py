@@ -78,7 +78,7 @@ class TrainingState:
             self._numbers = asdict(numbers)
         if not self.exists():
             return
-        state = self._read()
+        state = self.read()
         found = differences(state["run"], self._run)
         if self._numbers is not None:
             found += differences(state["pairs"], self._numbers)
@@ -113,7 +113,7 @@ class TrainingState:
                 if left.name != name:
                     left.unlink()
 
-    def _read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         """Return the contents of state.json. Raises ModelError if it is damaged or of another version."""
         path = os.path.join(self.directory, STATE)
         try:
@@ -130,25 +130,20 @@ class TrainingState:
             raise self.damaged("changed since it was written", STATE)
         return state
 
-    def last_limits(self) -> dict[str, Any]:
-        """Return the limits of the interrupted run."""
-        return dict(self._read()["limits"])
-
     def last_command(self) -> dict[str, Any]:
         """Return the inputs, preset and settings of the interrupted run. Raises OptionError if they cannot be had."""
         if not self.exists():
             done = os.path.exists(self.directory.removesuffix(".training"))
-            raise OptionError(
-                f"no training to continue in {self.directory}; {'its model is complete' if done else 'give the INPUT, too'}"
-            )
-        command: dict[str, Any] = self._read()["command"]
+            remedy = "its model is complete" if done else "give the INPUT, too"
+            raise OptionError(f"no training to continue in {self.directory}; {remedy}")
+        command: dict[str, Any] = self.read()["command"]
         if any(is_stream(path) for path in command["inputs"]):
             raise OptionError(f"the training in {self.directory} reads a stream; give the command as it was")
         return command
 
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
         """Return the step, tensors and figures of the last state. Raises ModelError when it is damaged or missing."""
-        state = self._read()
+        state = self.read()
         try:
             with utf8_name(os.path.join(self.directory, state["tensors"])) as name:
                 tensors = load_file(name)

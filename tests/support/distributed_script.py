@@ -25,7 +25,7 @@ def train(processes: ProcessGroup, path: str, batch_size: int) -> None:
     gradients = Gradients(model, task.loss, 1, processes)
     for step, batch in zip(range(STEPS), task.batches(0), strict=False):
         loss = gradients([task.parts(batch, processes.size)[processes.rank]], len(batch))
-        found[f"loss.{step}"] = np.array(processes.sum(loss))
+        found[f"loss.{step}"] = np.array(processes.gather(loss)).sum()
         for name, parameter in model.named_parameters():
             found[f"{step}.{name}"] = parameter.grad.numpy().copy()
         optimizer.step()
@@ -40,7 +40,7 @@ def main() -> None:
     with process_group("cpu", find_processes()) as processes:
         for size in sizes:
             train(processes, f"{folder}/{size}.npz", int(size))
-        assert processes.broadcast(float(processes.rank + 7)) == 7.0
+        assert processes.gather(float(processes.rank + 7))[0] == [7.0]
 
 
 if __name__ == "__main__":
