@@ -4,7 +4,7 @@ Tables of W e, W' e and O_y e count as free.
 """
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged, distinct_phrases, prefix_levels
-from phrase_rescore.rnn.cells import cells_of
+from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.network import ENCODERS, POOL, ModelConfig
 
 
@@ -42,7 +42,7 @@ def _tree(config: ModelConfig, sources: Ragged) -> int:
 
 
 def _gates(config: ModelConfig) -> int:
-    return len(cells_of(config.cell).decoder.GATES)
+    return len(CELLS[config.cell].decoder.GATES)
 
 
 def _source(config: ModelConfig) -> int:

@@ -11,7 +11,6 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.linear import times
 
 State = tuple[Tensor, ...]
@@ -69,16 +68,13 @@ class RecurrentCell(nn.Module, ABC):
         own = gates * (inputs + 1) + hidden * sum(cls.recurrent(hidden).values())
         return own if summary is None else own + gates * summary + hidden * (summary + 1)
 
-    def gates(self, *names: str) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights of each gate: of a GRU's parameter W the views W_z, W_r and W."""
-        for name in names:
-            yield from zip((name + gate for gate in self.GATES), getattr(self, name).split(self.hidden), strict=True)
-
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights under their names in docs/model.md, as views."""
-        yield from self.gates("W", "b", "U")
+        """Yield the weights under their names in docs/model.md, as views: of a GRU's parameter W these are W_z, W_r and W."""
+        parameters = [("W", ["W"]), ("b", ["b"]), ("U", [*self.recurrent(self.hidden)]), *[("C", ["C"])] * self.has_summary]
+        for symbol, names in parameters:
+            views = [view for name in names for view in getattr(self, name).split(self.hidden)]
+            yield from zip((symbol + gate for gate in self.GATES), views, strict=True)
         if self.has_summary:
-            yield from self.gates("C")
             yield from (("V", self.V), ("b_V", self.b_V))
 
     def empty(self, n: int) -> State:
@@ -117,12 +113,6 @@ class ResetBefore(RecurrentCell):
     def recurrent(cls, hidden: int) -> dict[str, int]:
         """Return the names of the matrices that act on h or r ⊙ h, and how many rows each has."""
         return {"U_gates": 2 * hidden, "U": hidden}
-
-    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights under their names in docs/model.md, as views."""
-        yield from self.gates("W", "b")
-        yield from zip(("U_z", "U_r"), self.U_gates.split(self.hidden), strict=True)
-        yield "U", self.U
 
     def project(self, state: State, context: Tensor | None = None) -> Tensor:
         """Return U_z h and U_r h: (n, H) -> (n, 2 H). U (r ⊙ h) cannot be shared: r depends on the next word."""
@@ -201,31 +191,23 @@ class CellPair(NamedTuple):
 CELLS = {"gru": CellPair(ResetBefore, ResetAfter), "lstm": CellPair(LSTM, LSTM), "rnn": CellPair(RNN, RNN)}
 
 
-def cells_of(name: str) -> CellPair:
-    """Return the cells of a name. Raises OptionError for one that is not known."""
-    if name not in CELLS:
-        raise OptionError(f"--cell {name}: no such cell; known are {', '.join(CELLS)}")
-    return CELLS[name]
-
-
 class Stack(nn.Module):
     """Layers of cells of one kind (Sutskever et al. 2014), used as a cell. A state has the uppermost layer's tensors first."""
 
     def __init__(self, cell: type[RecurrentCell], layers: int, inputs: int, hidden: int, summary: int | None = None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(cell(hidden if n else inputs, hidden, summary, upper=n > 0) for n in range(layers))
-        self._tensors = 1 + cell.MEMORIES  # of a layer's state
 
     @property
     def cells(self) -> list[RecurrentCell]:
         """The cells, the lowest one first."""
         return list(self.layers)  # type: ignore[arg-type]
 
-    def named_weights(self) -> Iterator[tuple[int, str, Tensor]]:
-        """Yield the number of a layer, the name of a weight and the weight, as a view."""
+    def named_weights(self, side: str, direction: str) -> Iterator[tuple[str, Tensor]]:
+        """Yield the weights under their names in the files, as views."""
         for number, cell in enumerate(self.cells):
             for name, weight in cell.named_weights():
-                yield number, name, weight
+                yield f"{side}.layer{number}.{direction}.{name}", weight
 
     def empty(self, n: int) -> State:
         """Return the state 0 of n phrases."""
@@ -258,5 +240,5 @@ class Stack(nn.Module):
 
     def _by_layer(self, state: State) -> list[State]:
         """Return the state of each layer, the lowest one first."""
-        n = self._tensors
+        n = len(state) // len(self.layers)
         return [state[place : place + n] for place in range(len(state) - n, -1, -n)]

@@ -24,7 +24,7 @@ from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.linear import gathered_gradients, times
 from phrase_rescore.nn.softmax import cross_entropy, sampled_cross_entropy
-from phrase_rescore.rnn.cells import Rows, Stack, cells_of, rows_of, tanh
+from phrase_rescore.rnn.cells import CELLS, Rows, Stack, rows_of, tanh
 
 POOL = 2  # numbers that a maxout unit takes the largest of
 # The encoders that ``--encoder`` names: of each stack, as its tensors are called, whether it reads the words from the last one
@@ -46,14 +46,14 @@ class ModelConfig:
     encoder: str = "forward"  # one of ENCODERS
 
     def __post_init__(self) -> None:
-        cells_of(self.cell)
-        if self.encoder not in ENCODERS:
-            raise OptionError(f"--encoder {self.encoder}: no such encoder; known are {', '.join(ENCODERS)}")
+        for option, given, known in (("cell", self.cell, CELLS), ("encoder", self.encoder, ENCODERS)):
+            if given not in known:
+                raise OptionError(f"--{option} {given}: no such {option}; known are {', '.join(known)}")
 
     def parameters(self) -> int:
         """Return how many numbers the network has."""
         H, E, M, R = self.hidden, self.embedding, self.maxout, self.rank
-        cells, upper, stacks = cells_of(self.cell), self.layers - 1, len(ENCODERS[self.encoder])
+        cells, upper, stacks = CELLS[self.cell], self.layers - 1, len(ENCODERS[self.encoder])
         encoder = cells.encoder.parameters_of(E, H, None) + upper * cells.encoder.parameters_of(H, H, None)
         decoder = cells.decoder.parameters_of(E, H, H) + upper * cells.decoder.parameters_of(H, H, H)
         output = POOL * M * (H + E + H + 1) + R * M + self.tgt_vocabulary * (R + 1)
@@ -75,8 +75,7 @@ class PackedPhrases:
         """Pack phrases of at least one id each, which end in EOS. ``which`` (m,): the row of each of m phrases."""
         lengths = phrases.lengths
         order = np.argsort(-lengths, kind="stable")
-        sorted_lengths = lengths[order]
-        counts = [int(np.searchsorted(-sorted_lengths, -t)) for t in range(int(lengths.max()))]
+        counts = [int(np.count_nonzero(lengths > t)) for t in range(int(lengths.max()))]
         ids = np.concatenate([phrases.ids[phrases.offsets[order[:n]] + t] for t, n in enumerate(counts)])
         place = np.argsort(order)
         arrays = (order, place if which is None else place[which], ids.astype(np.int64))
@@ -114,7 +113,7 @@ class Encoder(nn.Module):
         H, E = config.hidden, config.embedding
         self._reversed = ENCODERS[config.encoder]
         self.embedding = nn.Parameter(torch.empty(config.src_vocabulary, E))
-        cell = cells_of(config.cell).encoder
+        cell = CELLS[config.cell].encoder
         self.stacks = nn.ModuleList(Stack(cell, config.layers, E, H) for _ in self._reversed)
         self.V = nn.Parameter(torch.empty(H, len(self.stacks) * H))
         self.b_V = nn.Parameter(torch.empty(H))
@@ -189,7 +188,7 @@ class Decoder(nn.Module):
         super().__init__()
         H, E, M, R, K = config.hidden, config.embedding, config.maxout, config.rank, config.tgt_vocabulary
         self.embedding = nn.Parameter(torch.empty(K, E))
-        self.stack = Stack(cells_of(config.cell).decoder, config.layers, E, H, summary=H)
+        self.stack = Stack(CELLS[config.cell].decoder, config.layers, E, H, summary=H)
         self.O_h = nn.Parameter(torch.empty(POOL * M, H))
         self.O_y = nn.Parameter(torch.empty(POOL * M, E))
         self.O_c = nn.Parameter(torch.empty(POOL * M, H))
@@ -211,11 +210,10 @@ class Decoder(nn.Module):
     def forward(self, c: Tensor, phrases: PackedPhrases) -> tuple[Tensor, Tensor]:
         """Return g (Σ counts, R) before every word of phrases, and these (Σ counts,), of c (n, H) in the caller's order."""
         c = c.index_select(0, phrases.order)
-        first, counts = phrases.counts[0], phrases.counts
+        counts = phrases.counts
         before = [ids[:n] for ids, n in zip(phrases.ids.split(counts), counts[1:], strict=False)]
-        previous = torch.cat(before or [phrases.ids[:0]])
-        zero = self.embedding.new_zeros(first, self.embedding.shape[1])  # e(y_0) = 0
-        embedded = torch.cat([zero, embedding(previous, self.embedding)])
+        zero = self.embedding.new_zeros(counts[0], self.embedding.shape[1])  # e(y_0) = 0
+        embedded = torch.cat([zero, embedding(torch.cat([phrases.ids[:0], *before]), self.embedding)])
         stack, state, outputs = self.stack, self.stack.initial(c), []
         context = stack.context(c)
         for row in stack.word_rows(embedded).split(counts):
@@ -252,12 +250,10 @@ class RNNEncoderDecoder(nn.Module):
         encoder, decoder = self.encoder, self.decoder
         yield "encoder.embedding", encoder.embedding
         for direction, stack in encoder.named_stacks().items():
-            for layer, name, weight in stack.named_weights():
-                yield f"encoder.layer{layer}.{direction}.{name}", weight
+            yield from stack.named_weights("encoder", direction)
         yield from (("encoder.V", encoder.V), ("encoder.b_V", encoder.b_V))
         yield "decoder.embedding", decoder.embedding
-        for layer, name, weight in decoder.stack.named_weights():
-            yield f"decoder.layer{layer}.forward.{name}", weight
+        yield from decoder.stack.named_weights("decoder", "forward")
         for name in decoder.OUTPUT:
             yield f"output.{name}", getattr(decoder, name)
 
@@ -284,7 +280,7 @@ def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Seq
     and the logits' bias starts at the ``unigram`` log-probabilities (K,).
     """
     generator = torch.Generator().manual_seed(seed)
-    start = cells_of(model.config.cell).encoder.START | cells_of(model.config.cell).decoder.START
+    start = CELLS[model.config.cell].encoder.START | CELLS[model.config.cell].decoder.START
     for name, weight in model.named_weights():
         symbol = name.rpartition(".")[2]
         if symbol.startswith("b"):
