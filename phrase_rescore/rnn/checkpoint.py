@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
 from typing import Any
 
 from phrase_rescore.data.ragged import EncodedPairs
@@ -89,17 +90,11 @@ def _entries(cell: str, layers: int, encoder: str) -> dict[str, Any]:
 
 def _structure_of(entries: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the structure that entries of config.json describe; None if it is unknown."""
-    encoder = entries.get("encoder")
-    if not isinstance(encoder, dict) or encoder.get("layers") not in LAYERS:
-        return None
-    cell = next((name for name, cells in CELLS.items() if encoder.get("cell") == cells.encoder.NAME), None)
-    name = encoder.get("direction" if encoder.get("direction") == "bidirectional" else "source_order")
-    if cell is None or name not in list(ENCODERS):
-        return None
-    structure = {"cell": cell, "layers": encoder["layers"], "encoder": name}
-    wanted = _entries(**structure)
-    found = {key: entries.get(key) for key in wanted}
-    return structure if json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True) else None  # true is not 1
+    found = json.dumps({side: entries.get(side) for side in ("encoder", "decoder")}, sort_keys=True)  # text: true is not 1
+    for structure in product(CELLS, range(1, int(LAYERS.most) + 1), ENCODERS):
+        if json.dumps(_entries(*structure), sort_keys=True) == found:
+            return dict(zip(_STRUCTURE, structure, strict=True))
+    return None
 
 
 def _signature(checkpoint: Checkpoint) -> str:
