@@ -25,7 +25,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs, check_room, sorted_pairs
 from phrase_rescore.data.vocabulary import FEW_KNOWN, LEAST_KNOWN, UNK, Vocabulary, known_share, most_frequent, read_shortlist
-from phrase_rescore.errors import InputError, OptionError, Progress, RowError
+from phrase_rescore.errors import InputError, OptionError, Progress, RowError, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows
@@ -39,7 +39,6 @@ HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held o
 _PARTS, _SIDES = ("train", "held_out"), ("src", "tgt")
 _FILES = tuple(".".join((*names, "npy")) for names in product(_PARTS, _SIDES, ("ids", "offsets")))
 _SHAPE_PAIRS = ("form", "factors", "drop_bad_rows", "shortlist", "held_out", "min_count", "max_length")  # of Data
-ChooseVocabularies = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
 
 
 @dataclass(frozen=True)
@@ -104,27 +103,23 @@ class _GrowingRagged:
         self._append_ids = stack.enter_context(growing_array(f"{path}.ids.npy", np.int32))
         self._append_offsets = stack.enter_context(growing_array(f"{path}.offsets.npy", np.int64))
         self._append_offsets(np.zeros(1, np.int64))
-        self.words = self.unknown = 0
-        self._hashes = hashlib.blake2b(), hashlib.blake2b()  # of ids and lengths
+        self.phrases = self.words = self.unknown = 0
+        self.hashes = hashlib.blake2b(), hashlib.blake2b()  # of ids and lengths
 
     def append(self, part: Ragged) -> None:
         self._append_ids(part.ids)
         self._append_offsets(part.offsets[1:] + self.words)
-        self._hashes[0].update(part.ids.tobytes())
-        self._hashes[1].update(part.lengths.tobytes())
+        self.hashes[0].update(part.ids.tobytes())
+        self.hashes[1].update(part.lengths.tobytes())
+        self.phrases += len(part)
         self.words += len(part.ids)
         self.unknown += int(np.count_nonzero(part.ids == UNK))
 
-    def digest(self) -> bytes:
-        return b"".join(hashed.digest() for hashed in self._hashes)
-
 
 def _encode(
-    directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: Container[bytes],
-    progress: Callable[[int], object],
-) -> PairNumbers:  # fmt: skip
+    directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: Container[bytes], progress: Progress
+) -> PairNumbers:
     """Write the arrays, and count what is in them."""
-    sizes = dict.fromkeys(_PARTS, 0)
     with ExitStack() as stack:
         keys = product(_PARTS, _SIDES)
         arrays = {key: _GrowingRagged(os.path.join(directory, ".".join(key)), stack) for key in keys}
@@ -135,20 +130,20 @@ def _encode(
                 encoded = Ragged.of_phrases(phrases, shortlist)
                 for part in _PARTS:
                     arrays[part, side].append(encoded.take(rows[part]))
-            for part in _PARTS:
-                sizes[part] += len(rows[part])
             progress(len(block.src))
     source_unk, target_unk = (arrays["train", side].unknown / max(1, arrays["train", side].words) for side in _SIDES)
-    content = hashlib.blake2b(b"".join(array.digest() for array in arrays.values()), digest_size=16)
+    digests = [hashed.digest() for array in arrays.values() for hashed in array.hashes]
+    content = hashlib.blake2b(b"".join(digests), digest_size=16)
     for shortlist in vocabularies:
         content.update(vocabulary.format_vocabulary(shortlist))
-    left_out, digest = (pairs.left_out, pairs.too_long), content.hexdigest()
-    return PairNumbers(sizes["train"], sizes["held_out"], *left_out, source_unk, target_unk, digest)
+    sizes = (arrays[part, "src"].phrases for part in _PARTS)
+    return PairNumbers(*sizes, pairs.left_out, pairs.too_long, source_unk, target_unk, content.hexdigest())
 
 
 def prepare_store(
-    directory: str, fingerprint: Fingerprint | None, pairs: SortedPairs, vocabularies: ChooseVocabularies, held_out: int,
-    progress: Callable[[int], object] = lambda pairs: None, check: Callable[[PairNumbers], None] = lambda numbers: None,
+    directory: str, fingerprint: Fingerprint | None, pairs: SortedPairs,
+    vocabularies: Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]], held_out: int,
+    progress: Progress = silent, check: Callable[[PairNumbers], None] = silent,
 ) -> PairStore:  # fmt: skip
     """Encode distinct pairs, which go by twice, into a new store; ``vocabularies`` chooses words by their counts."""
     choice = HeldOut(held_out)
@@ -163,11 +158,7 @@ def prepare_store(
     tgt_counts -= Counter(word for targets in held.values() for word in b" ".join(targets).split(b" "))
     chosen = vocabularies(src_counts, tgt_counts)
     del src_counts, tgt_counts
-
-    def fill(temporary: str) -> tuple[PairNumbers, tuple[Vocabulary, Vocabulary]]:
-        return _encode(temporary, pairs, chosen, held, progress), chosen
-
-    return LAYOUT.write(directory, fingerprint, fill, check)
+    return LAYOUT.write(directory, fingerprint, lambda place: (_encode(place, pairs, chosen, held, progress), chosen), check)
 
 
 def _load(directory: str, numbers: PairNumbers, src_vocab: Vocabulary, tgt_vocab: Vocabulary) -> PairStore:
@@ -276,9 +267,7 @@ class PairSource(Source[PairStore]):
         """Read all pairs, in their order."""
         return chain.from_iterable(self._read(path, on_read, dropped) for path in self.inputs)
 
-    def _read(
-        self, path: str, on_read: Callable[[int], object] | None = None, dropped: DroppedRows | None = None
-    ) -> Generator[PairBlock]:
+    def _read(self, path: str, on_read: Progress | None = None, dropped: DroppedRows | None = None) -> Generator[PairBlock]:
         def drop(line: int, row: bytes, error: RowError) -> None:
             if dropped is not None:
                 dropped.add(f"{display_name(path)}:{line}", row)
