@@ -1,9 +1,8 @@
 """Scores by a trained model: log p(target | source) of phrase pairs, the steps of the decoder that scoring, beam search and
-sampling share, and vectors: the embeddings e of words and the summaries c = tanh(V h + b_V) of phrases.
+sampling share, and vectors: the embeddings e of words and the summaries c of phrases.
 
-Within a batch each distinct source prefix is read once. Of each distinct (source, target prefix) the state, the shared part of
-its continuations' steps and its softmax normaliser are computed once. Scores are those of the pairs scored one by one, up to
-rounding. Sizes: K ids of a side's vocabulary, E embedding, H hidden units.
+Within a batch each distinct source prefix is read once, and so is each target prefix of a source. Scores are those of the pairs
+one by one, up to rounding. Sizes: K ids of a side's vocabulary, E embedding, H hidden units.
 """
 
 from __future__ import annotations
@@ -90,9 +89,6 @@ class Prefixes:
         self.g = model.decoder.low_rank(self._state[0], word_rows, context)
         self.log_z = model.log_normaliser(self.g)
 
-    def __len__(self) -> int:
-        return len(self.source)
-
     def eos_log_p(self) -> NDArray[np.float64]:
         """Return natural log p of the target's end after each prefix: (n,)."""
         decoder = self._model.decoder
@@ -124,7 +120,7 @@ class Scorer:
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
         self._model = ReadyModel(checkpoint, device, precision)
-        self.checkpoint, self.device, self.precision = checkpoint, device, precision
+        self.checkpoint, self.device = checkpoint, device
         self.batch, self.halved = BATCH if device == "cpu" else GPU_BATCH, False
 
     @torch.inference_mode()
@@ -184,8 +180,7 @@ class Scorer:
 
 def embedded_words(checkpoint: Checkpoint, side: Side) -> tuple[bytes, ...]:
     """Name the rows of ``word_embeddings``: EOS (END), UNK (UNKNOWN), then the words, the most frequent first."""
-    vocabulary = checkpoint.src_vocab if side == "source" else checkpoint.tgt_vocab
-    return (END, UNKNOWN, *vocabulary.words)
+    return (END, UNKNOWN, *checkpoint.vocabs[checkpoint.sides.index(side)].words)
 
 
 def word_embeddings(checkpoint: Checkpoint, side: Side) -> Vectors:
@@ -209,14 +204,12 @@ class PhraseEncoder:
         """Return c of tokenized phrases: (n, H). Raises RowError as ``Checkpoint.as_read`` does."""
         return self.vectors_as_read(self.checkpoint.as_read(phrases))
 
+    @torch.inference_mode()
     def vectors_as_read(self, phrases: Sequence[bytes]) -> Vectors:
         """Return c of phrases as ``Checkpoint.as_read`` gives them: (n, H)."""
-        batches = (phrases[start : start + BATCH] for start in range(0, len(phrases), BATCH))
-        return np.concatenate((np.empty((0, self.width), np.float32), *map(self._of_batch, batches)))
-
-    @torch.inference_mode()
-    def _of_batch(self, phrases: Sequence[bytes]) -> Vectors:
-        ids = Ragged.of_phrases(phrases, self.checkpoint.vocabs[0])
-        first, which = distinct_phrases(ids)
-        c: Vectors = self._encoder.summaries(ids.take(first), self._word_rows).cpu().numpy()
-        return c[which]
+        found = [np.empty((0, self.width), np.float32)]
+        for start in range(0, len(phrases), BATCH):
+            ids = Ragged.of_phrases(phrases[start : start + BATCH], self.checkpoint.vocabs[0])
+            first, which = distinct_phrases(ids)
+            found.append(self._encoder.summaries(ids.take(first), self._word_rows).cpu().numpy()[which])
+        return np.concatenate(found)

@@ -1,22 +1,19 @@
 """Phrases that a model proposes: the n most probable targets of sources, by beam search, or targets drawn at random.
 
-Beam search: log p only falls as a prefix grows. A prefix that is not better than a source's n-th best finished target is
-therefore given up, and the search for a source ends when none is left. Only the beam makes it inexact, where it drops prefixes.
-Hypotheses are compared by log p as it is, which is the feature; nothing is normalised by length. Of equal log p, the shorter
-target comes first, then the one whose prefix came first, then the one whose last word has the lower id: the more frequent one.
+Beam search: log p only falls as a prefix grows. A prefix that is not better than a source's n-th best finished target is given
+up. Only the beam makes the search inexact, where it drops prefixes. Nothing is normalised by length. Of equal log p, the
+shorter target comes first, then the one whose prefix came first, then the one whose last word has the lower id.
 
-Sampling draws word by word, from the model's own distribution or a sharper or flatter one, by a race: word k of weight w_k
-arrives after a time that is exponential with rate w_k, and the first to arrive is taken, so that each is taken with probability
-w_k / Σ w. The weights of another batch, which are rounded otherwise, then change a draw only where two words arrive almost
-together, once in some million draws; a place in the running sum of weights would depend on the rounding of all words before it.
-Every sample has its own random numbers, by seed, source and number: other sources and more samples do not change what is drawn.
+Sampling draws word by word, by a race: word k of weight w_k arrives after a time that is exponential with rate w_k, so that it
+is the first with probability w_k / Σ w. Other batches, which are rounded otherwise, then change a draw only where two words
+arrive almost together, once in some million draws. Every sample has its own random numbers, by seed, source and number.
 """
 
 import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -69,21 +66,16 @@ def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
     return order[rank < n]
 
 
-def _best_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest logits of every row and their words, the lower ids of equal ones: (n, k) each."""
-    values, words = logits.topk(k, dim=1)
-    tied = ((logits >= values[:, -1:]).sum(1) > k).nonzero().squeeze(1)  # topk takes any of them
-    if len(tied):
-        ordered, order = logits[tied].sort(dim=1, descending=True, stable=True)
-        values[tied], words[tied] = ordered[:, :k], order[:, :k]
-    return values, words
-
-
 def _next_words(model: ReadyModel, prefixes: Prefixes, k: int, barred: Tensor) -> tuple[LogProbs, Indices]:
-    """Return log p of the k best words after every prefix, and their ids: (n, k) each. The ``barred`` are left out."""
+    """Return log p of the k best words after every prefix, and their ids, the lower of equal ones: (n, k); no ``barred``."""
     log_p, words = [], []
     for g, log_z in zip(prefixes.g.split(ROWS), prefixes.log_z.split(ROWS), strict=True):
-        values, ids = _best_words(model.logits(g).index_fill_(1, barred, -torch.inf), k)
+        logits = model.logits(g).index_fill_(1, barred, -torch.inf)
+        values, ids = logits.topk(k, dim=1)
+        tied = ((logits >= values[:, -1:]).sum(1) > k).nonzero().squeeze(1)  # topk takes any of them
+        if len(tied):
+            ordered, order = logits[tied].sort(dim=1, descending=True, stable=True)
+            values[tied], ids[tied] = ordered[:, :k], order[:, :k]
         log_p.append((values - log_z.unsqueeze(1)).double().cpu().numpy())
         words.append(ids.cpu().numpy())
     return np.concatenate(log_p), np.concatenate(words)
@@ -100,8 +92,6 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
     log_p, ids = np.zeros(len(c)), np.empty((len(c), 0), np.int64)  # of the prefixes
     k = min(beam, len(model.decoder.b_G) - len(barred))
     for _ in range(max_length if k else 0):
-        if not len(prefixes):
-            break
         step, words = _next_words(model, prefixes, k, barred)
         longer = log_p[:, None] + step
         hopeful = longer > worst[prefixes.source][:, None]  # never where it is NaN
@@ -153,26 +143,25 @@ def _draw(weights: Tensor, rows: Indices, random: Sequence[Generator]) -> Indice
 
 @torch.inference_mode()
 def sample(
-    model: ReadyModel, c: Tensor, random: Sequence[Sequence[Generator]], temperature: float, top_k: int | None,
-    max_length: int, barred: Tensor,
+    model: ReadyModel, c: Tensor, random: Sequence[Generator], temperature: float, top_k: int | None, max_length: int,
+    barred: Tensor,
 ) -> list[list[Decoded]]:  # fmt: skip
-    """Draw a target for every one of the ``random`` streams of each summary c (sources, H), in their order.
+    """Draw a target with each of the ``random`` streams, as many for each summary c (sources, H), in their order.
 
     Words come in proportion to p^(1 / temperature), and of the ``top_k`` most probable words alone, if given. ``barred``
     ones, EOS among them for the first word, never come. log p is the model's own, at temperature 1 and among all words.
     """
-    number = [len(streams) for streams in random]
-    flat = [stream for streams in random for stream in streams]
-    words: list[list[int]] = [[] for _ in flat]
-    log_p = np.zeros(len(flat))
+    number = len(random) // len(c)
+    words: list[list[int]] = [[] for _ in random]
+    log_p = np.zeros(len(random))
     prefixes = model.empty_prefixes(c)
-    live, node = np.arange(len(flat)), np.repeat(np.arange(len(c)), number)  # samples that continue, and their prefix
+    live, node = np.arange(len(random)), np.repeat(np.arange(len(c)), number)  # samples that continue, and their prefix
     may_end = barred[barred != EOS]
     for length in range(max_length):
         if not len(live):
             break
         weights = _weights(model.logits(prefixes.g), may_end if length else barred, temperature, top_k)
-        drawn = _draw(weights, node, [flat[i] for i in live])
+        drawn = _draw(weights, node, [random[i] for i in live])
         log_p[live] += prefixes.word_log_p(node, drawn)
         continued = drawn != EOS
         live, node, drawn = live[continued], node[continued], drawn[continued]
@@ -185,7 +174,7 @@ def sample(
     log_p[live] += prefixes.eos_log_p()[node]
     found = [Decoded(*one) for one in zip(words, log_p.tolist(), strict=True)]
     # None where a model's numbers overflow, or where it has no word to propose
-    of_sources = (found[a:b] for a, b in pairwise(accumulate(number, initial=0)))
+    of_sources = (found[start : start + number] for start in range(0, len(found), number))
     return [[decoded for decoded in drawn if decoded.words and math.isfinite(decoded.log_p)] for drawn in of_sources]
 
 
@@ -215,11 +204,7 @@ class Translator:
         width = beam or max(n, BEAM)
         c, which = self._summaries(sources)
         barred = self._barred(unk)
-
-        def search(rows: slice) -> list[list[Decoded]]:
-            return beam_search(self._model, c[rows], n, width, max_length, barred)
-
-        found = self._in_batches(search, len(c), width)
+        found = self._in_batches(lambda rows: beam_search(self._model, c[rows], n, width, max_length, barred), len(c), width)
         return [found[i] for i in which]
 
     @torch.inference_mode()
@@ -233,7 +218,7 @@ class Translator:
         names = [b" ".join(words(source)) for source in sources]
 
         def draw(rows: slice) -> list[list[Decoded]]:
-            random = [streams(seed, name, number) for name in names[rows]]
+            random = [stream for name in names[rows] for stream in streams(seed, name, number)]
             return sample(self._model, c[which[rows]], random, temperature, top_k, max_length, barred)
 
         return self._in_batches(draw, len(sources), number)
