@@ -20,16 +20,9 @@ from phrase_rescore.training.loop import Trainer
 _EVALUATED = 512  # pairs at a time
 WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
 SAMPLED = 0.95  # share of a run during which the softmax is sampled; what is left mends what that leaves inexact
-# Of the final pass
-_RATE = 1e-4  # of Adam; low enough that the other pairs do not suffer and that it takes a whole pass or more
-_PASSES, _STEPS = 20, 1000  # the limit is so many passes over the held-out pairs, or so many steps if these are more
-_MEASURED, _EVERY = 8, 4  # measured so often a pass, but at most at every fourth step
-_PATIENCE = 4
-_CHOICE = 20  # a partner of equal lengths is sought among so many training pairs for each held-out one
 # With another source a held-out pair costs at least this share more, if the model reads its source and there are enough pairs
 # to tell: 7 % after 20 steps, thrice as much after 200. Where sources and targets do not belong together it stays near 0
 _READS, _FEWEST = 0.05, 20
-_SECONDS_BETWEEN = 20.0  # two reports
 _LOW = (1 << 32) - 1
 
 
@@ -71,9 +64,7 @@ class Part(NamedTuple):
     dropout: tuple[int, ...] | None = None  # the seed of what is left out, where the network leaves out something
 
 
-Network = TypeVar(
-    "Network", bound=nn.Module
-)  # its forward takes what ``packed`` returns and a seed, and returns the summed loss
+Network = TypeVar("Network", bound=nn.Module)  # from what ``packed`` returns and a seed to the summed loss
 
 
 class PhrasePairTask(Generic[Network]):
@@ -110,10 +101,7 @@ class PhrasePairTask(Generic[Network]):
         return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
 
     def control(self) -> tuple[dict[str, float] | None, bool]:
-        """Return the held-out figures with every source replaced by another of equal length, None if there are none.
-
-        Also return whether the model hardly reads its source: the same pairs with their own sources cost nearly as much.
-        """
+        """Return the held-out figures with other sources of equal length, None without such, and if these cost hardly more."""
         exchanged, rows = with_other_sources(self.held_out)
         if not len(rows):
             return None, False
@@ -124,7 +112,7 @@ class PhrasePairTask(Generic[Network]):
 
 def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
     """Draw for each wanted pair one of ``pairs`` whose source and target are as long, or else the nearest to that."""
-    choice = Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), _CHOICE * len(wanted))))
+    choice = Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), 20 * len(wanted))))  # to find equal lengths in
     sample = pairs.take(choice)
     keys, sought = ((p.src.lengths << 32) + p.tgt.lengths for p in (sample, wanted))
     there, (distinct, which) = np.unique(keys), np.unique(sought, return_inverse=True)
@@ -153,9 +141,9 @@ class FinalPassTask(PhrasePairTask[RNNEncoderDecoder]):
     def recipe(self, recipe: Recipe) -> Recipe:
         """Return the recipe of the pass after a training by ``recipe``: Adam at a low rate, to the least difference."""
         return replace(
-            recipe, optimizer="adam", learning_rate=min(_RATE, recipe.learning_rate), objective="mean", decay=False,
-            warm_up=0.0, max_steps=max(_PASSES * self._steps, _STEPS), max_time=None,
-            eval_every=max(_EVERY, math.ceil(self._steps / _MEASURED)), patience=_PATIENCE,
+            recipe, optimizer="adam", objective="mean", decay=False, warm_up=0.0, max_time=None, patience=4,
+            learning_rate=min(1e-4, recipe.learning_rate),  # so low that other pairs do not suffer and it takes a pass or more
+            max_steps=max(20 * self._steps, 1000), eval_every=max(4, math.ceil(self._steps / 8)),  # 8 times a pass at most
         )  # fmt: skip
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
@@ -176,7 +164,7 @@ def learn_held_out(task: PhrasePairTask[RNNEncoderDecoder], trained: Trainer) ->
 
     def report(record: dict[str, Any]) -> None:
         nonlocal said
-        if time.monotonic() >= said + _SECONDS_BETWEEN:
+        if time.monotonic() >= said + 20.0:  # seconds
             losses, said = record["held_out"], time.monotonic()
             figures = f"held-out pairs {losses['held_out']:.3f} nats/pair, training pairs {losses['training']:.3f}"
             trained.observer.say(f"final pass, step {record['step']:,}: {figures}")
