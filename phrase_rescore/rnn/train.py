@@ -22,6 +22,7 @@ from phrase_rescore.rnn.task import PhrasePairTask, is_sampled, learn_held_out
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import make_optimizer
+from phrase_rescore.training.processes import learning_parameters
 from phrase_rescore.training.session import Session, check_like, on_this_machine
 
 # What the training summary of config.json takes from the settings, in its order
@@ -35,12 +36,8 @@ PARTS = {
     "decoder": (("cell", "layers", "hidden", "embedding", "maxout", "rank"), ("target",)),
     "all": (("cell", "layers", "encoder", "hidden", "embedding", "maxout", "rank"), ("source", "target")),
 }
-WORD_ROWS = {  # weights with a row for every word, and the side of these words
-    "encoder.embedding": "source",
-    "decoder.embedding": "target",
-    "output.G_l": "target",
-    "output.b_G": "target",
-}
+# Weights with a row for every word, and the side of these words
+WORD_ROWS = {"encoder.embedding": "source", "decoder.embedding": "target", "output.G_l": "target", "output.b_G": "target"}
 FREEZABLE: dict[str, Callable[[RNNEncoderDecoder], Iterable[nn.Parameter]]] = {
     "encoder": lambda model: model.encoder.parameters(),
     "decoder": lambda model: model.decoder.parameters(),
@@ -48,7 +45,6 @@ FREEZABLE: dict[str, Callable[[RNNEncoderDecoder], Iterable[nn.Parameter]]] = {
     "target-embedding": lambda model: (model.decoder.embedding,),
     "output": lambda model: (getattr(model.decoder, name) for name in model.decoder.OUTPUT),
 }
-_OF_SOURCE_WORDS = ("encoder", "source-embedding")  # which of these have rows of source words; the others, of target words
 
 
 def train_pairs(
@@ -59,9 +55,8 @@ def train_pairs(
     data, start, machine = config.data, config.start, config.machine
     _check_settings(config)
     source = PairSource(inputs, model_dir, data, machine.threads)
-    identity = config.identity(config.network, start) | {
-        "data": source.fingerprints[0], "shortlist": data.shortlist, "inverse": data.inverse,
-    }  # fmt: skip
+    identity = config.identity(config.network, start)
+    identity |= {"data": source.fingerprints[0], "shortlist": data.shortlist, "inverse": data.inverse}
     with Session(model_dir, config, identity, observer) as session:
         store = session.prepare(source, lambda: _check_start(config))
         if store is None:
@@ -118,14 +113,15 @@ def _check_start(config: TrainingConfig) -> None:
         if donor.inverse != inverse:
             what = "has the other direction" + ("" if inverse else ", that of --inverse")
             raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
-        check_part(config.network, donor.model.config, start.init)
+        if start.init not in PARTS:
+            raise OptionError(f"--init {start.init}: no such part of the model; known are {', '.join(PARTS)}")
+        check_like(config.network, donor.model.config, PARTS[start.init][0])
 
 
 def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], None]) -> PhrasePairTask[RNNEncoderDecoder]:
     """Return the model before its first step, with the pairs that it is trained on."""
     start, inverse, recipe, device = config.start, config.data.inverse, config.recipe, config.machine.device
-    vocabs = (store.src_vocab, store.tgt_vocab)
-    read, predicted = reversed(vocabs) if inverse else vocabs
+    read, predicted = (store.tgt_vocab, store.src_vocab) if inverse else (store.src_vocab, store.tgt_vocab)
     training, held_out = (pairs.swapped if inverse else pairs for pairs in (store.train, store.held_out))
     model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), **asdict(config.network)))
     unigram = unigram_log_probs(training.tgt.ids, len(predicted), len(training))
@@ -135,8 +131,7 @@ def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], Non
         started = initialise_from(model, read, predicted, load(start.init_from), start.init)
         for line in start_report(started, frozen, inverse):
             say(line)
-    if frozen:
-        freeze(model, frozen)
+    freeze(model, frozen)
     sampled = is_sampled(recipe.softmax, len(predicted), device)
     if recipe.softmax == "sampled" and not sampled:
         say(f"the softmax is over all of its {len(predicted):,} words: drawing some would save no time")
@@ -166,40 +161,30 @@ def start_report(words: Started, frozen: Sequence[str] = (), inverse: bool = Fal
         if total and not known:
             lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
     for group in frozen:
-        part, name = "source" if group in _OF_SOURCE_WORDS else "target", table_side(group, inverse)
+        part, name = "source" if group in ("encoder", "source-embedding") else "target", table_side(group, inverse)
         known, total = words.get(part, (0, 0))
         if part not in words:
             lines.append(f"warning: --freeze {name} keeps random weights: --init does not take them from the other model")
         elif known < total:
-            side = table_side(part, inverse)
-            lines.append(f"warning: --freeze {name} keeps random weights of {total - known:,} new {side} words")
+            new = f"{total - known:,} new {table_side(part, inverse)} words"
+            lines.append(f"warning: --freeze {name} keeps random weights of {new}")
     return lines
-
-
-def check_part(own: object, donor: object, part: str) -> None:
-    """Raise OptionError if there is no such part, or if two models differ in it: in attributes of these names."""
-    if part not in PARTS:
-        raise OptionError(f"--init {part}: no such part of the model; known are {', '.join(PARTS)}")
-    check_like(own, donor, PARTS[part][0])
 
 
 @torch.no_grad()
 def initialise_from(
     model: RNNEncoderDecoder, src_vocab: Vocabulary, tgt_vocab: Vocabulary, donor: Checkpoint, part: str = "all"
 ) -> Started:
-    """Copy a part of the donor's weights; rows of words that it does not know stay. Raises as ``check_part`` does."""
-    check_part(model.config, donor.model.config, part)
+    """Copy a part of the donor's weights, which fits; rows of words that it does not know stay."""
     vocabs, sides = {"source": src_vocab, "target": tgt_vocab}, PARTS[part][1]
     rows = {side: shared_rows(own, known) for (side, own), known in zip(vocabs.items(), donor.vocabs, strict=True)}
     given = dict(donor.model.named_weights())
     for name, weight in model.named_weights():
         side = "source" if name.startswith("encoder.") else "target"
-        if side not in sides:
-            continue
-        if name in WORD_ROWS:
+        if side in sides and name in WORD_ROWS:
             here, there = rows[side]
             weight[here] = given[name][there].to(weight)
-        else:
+        elif side in sides:
             weight.copy_(given[name])
     return {side: (len(rows[side][0]) - FIRST_WORD, len(vocabs[side].words)) for side in sides}
 
@@ -209,8 +194,7 @@ def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
     for group in groups:
         if group not in FREEZABLE:
             raise OptionError(f"--freeze {group}: no such part of the model; known are {', '.join(FREEZABLE)}")
-    frozen = {id(parameter): parameter for group in groups for parameter in FREEZABLE[group](model)}
-    if all(id(parameter) in frozen or not parameter.requires_grad for parameter in model.parameters()):
+        for parameter in FREEZABLE[group](model):
+            parameter.requires_grad_(False)
+    if not learning_parameters(model):
         raise OptionError(f"--freeze {', '.join(groups)} leaves no weights to train; freeze less")
-    for parameter in frozen.values():
-        parameter.requires_grad_(False)
