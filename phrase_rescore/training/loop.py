@@ -142,8 +142,7 @@ class Trainer:
             self.gradients.close()
         if self.best_weights:
             self.module.load_state_dict(self.best_weights)
-        best_step = self.steps if figures.best is None else figures.best_step
-        return Outcome(self.steps, best_step, figures.best)
+        return Outcome(self.steps, self.steps if figures.best is None else figures.best_step, figures.best)
 
     def _learn(self, stop: FirstSignal) -> None:
         """Make the steps, and save the state when that is due or a signal came, to whichever process."""

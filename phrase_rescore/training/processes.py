@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from phrase_rescore.errors import OptionError, RescoreError, silent
+from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.runtime import use_threads
 
 Loss = Callable[[nn.Module, Any], Tensor]  # (module, part): the summed loss, a scalar
@@ -49,7 +49,7 @@ class ProcessGroup:
         dist.all_gather(shared, own)
         return [numbers.tolist() for numbers in shared]
 
-    def first_alone(self, work: Callable[[], bool], say: Callable[[str], None] = silent) -> bool:
+    def first_alone(self, work: Callable[[], bool], say: Callable[[str], None]) -> bool:
         """Run ``work`` in the first process while the others wait, and return its result in all of them.
 
         They wait without a collective, whose time would be limited; the second one says so every minute. Raises what ``work``
@@ -57,30 +57,28 @@ class ProcessGroup:
         """
         if self.store is None:
             return work()
-        if not self.is_first:
-            return self._outcome(say if self.rank == 1 else silent)
-        outcome = "failed"
-        try:
-            done = work()
-            outcome = "true" if done else "false"
-        finally:
-            with contextlib.suppress(RuntimeError):  # the store is gone: the others too
-                self.store.set(_OUTCOME, outcome)
-        return done
-
-    def _outcome(self, say: Callable[[str], None]) -> bool:
+        if self.is_first:
+            outcome = "failed"
+            try:
+                done = work()
+                outcome = "true" if done else "false"
+            finally:
+                with contextlib.suppress(RuntimeError):  # the store is gone: the others too
+                    self.store.set(_OUTCOME, outcome)
+            return done
         for minutes in count(1):
             try:
                 self.store.wait([_OUTCOME], _MINUTE)
-                outcome = self.store.get(_OUTCOME)
+                found = self.store.get(_OUTCOME)
                 break
             except dist.DistStoreError:  # not yet
-                say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
+                if self.rank == 1:
+                    say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
             except RuntimeError as error:
                 raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); see its error") from None
-        if outcome == b"failed":
+        if found == b"failed":
             raise RescoreError("the first process failed; see its error")
-        return bool(outcome == b"true")
+        return bool(found == b"true")
 
 
 ALONE = ProcessGroup()
