@@ -70,8 +70,8 @@ class RecurrentCell(nn.Module, ABC):
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights under their names in docs/model.md, as views: of a GRU's parameter W these are W_z, W_r and W."""
-        parameters = [("W", ["W"]), ("b", ["b"]), ("U", [*self.recurrent(self.hidden)]), *[("C", ["C"])] * self.has_summary]
-        for symbol, names in parameters:
+        matrices = {"W": ["W"], "b": ["b"], "U": [*self.recurrent(self.hidden)]} | ({"C": ["C"]} if self.has_summary else {})
+        for symbol, names in matrices.items():
             views = [view for name in names for view in getattr(self, name).split(self.hidden)]
             yield from zip((symbol + gate for gate in self.GATES), views, strict=True)
         if self.has_summary:

@@ -57,8 +57,7 @@ class ModelConfig:
         encoder = cells.encoder.parameters_of(E, H, None) + upper * cells.encoder.parameters_of(H, H, None)
         decoder = cells.decoder.parameters_of(E, H, H) + upper * cells.decoder.parameters_of(H, H, H)
         output = POOL * M * (H + E + H + 1) + R * M + self.tgt_vocabulary * (R + 1)
-        words = (self.src_vocabulary + self.tgt_vocabulary) * E
-        return words + stacks * encoder + H * (stacks * H + 1) + decoder + output
+        return (self.src_vocabulary + self.tgt_vocabulary) * E + stacks * encoder + H * (stacks * H + 1) + decoder + output
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class PackedPhrases:
         """Pack phrases of at least one id each, which end in EOS. ``which`` (m,): the row of each of m phrases."""
         lengths = phrases.lengths
         order = np.argsort(-lengths, kind="stable")
-        counts = [int(np.count_nonzero(lengths > t)) for t in range(int(lengths.max()))]
+        counts = [np.count_nonzero(lengths > t) for t in range(int(lengths.max()))]
         ids = np.concatenate([phrases.ids[phrases.offsets[order[:n]] + t] for t, n in enumerate(counts)])
         place = np.argsort(order)
         arrays = (order, place if which is None else place[which], ids.astype(np.int64))
@@ -92,15 +91,13 @@ class PackedPhrases:
         row = np.concatenate([np.arange(n) for n in self.counts])
         words = np.bincount(row)[row] - 1  # of its phrase
         back = np.where(step < words, words - 1 - step, step) if eos_last else words - step
-        starts = np.cumsum([0, *self.counts[:-1]])
-        return torch.from_numpy(starts[back] + row).to(self.ids.device)
+        return torch.from_numpy(np.cumsum([0, *self.counts[:-1]])[back] + row).to(self.ids.device)
 
 
 def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
     """Pack source and target phrases for the network, with EOS. Pairs of equal sources share a row."""
     first, which = distinct_phrases(pairs.src)
-    src = PackedPhrases.of(pairs.src.take(first).with_eos(), device, which)
-    return src, PackedPhrases.of(pairs.tgt.with_eos(), device)
+    return PackedPhrases.of(pairs.src.take(first).with_eos(), device, which), PackedPhrases.of(pairs.tgt.with_eos(), device)
 
 
 class Encoder(nn.Module):
@@ -113,8 +110,7 @@ class Encoder(nn.Module):
         H, E = config.hidden, config.embedding
         self._reversed = ENCODERS[config.encoder]
         self.embedding = nn.Parameter(torch.empty(config.src_vocabulary, E))
-        cell = CELLS[config.cell].encoder
-        self.stacks = nn.ModuleList(Stack(cell, config.layers, E, H) for _ in self._reversed)
+        self.stacks = nn.ModuleList(Stack(CELLS[config.cell].encoder, config.layers, E, H) for _ in self._reversed)
         self.V = nn.Parameter(torch.empty(H, len(self.stacks) * H))
         self.b_V = nn.Parameter(torch.empty(H))
 
@@ -152,8 +148,7 @@ class Encoder(nn.Module):
         """Return c of distinct phrases (without EOS), read once where they share words, given ``word_rows()``: (n, H)."""
         h = []
         for (name, stack), rows in zip(self.named_stacks().items(), word_rows, strict=True):
-            phrases = sources.reversed() if self._reversed[name] else sources
-            h.append(_read_distinct(stack, phrases.with_eos(), rows))
+            h.append(_read_distinct(stack, (sources.reversed() if self._reversed[name] else sources).with_eos(), rows))
         return self.summary(*h)
 
 
@@ -174,8 +169,7 @@ def _read_distinct(stack: Stack, phrases: Ragged, word_rows: Tensor) -> Tensor:
         ends = level.words[level.nodes] == EOS
         ended.append(state[0].index_select(0, on_device(level.nodes[ends])))
         ended_rows.append(level.rows[ends])
-    order = on_device(np.argsort(np.concatenate(ended_rows)))
-    return torch.cat(ended)[order]
+    return torch.cat(ended)[on_device(np.argsort(np.concatenate(ended_rows)))]
 
 
 class Decoder(nn.Module):
@@ -286,8 +280,7 @@ def initialise(model: RNNEncoderDecoder, seed: int, *, paper: bool, unigram: Seq
         if symbol.startswith("b"):
             weight.fill_(start.get(symbol, 0.0))
         elif symbol.startswith("U"):
-            gaussian = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
-            weight.copy_(torch.linalg.svd(gaussian)[0])
+            weight.copy_(torch.linalg.svd(torch.randn(weight.shape, generator=generator, dtype=torch.float64))[0])
         else:
             deviation = 0.01 if paper else weight.shape[1] ** -0.5
             weight.copy_(torch.randn(weight.shape, generator=generator) * deviation)

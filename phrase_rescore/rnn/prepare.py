@@ -121,8 +121,7 @@ def _encode(
 ) -> PairNumbers:
     """Write the arrays, and count what is in them."""
     with ExitStack() as stack:
-        keys = product(_PARTS, _SIDES)
-        arrays = {key: _GrowingRagged(os.path.join(directory, ".".join(key)), stack) for key in keys}
+        arrays = {key: _GrowingRagged(os.path.join(directory, ".".join(key)), stack) for key in product(_PARTS, _SIDES)}
         for block in pairs:
             is_held = np.fromiter(map(held.__contains__, block.src), np.bool_, len(block.src))
             rows = {"train": np.flatnonzero(~is_held), "held_out": np.flatnonzero(is_held)}

@@ -111,9 +111,8 @@ class PhrasePairTask(Generic[Network]):
 
 
 def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
-    """Draw for each wanted pair one of ``pairs`` whose source and target are as long, or else the nearest to that."""
-    choice = Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), 20 * len(wanted))))  # to find equal lengths in
-    sample = pairs.take(choice)
+    """Draw for each wanted pair one, of 20 random ``pairs`` for each, whose source and target are as long, or else nearly."""
+    sample = pairs.take(Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), 20 * len(wanted)))))
     keys, sought = ((p.src.lengths << 32) + p.tgt.lengths for p in (sample, wanted))
     there, (distinct, which) = np.unique(keys), np.unique(sought, return_inverse=True)
     distance = (np.abs((there >> 32) - (key >> 32)) + np.abs((there & _LOW) - (key & _LOW)) for key in distinct)  # in words

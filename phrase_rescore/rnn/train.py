@@ -162,12 +162,10 @@ def start_report(words: Started, frozen: Sequence[str] = (), inverse: bool = Fal
             lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
     for group in frozen:
         part, name = "source" if group in ("encoder", "source-embedding") else "target", table_side(group, inverse)
-        known, total = words.get(part, (0, 0))
         if part not in words:
             lines.append(f"warning: --freeze {name} keeps random weights: --init does not take them from the other model")
-        elif known < total:
-            new = f"{total - known:,} new {table_side(part, inverse)} words"
-            lines.append(f"warning: --freeze {name} keeps random weights of {new}")
+        elif missing := words[part][1] - words[part][0]:
+            lines.append(f"warning: --freeze {name} keeps random weights of {missing:,} new {table_side(part, inverse)} words")
     return lines
 
 

@@ -94,8 +94,7 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
     for _ in range(max_length if k else 0):
         step, words = _next_words(model, prefixes, k, barred)
         longer = log_p[:, None] + step
-        hopeful = longer > worst[prefixes.source][:, None]  # never where it is NaN
-        parents, columns = hopeful.nonzero()
+        parents, columns = (longer > worst[prefixes.source][:, None]).nonzero()  # never where it is NaN
         last_words, log_p = words[parents, columns], longer[parents, columns]
         by_rank = np.lexsort((last_words, parents))
         kept = by_rank[best_of_each(prefixes.source[parents][by_rank], log_p[by_rank], beam)]
