@@ -74,7 +74,7 @@ class PackedPhrases:
         """Pack phrases of at least one id each, which end in EOS. ``which`` (m,): the row of each of m phrases."""
         lengths = phrases.lengths
         order = np.argsort(-lengths, kind="stable")
-        counts = [np.count_nonzero(lengths > t) for t in range(int(lengths.max()))]
+        counts = [int(np.count_nonzero(lengths > t)) for t in range(int(lengths.max()))]
         ids = np.concatenate([phrases.ids[phrases.offsets[order[:n]] + t] for t, n in enumerate(counts)])
         place = np.argsort(order)
         arrays = (order, place if which is None else place[which], ids.astype(np.int64))

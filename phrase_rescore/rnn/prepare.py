@@ -12,7 +12,6 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, product
 
@@ -99,7 +98,7 @@ class HeldOut(Smallest):
 class _GrowingRagged:
     """The two files of a ``Ragged``."""
 
-    def __init__(self, path: str, stack: ExitStack) -> None:
+    def __init__(self, path: str, stack: contextlib.ExitStack) -> None:
         self._append_ids = stack.enter_context(growing_array(f"{path}.ids.npy", np.int32))
         self._append_offsets = stack.enter_context(growing_array(f"{path}.offsets.npy", np.int64))
         self._append_offsets(np.zeros(1, np.int64))
@@ -120,23 +119,22 @@ def _encode(
     directory: str, pairs: SortedPairs, vocabularies: tuple[Vocabulary, Vocabulary], held: Container[bytes], progress: Progress
 ) -> PairNumbers:
     """Write the arrays, and count what is in them."""
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         arrays = {key: _GrowingRagged(os.path.join(directory, ".".join(key)), stack) for key in product(_PARTS, _SIDES)}
         for block in pairs:
             is_held = np.fromiter(map(held.__contains__, block.src), np.bool_, len(block.src))
             rows = {"train": np.flatnonzero(~is_held), "held_out": np.flatnonzero(is_held)}
             for side, phrases, shortlist in zip(_SIDES, (block.src, block.tgt), vocabularies, strict=True):
                 encoded = Ragged.of_phrases(phrases, shortlist)
-                for part in _PARTS:
-                    arrays[part, side].append(encoded.take(rows[part]))
+                for part, chosen in rows.items():
+                    arrays[part, side].append(encoded.take(chosen))
             progress(len(block.src))
     source_unk, target_unk = (arrays["train", side].unknown / max(1, arrays["train", side].words) for side in _SIDES)
-    digests = [hashed.digest() for array in arrays.values() for hashed in array.hashes]
-    content = hashlib.blake2b(b"".join(digests), digest_size=16)
-    for shortlist in vocabularies:
-        content.update(vocabulary.format_vocabulary(shortlist))
-    sizes = (arrays[part, "src"].phrases for part in _PARTS)
-    return PairNumbers(*sizes, pairs.left_out, pairs.too_long, source_unk, target_unk, content.hexdigest())
+    contents = [hashed.digest() for array in arrays.values() for hashed in array.hashes]
+    contents += map(vocabulary.format_vocabulary, vocabularies)
+    content = hashlib.blake2b(b"".join(contents), digest_size=16).hexdigest()
+    training, held_out = (arrays[part, "src"].phrases for part in _PARTS)
+    return PairNumbers(training, held_out, pairs.left_out, pairs.too_long, source_unk, target_unk, content)
 
 
 def prepare_store(

@@ -22,7 +22,6 @@ from phrase_rescore.rnn.task import PhrasePairTask, is_sampled, learn_held_out
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import make_optimizer
-from phrase_rescore.training.processes import learning_parameters
 from phrase_rescore.training.session import Session, check_like, on_this_machine
 
 # What the training summary of config.json takes from the settings, in its order
@@ -194,5 +193,5 @@ def freeze(model: RNNEncoderDecoder, groups: Sequence[str]) -> None:
             raise OptionError(f"--freeze {group}: no such part of the model; known are {', '.join(FREEZABLE)}")
         for parameter in FREEZABLE[group](model):
             parameter.requires_grad_(False)
-    if not learning_parameters(model):
+    if not any(parameter.requires_grad for parameter in model.parameters()):
         raise OptionError(f"--freeze {', '.join(groups)} leaves no weights to train; freeze less")
