@@ -141,17 +141,14 @@ def annotate(
     is complete. Raises TypeError for an unknown option, InputError, ModelError or OptionError, RescoreError if
     ``strict`` or ``expect_rows`` is not met.
     """
-    from phrase_rescore.annotation.annotator import RowPolicy
-    from phrase_rescore.annotation.run import AnnotateOptions
+    from phrase_rescore.annotation.annotator import AnnotateOptions
     from phrase_rescore.annotation.run import annotate as annotate_table
 
-    def taken(kind: type[Any]) -> dict[str, Any]:
-        return {item.name: options.pop(item.name) for item in fields(kind) if item.name in options}
-
-    columns, policy = replace(columns or ColumnFormat(), **taken(ColumnFormat)), RowPolicy(**taken(RowPolicy))
+    written = {item.name: options.pop(item.name) for item in fields(ColumnFormat) if item.name in options}
+    columns = replace(columns or ColumnFormat(), **written)
     for name in options.keys() & {"columns_json", "dropped"}:
         options[name] = _path(options[name])
-    chosen = AnnotateOptions(columns, policy, scores=_paths(scores), **options)
+    chosen = AnnotateOptions(columns, scores=_paths(scores), **options)
     return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer)
 
 

@@ -5,20 +5,21 @@ It depends on nothing but its arguments and the model on disk, so any executor m
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import add, ne
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.annotation.pipeline import FIT_ROWS, JUDGED_AHEAD
+from phrase_rescore.annotation.pipeline import FIT_ROWS, GZIP_LEVEL, JUDGED_AHEAD
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError, percent, share, shown
 from phrase_rescore.files.inputs import Block
@@ -27,6 +28,7 @@ from phrase_rescore.files.score_files import natural_log
 from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG
+from phrase_rescore.ranges import BLOCK_ROWS, JOBS, THREADS, Checked, ranged
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
@@ -35,29 +37,42 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class RowPolicy:
-    """Which rows are taken, and what is mended in them."""
+class AnnotateOptions(Checked):
+    """How a table is annotated, by the names of the command's options."""
 
+    columns: ColumnFormat = field(default_factory=ColumnFormat)
     on_bad_row: str = "fail"  # or drop: keep it in a file of its own
     fix_blanks: bool = False
     allow_untrained_unk: bool = False
+    columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
+    dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
+    replace_any: bool = False
+    again: bool = False  # append to a table that has annotate's columns
+    expect_rows: int | str | None = None  # or a file that has as many
+    strict: bool = False
+    resume: bool = False
+    block_rows: int | None = ranged(None, BLOCK_ROWS)
+    gzip_level: str = GZIP_LEVEL
+    jobs: int | None = ranged(None, JOBS)  # blocks in work at a time
+    threads: int = ranged(1, THREADS)  # cores on each
+    device: str = "auto"
+    precision: str = "float32"  # one of runtime.PRECISIONS
+    cluster: str | None = None
+    scores: tuple[str, ...] = ()  # files of a number a row, each one more column, after those of the models
+    log: bool = False  # they have natural logarithms
 
     @property
     def drops(self) -> bool:
         return self.on_bad_row == "drop"
 
 
-@dataclass(frozen=True)
-class ModelStatistics:
+class ModelStatistics(NamedTuple):
     """What is counted of one model's columns."""
 
     src_unknown: int = 0
     tgt_unknown: int = 0
     clamped_scores: int = 0
     clamped_counts: int = 0
-
-    def __add__(self, other: ModelStatistics) -> ModelStatistics:
-        return ModelStatistics(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass
@@ -86,7 +101,8 @@ class Statistics:
             setattr(self, name, getattr(self, name) + count)
         if self.last_source is not None and self.last_source == other.first_source:
             self.sources -= 1
-        self.models = list(map(add, self.models, other.models)) if self.models else other.models
+        sums = [ModelStatistics(*map(add, *both)) for both in zip(self.models, other.models, strict=False)]
+        self.models = sums or self.models or other.models
         self.add_words(other)
         self.first_source = other.first_source if self.first_source is None else self.first_source
         self.last_source = self.last_source if other.last_source is None else other.last_source
@@ -95,7 +111,7 @@ class Statistics:
     def state(self) -> dict[str, Any]:
         """Return what a later run needs, as JSON: all but the words."""
         ends = [end and end.decode("latin-1") for end in (self.first_source, self.last_source)]
-        return {"numbers": self.counts(), "models": [asdict(of_model) for of_model in self.models], "sources": ends}
+        return {"numbers": self.counts(), "models": [of_model._asdict() for of_model in self.models], "sources": ends}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Statistics:
@@ -124,11 +140,10 @@ def _scorer(model_dir: str, config_file: object, device: str, precision: str) ->
 
 def _config_file(model_dir: str) -> object:
     """Return what changes when another model takes this one's place."""
-    try:
+    with contextlib.suppress(OSError):
         found = os.stat(os.path.join(model_dir, CONFIG))
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
+        return found.st_ino, found.st_mtime_ns
+    return None
 
 
 def checkpoint_of(model_dir: str) -> Checkpoint:
@@ -141,15 +156,6 @@ def scorer_of(model_dir: str, device: str = "cpu", precision: str = "float32") -
     """Return the scorer of a model directory, likewise made once a process."""
     with _loading:
         return _scorer(model_dir, _config_file(model_dir), device, precision)
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Where scores are computed and how."""
-
-    devices: tuple[str, ...] = ("cpu",)  # blocks go to them in turn
-    threads: int = 1  # cores that score one block
-    precision: str = "float32"  # one of runtime.PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -170,26 +176,26 @@ class Annotator:
     table: str  # name for messages
     models: tuple[SignedModel, ...]
     n_scores: int  # columns that every row must have
-    columns: ColumnFormat
-    policy: RowPolicy
+    options: AnnotateOptions
     gzip_level: str | None  # None: plain bytes
-    compute: Compute
-    scores: tuple[str, ...] = ()  # files of scores, whose columns come after those of the models
-    log: bool = False  # they have natural logarithms
+    devices: tuple[str, ...]  # blocks go to them in turn
 
     def __call__(self, number: int, first_row: int, data: bytes, scores: tuple[bytes, ...]) -> tuple[bytes, Statistics]:
-        use_threads(self.compute.threads)
+        use_threads(self.options.threads)
         scorers = [self._scorer(model, number) for model in self.models]
         table = self._parse(Block(number, first_row, data), [scorer.checkpoint for scorer in scorers])
-        if table.bad and not self.policy.drops:
+        if table.bad and not self.options.drops:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
         statistics = self._count(table)
         columns = [self._columns(scorer, table, statistics) for scorer in scorers]
-        columns += [self._given(*given, table.lines, first_row) for given in zip(self.scores, scores, strict=True)]
+        for path, text in zip(self.options.scores, scores, strict=True):
+            numbers = text.split(b"\n")
+            logs = (natural_log(path, line, numbers[line - first_row], self.options.log) for line in table.lines)
+            columns.append(list(map(self.options.columns.given, logs)))
         statistics.small_batches = int(any(scorer.halved for scorer in scorers))
         appended = columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
-        out = table.write(self.columns.replace, appended)
+        out = table.write(self.options.columns.replace, appended)
         return out if self.gzip_level is None else gzip_member(out, self.gzip_level), statistics
 
     def statistics_of(self, block: Block) -> Statistics:
@@ -208,11 +214,10 @@ class Annotator:
 
     def _parse(self, block: Block, checkpoints: list[Checkpoint]) -> TableBlock:
         factors = {checkpoint.factors for checkpoint in checkpoints}
-        return parse_block(block, self.n_scores, self.policy.fix_blanks, factors)
+        return parse_block(block, self.n_scores, self.options.fix_blanks, factors)
 
     def _scorer(self, model: SignedModel, block: int) -> Scorer:
-        devices = self.compute.devices
-        scorer = scorer_of(model.directory, devices[block % len(devices)], self.compute.precision)
+        scorer = scorer_of(model.directory, self.devices[block % len(self.devices)], self.options.precision)
         if scorer.checkpoint.signature != model.signature:
             raise ModelError(f"{model.directory}: the model has changed since annotation began; start again")
         return scorer
@@ -230,29 +235,21 @@ class Annotator:
 
     def _columns(self, scorer: Scorer, table: TableBlock, statistics: Statistics) -> list[bytes]:
         """Make the columns of one model, and add their counts to the statistics."""
-        pairs = scorer.encode_phrases(table.src, table.tgt)
+        form, pairs = self.options.columns, scorer.encode_phrases(table.src, table.tgt)
         statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
         unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
         self._check_unk(table, scorer.checkpoint.unk_shares, unknown)
         read, predicted = reversed(unknown) if scorer.checkpoint.inverse else unknown
-        counted = {"output": predicted, "input": read, "both": read + predicted}[self.columns.unknown_side]
-        log_p = scorer.log_probs(pairs) if "score" in self.columns.features else np.zeros(len(pairs))
-        clamped_scores = clamped_counts = 0
-        if self.columns.scale == "exp":
-            clamped_scores = int((log_p < MIN_LOG_P).sum())
-            clamped_counts = int((counted > MAX_COUNT).sum())
-        statistics.models.append(ModelStatistics(int(unknown[0].sum()), int(unknown[1].sum()), clamped_scores, clamped_counts))
-        return self.columns.columns(log_p, counted.tolist())
-
-    def _given(self, path: str, text: bytes, lines: Sequence[int], first_row: int) -> list[bytes]:
-        """Make the column of a file of scores; ``text`` has a line for every row of the block."""
-        numbers = text.split(b"\n")
-        return [self.columns.given(natural_log(path, line, numbers[line - first_row], self.log)) for line in lines]
+        counted = {"output": predicted, "input": read, "both": read + predicted}[form.unknown_side]
+        log_p = scorer.log_probs(pairs) if "score" in form.features else np.zeros(len(pairs))
+        clamped = (log_p < MIN_LOG_P, counted > MAX_COUNT) if form.scale == "exp" else ()
+        statistics.models.append(ModelStatistics(*(int(numbers.sum()) for numbers in (*unknown, *clamped))))
+        return form.columns(log_p, counted.tolist())
 
     def _check_unk(self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[Numbers, Numbers]) -> None:
         """Raise InputError for an unknown word on a side where training had none."""
         for side, phrases, in_training, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
-            if in_training == 0 and not self.policy.allow_untrained_unk and counts.any():
+            if in_training == 0 and not self.options.allow_untrained_unk and counts.any():
                 place = int((counts > 0).argmax())
                 found = f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained"
                 hint = "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk"

@@ -37,7 +37,6 @@ QUEUES = {  # of --cluster NAME:JOBS, by the classes of dask_jobqueue that submi
 PLACES = "tcp://HOST:PORT, tls://HOST:PORT, file:SCHEDULER.json, local:WORKERS, " + ", ".join(f"{name}:JOBS" for name in QUEUES)
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
 WATCH = 5.0  # seconds between looks at the workers
-RETRIES = 3  # of a block that a worker failed at; how many may die of one is Dask's allowed-failures
 
 
 class WorkerState(NamedTuple):
@@ -102,17 +101,16 @@ def _folder(worker: Worker, model: SignedModel) -> str:
 
 
 class ModelFiles(WorkerPlugin):
-    """Brings the files of a model to every worker, also to those that come later."""
+    """Brings the files of models to every worker, also to those that come later."""
 
-    def __init__(self, model: SignedModel) -> None:
-        self._model = model
-        self._files = {name: Path(model.directory, name).read_bytes() for name in files_of(model.directory)}
+    def __init__(self, models: tuple[SignedModel, ...]) -> None:
+        named = ((model, name) for model in models for name in files_of(model.directory))
+        self._files = [(model, name, Path(model.directory, name).read_bytes()) for model, name in named]
 
     def setup(self, worker: Worker) -> None:
-        folder = _folder(worker, self._model)
-        os.makedirs(folder, exist_ok=True)
-        for name, content in self._files.items():
-            Path(folder, name).write_bytes(content)
+        for model, name, content in self._files:
+            os.makedirs(_folder(worker, model), exist_ok=True)
+            Path(_folder(worker, model), name).write_bytes(content)
 
 
 class Scoring(NamedTuple):
@@ -131,7 +129,7 @@ class Scoring(NamedTuple):
                 self.cluster.in_work.remove(self)
                 return found
             except KilledWorker as killed:
-                rows = f"rows {self.block.first_row:,} to {self.block.first_row + len(self.block.rows()) - 1:,}"
+                rows = f"rows {self.block.first_row:,} to {self.block.first_row + self.block.n_rows - 1:,}"
                 last = f"{killed.last_worker.address} died"
                 raise RescoreError(f"{self.table}: {rows}: workers failed at them again and again ({last})") from None
             except FutureCancelledError:
@@ -156,10 +154,11 @@ class Cluster:
             self.watch()
         return max(2 * self._cores, min(16 * self._cores, 1024)) + 2
 
-    def submit(self, function: Annotator, /, *block: Any) -> Scoring:
+    def submit(self, function: Any, /, *block: Any) -> Scoring:
         """Have a block annotated by a worker."""
         annotator = replace(function, models=self._models)
-        future = self._client.submit(score, annotator, __version__, *block, retries=RETRIES, pure=False)
+        retries = 3  # of a block that a worker failed at; how many may die of one is Dask's allowed-failures
+        future = self._client.submit(score, annotator, __version__, *block, retries=retries, pure=False)
         self.in_work.append(Scoring(self, Block(*block), annotator.table, future))
         return self.in_work[-1]
 
@@ -208,8 +207,12 @@ def open_cluster(
         states = _check_workers(client, models, strict, say)
         if lacks := next((state.lacks for state in states if state.lacks), ""):
             say(f"sending the model to workers that lack it ({lacks})")
-            for model in models:
-                _send(model, client, stack)
+            plugin = f"phrase-rescore-{uuid.uuid4().hex}"
+            try:
+                client.register_plugin(ModelFiles(models), plugin)
+            except OSError as error:
+                raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
+            stack.callback(client.unregister_worker_plugin, plugin)
         yield Cluster(client, name, models, say), _devices(device, {state.has_cuda for state in states})
 
 
@@ -277,16 +280,6 @@ def _check_workers(client: Client, models: tuple[SignedModel, ...], strict: bool
                 raise RescoreError(f"{differs} (--strict)")
             say(f"warning: {differs}")
     return list(states.values())
-
-
-def _send(model: SignedModel, client: Client, stack: contextlib.ExitStack) -> None:
-    """Bring a model to all workers, those included that come before the stack is left. Raises RescoreError."""
-    name = f"phrase-rescore-{uuid.uuid4().hex}"
-    try:
-        client.register_plugin(ModelFiles(model), name)
-    except OSError as error:
-        raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
-    stack.callback(client.unregister_worker_plugin, name)
 
 
 def _devices(device: str, have_cuda: set[bool]) -> tuple[str, ...]:

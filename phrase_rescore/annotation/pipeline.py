@@ -10,10 +10,10 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
@@ -38,24 +38,12 @@ THREADS_UP_TO = 4  # jobs on CPUs; with more, threads of one process wait for ea
 Result = TypeVar("Result")
 
 
-class Threads(ThreadPoolExecutor):
-    """Threads of this process. Most of a block's time is spent outside Python's lock, and all share one model."""
+class Workers(NamedTuple):
+    """What runs blocks on this machine."""
 
-    def __init__(self, jobs: int, threads: int = 1) -> None:
-        super().__init__(jobs)
-        self.in_flight = jobs + 2  # the most blocks in memory: in work, or done and waiting for their turn to be written
-        self.description = f"{jobs} x {threads} threads"  # for the closing report
-
-
-class Processes(ProcessPoolExecutor):
-    """Processes of this machine, which share no lock of Python's. Each has a model of its own."""
-
-    def __init__(self, jobs: int, threads: int = 1) -> None:
-        context = multiprocessing.get_context("forkserver")  # CUDA does not work in a fork of a process that has used it
-        context.set_forkserver_preload(["phrase_rescore.annotation.annotator"])  # torch, once for all
-        super().__init__(jobs, context, _start_process, (threads,))
-        self.in_flight = 2 * jobs
-        self.description = f"{jobs} x {threads} processes"
+    submit: Callable[..., Future[Any]]
+    in_flight: int  # the most blocks in memory: in work, or done and waiting for their turn to be written
+    description: str  # for the closing report
 
 
 def _start_process(threads: int) -> None:
@@ -74,12 +62,23 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Threads | Processes]:
-    """Start what runs blocks here, with no search for reference cycles. An interruption does not wait for blocks in work."""
-    executor = Processes(jobs, threads) if processes else Threads(jobs, threads)
+def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Workers]:
+    """Start what runs blocks here, with no search for reference cycles. An interruption does not wait for blocks in work.
+
+    Threads share one model, and most of a block's time is spent outside Python's lock. Each process has a model of its own.
+    """
+    executor: Executor
+    if processes:
+        context = multiprocessing.get_context("forkserver")  # CUDA does not work in a fork of a process that has used it
+        context.set_forkserver_preload(["phrase_rescore.annotation.annotator"])  # torch, once for all
+        executor = ProcessPoolExecutor(jobs, context, _start_process, (threads,))
+        workers = Workers(executor.submit, 2 * jobs, f"{jobs} x {threads} processes")
+    else:
+        executor = ThreadPoolExecutor(jobs)
+        workers = Workers(executor.submit, jobs + 2, f"{jobs} x {threads} threads")
     try:
         with no_cycle_collection():
-            yield executor
+            yield workers
     except BaseException as error:
         executor.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
         raise
@@ -87,7 +86,7 @@ def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Thre
 
 
 def in_order(
-    executor: Threads | Processes | Cluster, function: Callable[..., Result], blocks: Iterable[Block]
+    executor: Workers | Cluster, function: Callable[..., Result], blocks: Iterable[Block]
 ) -> Iterator[tuple[Block, Result]]:
     """Yield every block with ``function(*block)``, in order; few blocks are in memory at a time.
 
@@ -97,7 +96,7 @@ def in_order(
     try:
         for block in chain(blocks, [None]):
             if block is not None:
-                waiting.append((block, executor.submit(function, *block)))  # type: ignore[arg-type]
+                waiting.append((block, executor.submit(function, *block)))
             while waiting and (block is None or len(waiting) >= executor.in_flight):
                 done, future = waiting.popleft()
                 yield done, future.result()
@@ -137,7 +136,7 @@ def read_ahead(blocks: Iterator[Block], rows: int) -> tuple[list[Block], Iterato
         for block in blocks:
             taken.append(block)
             size += len(block.data)
-            if block.first_row + block.data.count(b"\n") > rows or size > BLOCK_BYTES:
+            if block.first_row + block.n_rows > rows or size > BLOCK_BYTES:
                 break
     except InputError as error:  # which comes when the blocks before it are done
         rest = _failing(error)
@@ -154,11 +153,6 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
     if out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
         raise OptionError(f"cannot write {out}: Moses loads plain tables and .gz")
     return level if out.endswith(".gz") else None
-
-
-def is_whole(block: Block, block_rows: int) -> bool:
-    """Return whether a block ended for its size, not because the input did: more input would leave it as it is."""
-    return block.data.endswith(b"\n") and (len(block.data) >= BLOCK_BYTES or block.data.count(b"\n") == block_rows)
 
 
 def strip(

@@ -7,50 +7,26 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
-from phrase_rescore.annotation.annotator import Annotator, Compute, RowPolicy, SignedModel, Statistics, Summary, checkpoint_of
+from phrase_rescore.annotation.annotator import AnnotateOptions, Annotator, SignedModel, Statistics, Summary, checkpoint_of
 from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, printable, silent
-from phrase_rescore.files.inputs import Block, count_rows, display_name, open_input, read_blocks
+from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_one_stream, check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.score_files import ScoreFiles
-from phrase_rescore.moses.columns import ColumnFormat, TableColumns, check_own
+from phrase_rescore.moses.columns import TableColumns, check_own
 from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow
-from phrase_rescore.ranges import BLOCK_ROWS, JOBS, TABLE_ROWS, THREADS, Checked, check, ranged
+from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
-
-
-@dataclass(frozen=True)
-class AnnotateOptions(Checked):
-    """How a table is annotated, by the names of the command's options."""
-
-    columns: ColumnFormat = field(default_factory=ColumnFormat)
-    policy: RowPolicy = field(default_factory=RowPolicy)
-    columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
-    dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
-    replace_any: bool = False
-    again: bool = False  # append to a table that has annotate's columns
-    expect_rows: int | str | None = None  # or a file that has as many
-    strict: bool = False
-    resume: bool = False
-    block_rows: int | None = ranged(None, BLOCK_ROWS)
-    gzip_level: str = pipeline.GZIP_LEVEL
-    jobs: int | None = ranged(None, JOBS)  # blocks in work at a time
-    threads: int = ranged(1, THREADS)  # cores on each
-    device: str = "auto"
-    precision: str = "float32"
-    cluster: str | None = None
-    scores: tuple[str, ...] = ()  # files of a number a row, each one more column
-    log: bool = False  # they have natural logarithms
 
 
 @dataclass
@@ -65,27 +41,21 @@ class AnnotateObserver:
 class _Run:
     """What grows while blocks come back, and is kept in the journal for a later run."""
 
-    def __init__(
-        self, annotator: Annotator, options: AnnotateOptions, expected: int | None, dropped: str, observer: AnnotateObserver
-    ) -> None:
+    def __init__(self, annotator: Annotator, expected: int | None, dropped: str, observer: AnnotateObserver) -> None:
+        options = annotator.options
         self.annotator, self.table, self._observer = annotator, annotator.table, observer
-        self.dropped = DroppedRows(dropped, options.policy.drops)
-        self.summary, self._expected, self._strict = Summary(annotator.models), expected, options.strict
+        self.dropped = DroppedRows(dropped, options.drops)
+        self.summary, self._expected = Summary(annotator.models), expected
         self._blocks, self._crc = 0, 0  # of the input, and the CRC-32 of its rows, by which a later run knows them
         self._misfits: list[str] | None = None  # words that do not fit the models; None: not checked yet
         self._may_change = {  # when an interrupted run is resumed, since rows that are written stay as they are
-            "--on-bad-row": options.policy.on_bad_row, "--allow-untrained-unk": options.policy.allow_untrained_unk,
+            "--on-bad-row": options.on_bad_row, "--allow-untrained-unk": options.allow_untrained_unk,
             "--strict": options.strict, "--expect-rows": expected,
         }  # fmt: skip
 
     @property
     def rows_read(self) -> int:
         return self.summary.statistics.rows + self.summary.statistics.dropped
-
-    def warn(self, message: str) -> None:
-        """Warn now, and once more in the closing report."""
-        self.summary.warnings.append(message)
-        self._observer.say(f"warning: {message}")
 
     def state(self) -> dict[str, Any]:
         """Return what a later run needs to continue."""
@@ -117,7 +87,7 @@ class _Run:
             if self._misfits is None:
                 self.summary.statistics.add_words(self.annotator.statistics_of(block))
         if crc != self._crc:
-            of = " or their scores" * bool(self.annotator.scores)
+            of = " or their scores" * bool(self.annotator.options.scores)
             raise InputError(self.table, f"its first {self.rows_read:,} rows{of} differ from the interrupted run's", hint)
         for block in blocks:
             if out.complete:
@@ -148,10 +118,11 @@ class _Run:
                 misfit = self.summary.prefix(model) + found
                 self._misfits.append(misfit)
                 self._judge(misfit)
-                self.warn(misfit)
+                self.summary.warnings.append(misfit)
+                self._observer.say(f"warning: {misfit}")
 
     def _judge(self, misfit: str) -> None:
-        if self._strict:
+        if self.annotator.options.strict:
             raise RescoreError(f"{self.table}: {misfit} (--strict)")
 
     def finish(self, out: ResumableOutput | RowOutput) -> None:
@@ -171,29 +142,30 @@ class _Run:
 
 def _crc(block: Block, crc: int) -> int:
     """Return the CRC-32 so far, continued with the rows of a block and their scores."""
-    for data in (block.data, *block.scores):
-        crc = zlib.crc32(data, crc)
-    return crc
+    return zlib.crc32(b"".join(block.scores), zlib.crc32(block.data, crc))
 
 
 @contextlib.contextmanager
-def _output(
-    run: _Run, out: str, options: AnnotateOptions, block_rows: int, before: Sequence[AddedColumn]
-) -> Iterator[ResumableOutput | RowOutput]:
+def _output(run: _Run, out: str, block_rows: int, before: Sequence[AddedColumn]) -> Iterator[ResumableOutput | RowOutput]:
     """Open the output of rows; a file takes its name, and has its sidecar, when the ``with`` block ends well.
 
     ``before``: the columns that models had added to the table before.
     """
-    annotator, dropped = run.annotator, run.dropped
+    annotator, options, dropped = run.annotator, run.annotator.options, run.dropped
     sides = [(model.signature, checkpoint_of(model.directory).sides) for model in annotator.models]
-    described = annotator.columns, annotator.n_scores, sides
+
+    def describe(path: str, table: str | None = None, rows: int = 0) -> None:
+        sidecar = format_sidecar(options.columns, annotator.n_scores, sides, table, rows, before, options.scores)
+        with atomic_output(path) as stream:
+            stream.write(sidecar.encode())
+
     if is_stream(out):
         if options.resume:
             raise OptionError(f"--resume needs a file, and {out} is a stream; name it with -o")
         with row_output(out) as writer, dropped.opened():
             yield writer
         if options.columns_json:
-            _write(options.columns_json, format_sidecar(*described, before=before, scores=options.scores))
+            describe(options.columns_json)
         return
     beside = () if is_stream(dropped.path) else (dropped.path,)
     with ResumableOutput(out, _identity(annotator, block_rows), options.resume, beside).kept() as output:
@@ -202,8 +174,7 @@ def _output(
         with dropped.opened(*(output.other(path) for path in beside if dropped.expected)):
             yield output
         output.commit(run.state, complete=True)
-        sidecar = format_sidecar(*described, output.path, output.rows, before, options.scores)
-        _write(options.columns_json or sidecar_path(out), sidecar)
+        describe(options.columns_json or sidecar_path(out), output.path, output.rows)
         output.publish()
 
 
@@ -216,20 +187,15 @@ def _expected_rows(value: int | str | None) -> int | None:
     return int(TABLE_ROWS.read(value)) if value.isascii() and value.isdigit() else count_rows(value)
 
 
-def _write(path: str, text: str) -> None:
-    with atomic_output(path) as stream:
-        stream.write(text.encode())
-
-
 def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
     """Return what the output depends on besides the rows."""
-    compute = annotator.compute
+    options = annotator.options
     return {
-        "version": __version__, "models": [model.signature for model in annotator.models], **asdict(annotator.columns),
-        "fix_blanks": annotator.policy.fix_blanks, "gzip_level": annotator.gzip_level, "scores": annotator.n_scores,
-        "block_size": block_rows, "threads": compute.threads, "precision": compute.precision,
-        "devices": sorted({device.partition(":")[0] for device in compute.devices}),
-        **({"score_files": len(annotator.scores), "log": annotator.log} if annotator.scores else {}),
+        "version": __version__, "models": [model.signature for model in annotator.models], **asdict(options.columns),
+        "fix_blanks": options.fix_blanks, "gzip_level": annotator.gzip_level, "scores": annotator.n_scores,
+        "block_size": block_rows, "threads": options.threads, "precision": options.precision,
+        "devices": sorted({device.partition(":")[0] for device in annotator.devices}),
+        **({"score_files": len(options.scores), "log": options.log} if options.scores else {}),
     }  # fmt: skip
 
 
@@ -268,15 +234,13 @@ def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptio
     """
     if (replaced := options.columns.replace) and options.replace_any:
         return []
-    if replaced:
-        what = f"--replace {replaced} would remove scores of the table's own"
-        check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
+    what = f"--replace {replaced} would remove scores of the table's own"
+    check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
     columns = TableColumns.of(table, first)
     if not replaced and not options.again and (added := columns.last_added()):
-        which = " and ".join(str(column.number) for column in added[:: max(1, len(added) - 1)])
+        which = (" and " if len(added) < 3 else " to ").join(str(column.number) for column in added[:: max(1, len(added) - 1)])
         by = "by their looks" if columns.guessed else f"by {sidecar_path(table)}"
-        dash = which if len(added) < 3 else which.replace(" and ", " to ")
-        found = f"{display_name(table)} is annotated already: columns {dash}, {by}"
+        found = f"{display_name(table)} is annotated already: columns {which}, {by}"
         raise OptionError(f"{found}; to renew them add --replace {len(added)}, to append more columns add --again")
     return columns.added()
 
@@ -315,27 +279,25 @@ def annotate(
             if slow := check_precision(options.precision, device, here=options.cluster is None):
                 observer.say(f"warning: {slow}")
         block_rows = options.block_rows or (pipeline.BLOCK_ROWS if devices[0] == "cpu" else pipeline.GPU_BLOCK_ROWS)
-        first, blocks = pipeline.first_valid_rows(read_blocks(stream, block_rows), name, options.policy.drops)
+        first, blocks = pipeline.first_valid_rows(read_blocks(stream, block_rows), name, options.drops)
         if options.columns.replace >= (n_scores := first[0].n_scores):
             has = f"{name} has only {n_scores} scores"
             raise OptionError(f"--replace {options.columns.replace}: {has}; give a smaller number")
         before = _check_columns(table, first, options)
-        compute = Compute(devices, options.threads, options.precision)
-        annotator = Annotator(
-            name, models, n_scores, options.columns, options.policy, gzip_level, compute, options.scores, options.log
-        )
+        annotator = Annotator(name, models, n_scores, options, gzip_level, devices)
         ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)
         annotator.refuse_swapped(ahead)
-        small = sum(block.data.count(b"\n") for block in ahead) < pipeline.AHEAD_ROWS
+        small = sum(block.n_rows for block in ahead) < pipeline.AHEAD_ROWS
         del ahead
         if options.scores:
             blocks = scores.beside(blocks)
-        run = _Run(annotator, options, expected, dropped, observer)
-        with pool(small) as executor, _output(run, out, options, block_rows, before) as output:
+        run = _Run(annotator, expected, dropped, observer)
+        with pool(small) as executor, _output(run, out, block_rows, before) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):
                 output.write(data, statistics.rows)
                 run.add(block, statistics)
-                if pipeline.is_whole(block, block_rows):  # the last block may be longer when a cut-off table comes again
+                ended_for_its_size = block.n_rows == block_rows or len(block.data) >= BLOCK_BYTES
+                if ended_for_its_size and block.data.endswith(b"\n"):  # else it is longer when a cut-off table comes again
                     output.commit(run.state)
                 observer.on_block(run.summary.statistics)
             run.finish(output)

@@ -147,6 +147,10 @@ class Block(NamedTuple):
     data: bytes  # whole rows with their newlines; the file's last row may lack one
     scores: tuple[bytes, ...] = ()  # their lines in each file of scores
 
+    @property
+    def n_rows(self) -> int:
+        return self.data.count(b"\n") + (not self.data.endswith(b"\n"))
+
     def rows(self) -> list[bytes]:
         """Return the rows without their newlines."""
         rows = self.data.split(b"\n")
@@ -155,7 +159,8 @@ class Block(NamedTuple):
         return rows
 
 
-def _too_long(name: str, row: int) -> InputError:
+def _too_long(stream: io.BufferedReader, row: int) -> InputError:
+    name = getattr(stream, "name", "<stdin>")
     return InputError(name, f"a row of more than {LONGEST_ROW >> 20} MiB", "is this text with a row a line?", row)
 
 
@@ -163,7 +168,7 @@ def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
     """Yield the rows with their newlines, one at a time. Raises InputError for a row of more than LONGEST_ROW bytes."""
     for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
         if len(row) > LONGEST_ROW:
-            raise _too_long(getattr(stream, "name", "<stdin>"), number)
+            raise _too_long(stream, number)
         yield row
 
 
@@ -186,7 +191,7 @@ def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
     while chunk := stream.read1(CHUNK):
         newlines, start = chunk.count(b"\n"), 0
         if row + (chunk.find(b"\n") + 1 or len(chunk)) > LONGEST_ROW:
-            raise _too_long(getattr(stream, "name", "<stdin>"), first_row + n)
+            raise _too_long(stream, first_row + n)
         row = len(chunk) - 1 - chunk.rfind(b"\n") if newlines else row + len(chunk)
         while newlines:
             full = start + max(BLOCK_BYTES - size, 1)  # by here it has its bytes, and ends with the row
@@ -208,12 +213,6 @@ def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
 
 
 def count_rows(path: str) -> int:
-    """Count the rows of a file; a last row without a newline counts. Raises InputError for an endless one, as ``read_rows``."""
-    newlines, last, row = 0, b"\n", 0
+    """Count the rows of a file; a last row without a newline counts. Raises InputError as ``read_rows``."""
     with open_input(path) as stream:
-        while chunk := stream.read(CHUNK):
-            found = chunk.count(b"\n")
-            newlines, last, row = newlines + found, chunk[-1:], 0 if found else row + len(chunk)
-            if row > LONGEST_ROW:
-                raise _too_long(display_name(path), newlines + 1)
-    return newlines + (last != b"\n")
+        return sum(block.n_rows for block in read_blocks(stream, BLOCK_BYTES))

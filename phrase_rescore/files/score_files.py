@@ -67,6 +67,5 @@ class ScoreFiles:
     def beside(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield blocks of rows with the lines of these files. Raises InputError as ``take`` and ``end``."""
         for block in blocks:
-            n = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
-            yield block._replace(scores=tuple(map(b"".join, self.take(n))))
+            yield block._replace(scores=tuple(map(b"".join, self.take(block.n_rows))))
         self.end()
