@@ -157,8 +157,8 @@ class Cluster:
     def submit(self, function: Any, /, *block: Any) -> Scoring:
         """Have a block annotated by a worker."""
         annotator = replace(function, models=self._models)
-        retries = 3  # of a block that a worker failed at; how many may die of one is Dask's allowed-failures
-        future = self._client.submit(score, annotator, __version__, *block, retries=retries, pure=False)
+        # so often a block is tried again that a worker failed at; how many may die of one is Dask's allowed-failures
+        future = self._client.submit(score, annotator, __version__, *block, retries=3, pure=False)
         self.in_work.append(Scoring(self, Block(*block), annotator.table, future))
         return self.in_work[-1]
 

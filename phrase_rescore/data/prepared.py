@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, OptionError, RescoreError, printable
@@ -31,17 +31,14 @@ def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **op
     JSON has it. Returns None, so that no store ever fits, if an input cannot be read twice: standard input, a pipe.
     """
 
-    def stamp(path: str | None) -> str | None:
-        if path is None:
-            return None
+    def stamp(path: str) -> str:
         status = os.stat(path)
-        seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-        return f"{os.path.abspath(path)} ({status.st_size} bytes of {when}.{nanoseconds:09d} UTC)"
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(status.st_mtime_ns // 10**9))
+        return f"{os.path.abspath(path)} ({status.st_size} bytes of {when}.{status.st_mtime_ns % 10**9:09d} UTC)"
 
     if any(path == "-" or not os.path.isfile(path) for path in (*inputs, *files) if path is not None):
         return None
-    return {"inputs": list(map(stamp, inputs)), "files": list(map(stamp, files)), "options": options}
+    return {"inputs": list(map(stamp, inputs)), "files": [path and stamp(path) for path in files], "options": options}
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,9 @@ class Layout(Generic[Store]):
         """The names of all files but the summary."""
         return *self.vocabularies, *self.arrays
 
+    def _sizes(self, directory: str) -> dict[str, int]:
+        return {name: os.path.getsize(os.path.join(directory, name)) for name in self.content}
+
     def _load(self, directory: str, numbers: Numbers) -> Store:
         paths = (os.path.join(directory, name) for name in self.vocabularies)
         return self.load(directory, numbers, *map(read_vocabulary, paths))
@@ -109,12 +109,8 @@ class Layout(Generic[Store]):
                 check(numbers)
                 for name, vocabulary in zip(self.vocabularies, vocabularies, strict=True):
                     Path(temporary, name).write_bytes(format_vocabulary(vocabulary))
-                summary = {
-                    "format_version": self.version,
-                    "fingerprint": fingerprint,
-                    "numbers": asdict(numbers),
-                    "files": {name: os.path.getsize(os.path.join(temporary, name)) for name in self.content},
-                }
+                summary = {"format_version": self.version, "fingerprint": fingerprint, "numbers": asdict(numbers)}
+                summary["files"] = self._sizes(temporary)
                 Path(temporary, self.summary).write_text(json.dumps(summary, indent=2) + "\n")
         except OSError as error:
             found = f"cannot write {directory}: {error.strerror}"
@@ -127,10 +123,9 @@ class Layout(Generic[Store]):
             before = os.stat(directory)
             with open(os.path.join(directory, self.summary), encoding="utf-8") as stream:
                 summary = json.load(stream)
-            wanted = [json.loads(json.dumps(known)) for known in fingerprints if known is not None]  # tuples are lists there
-            if summary["format_version"] != self.version or summary["fingerprint"] not in wanted:
-                return None
-            if summary["files"] != {name: os.path.getsize(os.path.join(directory, name)) for name in self.content}:
+            wanted = [json.loads(json.dumps(given)) for given in fingerprints if given is not None]  # tuples are lists there
+            known = summary["format_version"] == self.version and summary["fingerprint"] in wanted
+            if not known or summary["files"] != self._sizes(directory):
                 return None
             store = self._load(directory, self.numbers(**summary["numbers"]))
             return store if os.path.samestat(before, os.stat(directory)) else None
@@ -138,16 +133,14 @@ class Layout(Generic[Store]):
             return None
 
 
-def _write_npy_header(stream: BinaryIO, dtype: DTypeLike, length: int) -> None:
-    """Begin an .npy file with NumPy's own header, which leaves room for the first number to grow: its length is always one."""
-    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
-    np.lib.format.write_array_header_1_0(stream, header)
-
-
 @contextmanager
 def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Yield a function that appends values to a new one-dimensional .npy file, whole when the ``with`` block ends well."""
     length = 0
+
+    def write_header() -> None:  # NumPy's own, which leaves room for the first number of the shape to grow
+        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
+        np.lib.format.write_array_header_1_0(stream, header)
 
     def append(values: NDArray[Any]) -> None:
         nonlocal length
@@ -155,10 +148,10 @@ def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDAr
         length += len(values)
 
     with open(path, "wb") as stream:
-        _write_npy_header(stream, dtype, length)
+        write_header()
         yield append
         stream.seek(0)
-        _write_npy_header(stream, dtype, length)
+        write_header()
 
 
 def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:

@@ -20,8 +20,6 @@ from phrase_rescore.moses.pairs import PairBlock
 
 _CHUNK = 1 << 20  # bytes read back at a time
 _NAMES = ("sort", "gsort", "gnusort")  # GNU's on most systems, beside BSD's, and beside that of uutils
-_MERGED = 64  # runs merged at once; sort's own 16 would copy large inputs once more
-_PROBE = 4096  # bytes
 _MORE_ROOM = "name a directory with more room with --scratch"
 
 
@@ -70,7 +68,8 @@ def _running(
     """Run sort, with its standard input, output and error. It reads everything before it writes anything."""
     # With counts, equal pairs are different lines: they meet when the count takes no part in the comparison
     order = ["--stable", "--field-separator=\t", "--key=1,2"] if counted else ["--unique"]
-    bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", f"--batch-size={_MERGED}"]
+    # By its own batches of 16 runs sort would copy large inputs once more
+    bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", "--batch-size=64"]
     command, pipe = [program, *order, *bounds, f"--temporary-directory={directory}"], subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "LC_ALL": "C"})
     streams = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream]
@@ -158,7 +157,7 @@ def check_room(scratch: str) -> int:
     """Return how many bytes can be written in ``scratch``. Raises RescoreError if there are none."""
     try:
         with tempfile.TemporaryFile(dir=scratch) as probe:
-            probe.write(bytes(_PROBE))
+            probe.write(bytes(4096))
             probe.flush()
         return shutil.disk_usage(scratch).free
     except OSError as error:

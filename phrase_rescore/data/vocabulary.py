@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,18 +64,14 @@ def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True
 
 def count_words(lines: Iterable[bytes]) -> Counter[bytes]:
     """Count the words of a tokenized corpus, one segment a line."""
-    counts: Counter[bytes] = Counter()
-    for line in lines:
-        counts.update(words(line.rstrip(b"\r\n")))
-    return counts
+    return Counter(chain.from_iterable(words(line.rstrip(b"\r\n")) for line in lines))
 
 
 def shared_rows(own: Vocabulary, other: Vocabulary) -> tuple[list[int], list[int]]:
     """Return the ids, in both vocabularies, of EOS and UNK, by position, then of the words that both have."""
-    pairs = [(id, other.ids.get(word)) for word, id in own.ids.items()]
-    known = [(EOS, EOS), (UNK, UNK), *((here, there) for here, there in pairs if there is not None)]
-    here, there = zip(*known, strict=True)
-    return list(here), list(there)
+    shared = [word for word in own.ids if word in other.ids]
+    here, there = ([EOS, UNK, *map(vocab.ids.__getitem__, shared)] for vocab in (own, other))
+    return here, there
 
 
 def format_vocabulary(vocabulary: Vocabulary) -> bytes:
@@ -161,10 +157,8 @@ def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) ->
 
 def untrained_unk(shares: Mapping[str, float], consequence: str) -> list[str]:
     """Return a warning for each side, or '', that had no unknown word in training, by UNK's share of its words there."""
-    return [
-        f"no {side} word was unknown in training: {consequence}".replace("  ", " ")
-        for side, share in shares.items() if share == 0
-    ]  # fmt: skip
+    untrained = [side for side, share in shares.items() if share == 0]
+    return [f"no {side} word was unknown in training: {consequence}".replace("  ", " ") for side in untrained]
 
 
 def too_many_unknown(share: float, in_training: float) -> bool:
@@ -175,10 +169,8 @@ def too_many_unknown(share: float, in_training: float) -> bool:
 def misfits(unknown: int, words: int, in_training: float) -> list[str]:
     """Return a line if ``too_many_unknown`` of the words of a text are."""
     share = unknown / max(1, words)
-    found = (
-        f"{share:.1%} of the words are unknown to the model, {in_training:.1%} in its training: is this the model's language?"
-    )
-    return [found] * too_many_unknown(share, in_training)
+    found = f"{share:.1%} of the words are unknown to the model, {in_training:.1%} in its training"
+    return [f"{found}: is this the model's language?"] * too_many_unknown(share, in_training)
 
 
 def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Counter[bytes]:
@@ -195,12 +187,12 @@ def fit_warnings(
     seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
 ) -> Iterator[str]:
     """Yield a line for each side with ``too_many_unknown`` among the words ``seen`` in a table, the source first."""
-    for i, side in enumerate(("source", "target")):
-        vocab, other, counts = vocabs[i], vocabs[1 - i], seen[i]
+    sides = zip(("source", "target"), seen, vocabs, vocabs[::-1], unk_shares, strict=True)
+    for side, counts, vocab, other, in_training in sides:
         unknown = _unknown(counts, vocab)
         share = unknown.total() / max(counts.total(), 1)
-        if too_many_unknown(share, unk_shares[i]):
-            found = f"{share:.1%} of the {side} words are unknown to the model, {unk_shares[i]:.1%} in its training"
+        if too_many_unknown(share, in_training):
+            found = f"{share:.1%} of the {side} words are unknown to the model, {in_training:.1%} in its training"
             yield f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}"
 
 
