@@ -142,6 +142,7 @@ def annotate(
     ``strict`` or ``expect_rows`` is not met.
     """
     from phrase_rescore.annotation.annotator import AnnotateOptions
+    from phrase_rescore.annotation.run import AnnotateObserver
     from phrase_rescore.annotation.run import annotate as annotate_table
 
     written = {item.name: options.pop(item.name) for item in fields(ColumnFormat) if item.name in options}
@@ -149,7 +150,7 @@ def annotate(
     for name in options.keys() & {"columns_json", "dropped"}:
         options[name] = _path(options[name])
     chosen = AnnotateOptions(columns, scores=_paths(scores), **options)
-    return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer)
+    return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer or AnnotateObserver())
 
 
 def strip(

@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError, counted
+from phrase_rescore.errors import InputError, OptionError, Progress, RescoreError, RowError, counted
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_outputs
@@ -35,7 +35,7 @@ BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip membe
 GPU_JOBS = 8  # processes that share a GPU: twice as many are hardly faster, and each takes some 3 GB of its memory
 THREADS_UP_TO = 4  # jobs on CPUs; with more, threads of one process wait for each other
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class Workers(NamedTuple):
@@ -85,9 +85,7 @@ def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Work
     executor.shutdown()
 
 
-def in_order(
-    executor: Workers | Cluster, function: Callable[..., Result], blocks: Iterable[Block]
-) -> Iterator[tuple[Block, Result]]:
+def in_order(executor: Workers | Cluster, function: Callable[..., T], blocks: Iterable[Block]) -> Iterator[tuple[Block, T]]:
     """Yield every block with ``function(*block)``, in order; few blocks are in memory at a time.
 
     Raises RescoreError if a process is killed.
@@ -155,9 +153,7 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
     return level if out.endswith(".gz") else None
 
 
-def strip(
-    table: str, out: str, columns: int | None = None, on_read: Callable[[int], object] | None = None, force: bool = False
-) -> tuple[int, list[str]]:
+def strip(table: str, out: str, columns: int | None, on_read: Progress | None, force: bool) -> tuple[int, list[str]]:
     """Write the table without the last scores. Return the number of rows and the names of the removed columns.
 
     These are the last ``columns``, or all at the end that annotate wrote, by the sidecar or their looks.

@@ -15,7 +15,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
 from phrase_rescore.annotation.annotator import AnnotateOptions, Annotator, SignedModel, Statistics, Summary, checkpoint_of
 from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
-from phrase_rescore.errors import InputError, OptionError, RescoreError, counted, printable, silent
+from phrase_rescore.errors import InputError, OptionError, Progress, RescoreError, Say, counted, printable, silent
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_one_stream, check_outputs, is_stream
@@ -33,8 +33,8 @@ from phrase_rescore.runtime import check_precision, prepare, resolve_devices, us
 class AnnotateObserver:
     """Functions that are called with the progress of an annotation. The defaults show nothing."""
 
-    say: Callable[[str], object] = silent  # warnings, and what happens on a cluster
-    on_read: Callable[[int], object] | None = None  # bytes of the table's file
+    say: Say = silent  # warnings, and what happens on a cluster
+    on_read: Progress | None = None  # bytes of the table's file
     on_block: Callable[[Statistics], object] = silent  # of the rows so far
 
 
@@ -199,32 +199,28 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@contextlib.contextmanager
 def _executor(
-    options: AnnotateOptions, models: tuple[SignedModel, ...], observer: AnnotateObserver
-) -> Iterator[tuple[Callable[[bool], contextlib.AbstractContextManager[Any]], tuple[str, ...]]]:
-    """Yield what opens the executor of blocks, of a ``small`` table or not, and its devices: of this machine, or a cluster."""
+    options: AnnotateOptions, models: tuple[SignedModel, ...], say: Say, stack: contextlib.ExitStack
+) -> tuple[Callable[[bool], contextlib.AbstractContextManager[Any]], tuple[str, ...]]:
+    """Return what opens the executor of blocks, of a ``small`` table or not, and its devices: of this machine, or a cluster."""
     if options.cluster is not None:
         if options.jobs is not None:
             raise OptionError("--jobs is for this machine; leave it out, a cluster uses every thread of its workers")
-        with contextlib.ExitStack() as stack:
-            try:
-                from phrase_rescore.annotation.cluster import open_cluster
+        try:
+            from phrase_rescore.annotation.cluster import open_cluster
 
-                opened = open_cluster(options.cluster, models, options.device, options.strict, observer.say)
-                cluster, devices = stack.enter_context(opened)
-            except ImportError as error:
-                needs = f"--cluster {printable(options.cluster)} needs {error.name}"
-                raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
-            yield lambda small: contextlib.nullcontext(cluster), devices
-        return
+            cluster, devices = stack.enter_context(open_cluster(options.cluster, models, options.device, options.strict, say))
+        except ImportError as error:
+            needs = f"--cluster {printable(options.cluster)} needs {error.name}"
+            raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
+        return lambda small: contextlib.nullcontext(cluster), devices
     cores, threads, devices = usable_cores(), options.threads, resolve_devices(options.device)
     on_gpu = not devices[0].startswith("cpu")
     jobs = options.jobs or max(1, min(cores // threads, pipeline.GPU_JOBS * len(devices) if on_gpu else cores))
     if jobs * threads > cores:
         raise OptionError(f"--jobs {jobs} with --threads {threads} needs {jobs * threads} cores; this process may use {cores}")
     prepare(threads)
-    yield lambda small: pipeline.local(jobs, threads, not small and (on_gpu or jobs > pipeline.THREADS_UP_TO)), devices
+    return lambda small: pipeline.local(jobs, threads, not small and (on_gpu or jobs > pipeline.THREADS_UP_TO)), devices
 
 
 def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> list[AddedColumn]:
@@ -246,7 +242,7 @@ def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptio
 
 
 def annotate(
-    table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: AnnotateObserver | None = None
+    table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: AnnotateObserver
 ) -> Summary:
     """Annotate a table: rows in, rows out, in their order.
 
@@ -256,7 +252,7 @@ def annotate(
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.
     """
-    observer, start = observer or AnnotateObserver(), time.monotonic()
+    start = time.monotonic()
     name, gzip_level = display_name(table), pipeline.gzip_level_of(out, options.gzip_level)
     base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
     dropped = options.dropped or f"{base}.dropped"
@@ -270,11 +266,10 @@ def annotate(
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; name it once")
     models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
-    with (
-        _executor(options, models, observer) as (pool, devices),
-        open_input(table, observer.on_read) as stream,
-        ScoreFiles(options.scores, table, "rows") as scores,
-    ):
+    with contextlib.ExitStack() as stack:
+        pool, devices = _executor(options, models, observer.say, stack)
+        stream = stack.enter_context(open_input(table, observer.on_read))
+        scores = stack.enter_context(ScoreFiles(options.scores, table, "rows"))
         for device in dict.fromkeys(devices):
             if slow := check_precision(options.precision, device, here=options.cluster is None):
                 observer.say(f"warning: {slow}")

@@ -48,6 +48,10 @@ class Vocabulary:
         return np.fromiter(map(self.ids.get, words, repeat(UNK)), np.int32, len(words))
 
 
+Counts = tuple[Counter[bytes], Counter[bytes]]  # of words, source and target
+Vocabularies = tuple[Vocabulary, Vocabulary]
+
+
 def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True) -> tuple[Vocabulary, int]:
     """Return the ``shortlist`` most frequent words, ties in byte order, and how many words were left out to ``teach_unk``.
 
@@ -183,9 +187,7 @@ def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Coun
     return read
 
 
-def fit_warnings(
-    seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], unk_shares: tuple[float, float]
-) -> Iterator[str]:
+def fit_warnings(seen: Counts, vocabs: Vocabularies, unk_shares: tuple[float, float]) -> Iterator[str]:
     """Yield a line for each side with ``too_many_unknown`` among the words ``seen`` in a table, the source first."""
     sides = zip(("source", "target"), seen, vocabs, vocabs[::-1], unk_shares, strict=True)
     for side, counts, vocab, other, in_training in sides:
@@ -196,9 +198,7 @@ def fit_warnings(
             yield f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}"
 
 
-def refuse_swapped(
-    name: str, seen: tuple[Counter[bytes], Counter[bytes]], vocabs: tuple[Vocabulary, Vocabulary], model: str = "the model"
-) -> None:
+def refuse_swapped(name: str, seen: Counts, vocabs: Vocabularies, model: str = "the model") -> None:
     """Raise InputError if most words ``seen`` in source and target are unknown, and far fewer with the sides swapped.
 
     Sorted tables begin with numbers and marks: words without a letter do not count, nor words that both sides know.

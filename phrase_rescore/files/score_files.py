@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
+from typing import Self
 
 from phrase_rescore.errors import InputError, printable, shown
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_rows
@@ -29,19 +30,16 @@ def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
     return math.log(value)
 
 
-class ScoreFiles:
+class ScoreFiles(ExitStack):
     """Such files, open at once in a ``with`` block. ``items``: what each line belongs to, in messages."""
 
     def __init__(self, paths: Sequence[str], of: str, items: str) -> None:
-        self._paths, self._of, self._items = paths, display_name(of), items
-        self._files, self.taken = ExitStack(), 0
+        super().__init__()
+        self._paths, self._of, self._items, self.taken = paths, display_name(of), items, 0
 
-    def __enter__(self) -> "ScoreFiles":
-        self._rows = [read_rows(self._files.enter_context(open_input(path))) for path in self._paths]
+    def __enter__(self) -> Self:
+        self._rows = [read_rows(self.enter_context(open_input(path))) for path in self._paths]
         return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._files.close()
 
     def take(self, n: int) -> list[list[bytes]]:
         """Return the next ``n`` lines of every file. Raises InputError for a file that ends before."""
