@@ -16,6 +16,7 @@ the best and worst targets of some sources.
 
 import argparse
 import math
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -166,7 +167,7 @@ def distinct_pairs(table: str, checkpoint: Checkpoint) -> list[tuple[bytes, byte
     """The pairs that training takes from the table: of the model's factors, frequent and short enough, in their order."""
     least, longest = checkpoint.training.get("min_count") or 1, checkpoint.training.get("max_length")
     blocks = read_pair_blocks(table, counts=least > 1, factors=checkpoint.factors)
-    with sorted_pairs(blocks, tempfile.gettempdir(), 1 << 30, usable_cores(), least, longest) as found:
+    with sorted_pairs(blocks, tempfile.gettempdir(), str(os.getpid()), 1 << 30, usable_cores(), least, longest) as found:
         return [pair for block in found for pair in zip(block.src, block.tgt, strict=True)]
 
 

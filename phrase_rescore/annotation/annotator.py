@@ -158,8 +158,7 @@ def scorer_of(model_dir: str, device: str = "cpu", precision: str = "float32") -
         return _scorer(model_dir, _config_file(model_dir), device, precision)
 
 
-@dataclass(frozen=True)
-class SignedModel:
+class SignedModel(NamedTuple):
     """A model to score with: its directory, and its signature, which must not change during the run."""
 
     directory: str

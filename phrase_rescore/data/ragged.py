@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,8 +109,7 @@ class EncodedPairs:
         return EncodedPairs(self.src.concatenated(other.src), self.tgt.concatenated(other.tgt))
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """The distinct prefixes of t + 1 words in a batch of rows: level t of the tree of what phrases share.
 
     A node is a parent on the level above and a word. Every row has its node on every level that it reaches.

@@ -126,8 +126,7 @@ def sample_phrases(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list
         if len(kept) > 2 * n:
             largest = sorted(kept.values())[n - 1]
             kept = {phrase: hash for phrase, hash in kept.items() if hash <= largest}
-    taken = sorted(kept, key=lambda phrase: (kept[phrase], phrase))[:n]
-    chosen = set(taken)
+    chosen = set(sorted(kept, key=lambda phrase: (kept[phrase], phrase))[:n])
     return [phrase for phrase in kept if phrase in chosen]
 
 

@@ -32,9 +32,6 @@ class SortedPairs:
     left_out: int = 0  # distinct pairs, none of them too long, that were seen less than ``min_count`` times
     too_long: int = 0  # distinct pairs with a phrase of more than ``max_length`` words
 
-    def __len__(self) -> int:
-        return self.pairs
-
     def __iter__(self) -> Iterator[PairBlock]:
         with open(self.path, "rb") as stream:
             for chunk in _chunks(stream):
@@ -172,25 +169,21 @@ def scratch_name(scratch: str, owner: str) -> str:
 
 @contextlib.contextmanager
 def sorted_pairs(
-    blocks: Iterable[PairBlock], scratch: str, memory: int, threads: int, min_count: int = 1, max_length: int | None = None,
-    owner: str | None = None,
+    blocks: Iterable[PairBlock], scratch: str, owner: str, memory: int, threads: int, min_count: int = 1,
+    max_length: int | None = None,
 ) -> Iterator[SortedPairs]:  # fmt: skip
     """Yield the distinct pairs of all blocks, once each, which exist until the ``with`` block ends.
 
     ``memory``: the bytes that sorting may use; the rest lies in a directory made in ``scratch``, which is always removed.
+    For an ``owner``, a path whose lock the caller has, it always has the same name, and what a killed run left in it goes.
     Pairs with a phrase of more than ``max_length`` words are left out, and those whose counts add up to less than ``min_count``
-    (above 1, blocks need counts). With ``owner``, a path whose lock the caller has, the directory always has the same name, and
-    what a killed run left in it goes. Raises OptionError without GNU sort or a usable ``scratch``, RescoreError if it fails.
+    (above 1, blocks need counts). Raises OptionError without GNU sort or a usable ``scratch``, RescoreError if it fails.
     """
-    program = _gnu_sort()
+    program, directory = _gnu_sort(), scratch_name(scratch, owner)
+    remove_directory(directory)
     with contextlib.ExitStack() as made:
         try:
-            if owner is None:
-                directory = tempfile.mkdtemp(prefix="phrase-rescore-", dir=scratch)
-            else:
-                directory = scratch_name(scratch, owner)
-                remove_directory(directory)
-                os.mkdir(directory, 0o700)
+            os.mkdir(directory, 0o700)
         except OSError as error:
             raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
         made.callback(remove_directory, directory)

@@ -12,17 +12,15 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from phrase_rescore.errors import OptionError, printable, writing
+from phrase_rescore.errors import OptionError, Say, printable, silent, writing
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
-_LONGEST = 4096  # bytes read of a lock file
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """Who holds a lock."""
 
     pid: int
@@ -33,7 +31,7 @@ class Holder:
     def read(cls, handle: int) -> Holder | None:
         """Read the holder from a lock file; None if it names none, as in the moment after it was made."""
         try:
-            found = json.loads(os.pread(handle, _LONGEST, 0))
+            found = json.loads(os.pread(handle, 4096, 0))
             return cls(int(found["pid"]), str(found["host"]), str(found["since"]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
@@ -96,7 +94,7 @@ def lock_name(path: str) -> str:
 
 
 @contextlib.contextmanager
-def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: None) -> Iterator[None]:
+def locked(path: str, remedy: str, say: Say = silent) -> Iterator[None]:
     """Hold the lock of what ``path`` leads to. ``say`` gets the name of a dead holder. Raises OptionError for a living one."""
     name = lock_name(path)
     with writing(name, OptionError):
@@ -111,7 +109,7 @@ def locked(path: str, remedy: str, say: Callable[[str], None] = lambda message: 
         with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
             os.ftruncate(handle, 0)
             now = Holder(os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%d %H:%M:%S"))
-            os.pwrite(handle, json.dumps(asdict(now)).encode() + b"\n", 0)
+            os.pwrite(handle, json.dumps(now._asdict()).encode() + b"\n", 0)
         yield
     finally:
         with contextlib.suppress(OSError):

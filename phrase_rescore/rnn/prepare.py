@@ -236,7 +236,7 @@ class PairSource(Source[PairStore]):
             with DroppedRows(self._dropped, data.drop_bad_rows).opened() as dropped:
                 blocks = self._blocks(observer.on_read, dropped)
                 limits = data.min_count, data.max_length
-                in_order = sorted_pairs(blocks, self.scratch, data.memory, self._threads, *limits, owner=self.directory)
+                in_order = sorted_pairs(blocks, self.scratch, self.directory, data.memory, self._threads, *limits)
                 pairs = sorting.enter_context(in_order)  # all rows are read: their file is complete before the pairs are
 
             def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:

@@ -54,11 +54,11 @@ def test_rare_and_long_pairs_are_left_out(rows: list[Row], min_count: int, max_l
     expected = [line for line in short if totals[line] >= min_count]
     with (
         tempfile.TemporaryDirectory() as scratch,
-        sorted_pairs(blocks_of(rows, counts=min_count > 1), scratch, 10_000, 1, min_count, max_length) as pairs,
+        sorted_pairs(blocks_of(rows, counts=min_count > 1), scratch, "", 10_000, 1, min_count, max_length) as pairs,
     ):
         assert lines_of(pairs) == expected
         assert lines_of(pairs) == expected, "as often as one likes"
-        assert len(pairs) == len(expected)
+        assert pairs.pairs == len(expected)
         assert (pairs.too_long, pairs.left_out) == (len(totals) - len(short), len(short) - len(expected))
 
 
@@ -74,7 +74,7 @@ def test_more_pairs_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         yield from blocks_of(rows, 1000, counts=True)
         runs.extend(tmp_path.glob("*/sort*"))
 
-    with sorted_pairs(blocks(), str(tmp_path), 20_000, 2, min_count) as pairs:
+    with sorted_pairs(blocks(), str(tmp_path), "", 20_000, 2, min_count) as pairs:
         totals = Counter(src + b"\t" + tgt for src, tgt, _ in rows)
         assert lines_of(pairs) == sorted(line for line, count in totals.items() if count >= min_count)
         assert pairs.left_out == sum(count < min_count for count in totals.values())
@@ -85,12 +85,12 @@ def test_more_pairs_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_the_order_is_of_bytes_whatever_the_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
-    with sorted_pairs([PairBlock([b"b", b"B", b"a", b"\xff"], [b"x"] * 4)], str(tmp_path), 10_000, 1) as pairs:
+    with sorted_pairs([PairBlock([b"b", b"B", b"a", b"\xff"], [b"x"] * 4)], str(tmp_path), "", 10_000, 1) as pairs:
         assert lines_of(pairs) == [b"B\tx", b"a\tx", b"b\tx", b"\xff\tx"]
 
 
 def test_scratch_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(OptionError) as caught, sorted_pairs([], f"{tmp_path}/none", 10_000, 1):
+    with pytest.raises(OptionError) as caught, sorted_pairs([], f"{tmp_path}/none", "", 10_000, 1):
         pass
     found = f"cannot write in {tmp_path}/none: No such file or directory"
     assert str(caught.value) == f"{found}; name another directory with --scratch"
@@ -109,7 +109,7 @@ def test_a_sort_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scri
     scratch.mkdir()
     fake_sort(monkeypatch, bin_, script)
     blocks = blocks_of([(b"a", b"b%d" % i, 1) for i in range(rows)], 1000)
-    with pytest.raises(RescoreError) as caught, sorted_pairs(blocks, str(scratch), 10_000, 1):
+    with pytest.raises(RescoreError) as caught, sorted_pairs(blocks, str(scratch), "", 10_000, 1):
         pass
     remedy = "name a directory with more room with --scratch, or sort with less memory"
     assert str(caught.value) == f"sorting the phrase pairs failed: {why}; {remedy}"
@@ -120,7 +120,7 @@ def test_a_sort_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scri
 def test_a_sort_that_is_killed_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     fake_sort(monkeypatch, tmp_path, f"while read line; do :; done; printf '{output}'; kill -9 $$")
     blocks = blocks_of([(b"a", b"b", 2)], counts=True)
-    with pytest.raises(RescoreError, match="killed by signal 9"), sorted_pairs(blocks, str(tmp_path), 10_000, 1, min_count=2):
+    with pytest.raises(RescoreError, match="killed by signal 9"), sorted_pairs(blocks, str(tmp_path), "", 10_000, 1, 2):
         pass
 
 
@@ -130,7 +130,7 @@ def test_a_run_that_does_not_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest
     fake_sort(monkeypatch, tmp_path / "bin", f'trap "" XFSZ; ulimit -f 8; exec {REAL_SORT} "$@"')
     rows: list[Row] = [(b"a%d" % i, b"b", 1) for i in range(100_000)]
     scratch, said = str(tmp_path / "scratch"), "sort: .*File too large; .*--scratch"
-    with pytest.raises(RescoreError, match=said), sorted_pairs(blocks_of(rows, 1000), scratch, 100_000, 1):
+    with pytest.raises(RescoreError, match=said), sorted_pairs(blocks_of(rows, 1000), scratch, "", 100_000, 1):
         pass
     assert os.listdir(tmp_path / "scratch") == []
 
@@ -140,7 +140,7 @@ def test_no_room_for_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(sorting, "_keep", full)
-    with pytest.raises(RescoreError) as caught, sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), 10_000, 1):
+    with pytest.raises(RescoreError) as caught, sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), "", 10_000, 1):
         pass
     remedy = "name a directory with more room with --scratch"
     assert str(caught.value) == f"cannot write in {tmp_path}: No space left on device; {remedy}"
@@ -153,7 +153,7 @@ def test_input_that_breaks_off(tmp_path: Path, kind: type[BaseException]) -> Non
         yield PairBlock([b"a"] * 100, [b"b"] * 100)
         raise kind("file", "is cut off")
 
-    with pytest.raises(kind), sorted_pairs(blocks(), str(tmp_path), 10_000, 1):
+    with pytest.raises(kind), sorted_pairs(blocks(), str(tmp_path), "", 10_000, 1):
         pass
     assert os.listdir(tmp_path) == []
 
@@ -165,7 +165,7 @@ def test_another_sort_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", str(tmp_path))
     message = "no GNU sort in PATH (looked for sort, gsort, gnusort); install GNU coreutils"
     for _ in range(2):
-        with pytest.raises(OptionError) as caught, sorted_pairs([], str(tmp_path), 10_000, 1):
+        with pytest.raises(OptionError) as caught, sorted_pairs([], str(tmp_path), "", 10_000, 1):
             pass
         assert str(caught.value) == message
         (tmp_path / "sort").unlink(missing_ok=True)  # then there is none at all
@@ -174,6 +174,6 @@ def test_another_sort_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", ["gsort", "gnusort"])
 def test_gnu_sort_beside_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     fake_sort(monkeypatch, tmp_path, f'exec {REAL_SORT} "$@"', name)
-    with sorted_pairs([PairBlock([b"b", b"a"], [b"x", b"y"])], str(tmp_path), 10_000, 1) as pairs:
+    with sorted_pairs([PairBlock([b"b", b"a"], [b"x", b"y"])], str(tmp_path), "", 10_000, 1) as pairs:
         assert isinstance(pairs, SortedPairs)
         assert lines_of(pairs) == [b"a\ty", b"b\tx"]

@@ -42,7 +42,7 @@ def prepared(directory: str, sources: int, held_out: int) -> bytes:
     def shortlists(src: Counter[bytes], tgt: Counter[bytes]) -> tuple[Vocabulary, Vocabulary]:
         return most_frequent(src, 5)[0], most_frequent(tgt, 5)[0]
 
-    with sorted_pairs([block], os.path.dirname(directory), 100_000, 1) as pairs:
+    with sorted_pairs([block], os.path.dirname(directory), "", 100_000, 1) as pairs:
         prepare_store(directory, FINGERPRINT, pairs, shortlists, held_out)
     return joined(directory, FILES)
 

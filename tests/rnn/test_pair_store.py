@@ -51,7 +51,7 @@ def prepared(
 ) -> PairStore:
     """A store of these pairs; what sorting leaves behind would be found beside it."""
     src, tgt = [a for a, _ in pairs.pairs], [b for _, b in pairs.pairs]
-    with sorted_pairs([PairBlock(src, tgt)], os.path.dirname(directory), 100_000, 1) as distinct:
+    with sorted_pairs([PairBlock(src, tgt)], os.path.dirname(directory), "", 100_000, 1) as distinct:
         return prepare_store(str(directory), FINGERPRINT, distinct, choose or shortlists(5), held_out, **options)  # type: ignore[arg-type]
 
 
@@ -135,7 +135,7 @@ def test_a_source_of_more_pairs_than_may_be_held_out_is_not_remembered() -> None
 
 def test_numbers_of_pairs_left_out(tmp_path: Path) -> None:
     block = PairBlock([b"a", b"a b", b"c"], [b"x", b"x", b"y"], [1, 5, 2])
-    with sorted_pairs([block], str(tmp_path), 10_000, 1, min_count=2, max_length=1) as pairs:
+    with sorted_pairs([block], str(tmp_path), "", 10_000, 1, min_count=2, max_length=1) as pairs:
         numbers = prepare_store(str(tmp_path / "store"), None, pairs, shortlists(5), 10).numbers
     assert (numbers.training + numbers.held_out, numbers.left_out, numbers.too_long) == (1, 1, 1)
 
@@ -146,7 +146,7 @@ def test_fits_only_its_fingerprint(tmp_path: Path) -> None:
     assert LAYOUT.open(store.directory, {**FINGERPRINT, "options": {"shortlist": 6}}) is None
     assert LAYOUT.open(store.directory, None) is None
     assert LAYOUT.open(f"{tmp_path}/none", FINGERPRINT) is None
-    with sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), 10_000, 1) as pairs:
+    with sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), "", 10_000, 1) as pairs:
         prepare_store(store.directory, None, pairs, shortlists(5), 10)
     assert LAYOUT.open(store.directory, None) is None, "made of what cannot be read twice"
 
