@@ -74,7 +74,7 @@ def _open_locked(name: str) -> tuple[int, Holder | None]:
     """Open and lock a file; return its handle and the dead Holder. Raises BlockingIOError of a living one, OSError."""
     while True:
         with contextlib.ExitStack() as closing:
-            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             closing.callback(os.close, handle)
             try:
                 is_locked = lock_file(handle)

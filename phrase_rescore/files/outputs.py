@@ -96,8 +96,7 @@ class PartialFile:
             while True:  # until nobody else was quicker
                 with contextlib.suppress(FileExistsError):
                     self._remove_stale()
-                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # nobody else can have it open
-                    self.handle = os.open(self.path, flags, 0o600)
+                    self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)  # nobody else can have it open
                     if self._lock(self.handle):
                         return
                     self.close()
@@ -105,31 +104,26 @@ class PartialFile:
     def resume(self, length: int, crc: int) -> bool:
         """Lock what a dead run left and cut it; tell whether it fits. If OptionError is raised, the caller closes it."""
         with writing(self.path, OptionError), contextlib.suppress(FileNotFoundError):
-            self.handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self.handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW)
             if os.geteuid() not in (0, os.fstat(self.handle).st_uid):
                 raise PermissionError(errno.EPERM, "it belongs to another user")
-            if not self._lock(self.handle):
-                return False
-            self.length, self.crc = measured(self.handle, length)
-            if (self.length, self.crc) == (length, crc):
-                os.ftruncate(self.handle, length)
-                return True
+            if self._lock(self.handle):
+                self.length, self.crc = measured(self.handle, length)
+                if (self.length, self.crc) == (length, crc):
+                    os.ftruncate(self.handle, length)
+                    return True
         return False
 
     def _remove_stale(self) -> None:
-        try:
-            handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno == errno.ELOOP:  # a link
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.islink(self.path):
                 os.unlink(self.path)
-            elif error.errno != errno.ENOENT:
-                raise
-            return
-        try:
-            if self._lock(handle):
-                os.unlink(self.path)
-        finally:
-            os.close(handle)
+            handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if self._lock(handle):
+                    os.unlink(self.path)
+            finally:
+                os.close(handle)
 
     def _lock(self, handle: int) -> bool:
         """Lock an open partial; tell whether it still has its name. Raises OptionError if another process has it."""
@@ -215,7 +209,7 @@ def _open_stream(path: str) -> int:
         directory, name = os.path.split(os.path.abspath(link))
         if name.isdigit() and re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", os.path.realpath(directory)):
             return os.dup(int(name))
-    return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    return os.open(path, os.O_WRONLY)
 
 
 @contextlib.contextmanager
@@ -231,8 +225,7 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
         with io.BufferedWriter(_Output(handle, path, closefd=True)) as stream:
             yield stream
         return
-    partial = PartialFile(path)
-    with partial.written(), io.BufferedWriter(_Output(partial.handle, path, closefd=False)) as stream:
+    with PartialFile(path).written() as partial, io.BufferedWriter(_Output(partial.handle, path, closefd=False)) as stream:
         yield stream
 
 
