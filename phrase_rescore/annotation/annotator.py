@@ -1,7 +1,4 @@
-"""The unit of work of annotation: a function from a block of rows to its annotated bytes and its counts.
-
-It depends on nothing but its arguments and the model on disk, so any executor may run it anywhere and in any order.
-"""
+"""The unit of work of annotation: a function from a block of rows to its annotated bytes and its counts, for any executor."""
 
 from __future__ import annotations
 
@@ -167,10 +164,7 @@ class SignedModel(NamedTuple):
 
 @dataclass(frozen=True)
 class Annotator:
-    """Appends the features of every model to every row of a block: ``Annotator(...)(number, first_row, data)``.
-
-    Raises InputError for a bad row (unless the policy drops it) and for a word that needs an untrained UNK.
-    """
+    """Appends the columns to every row of a block. Raises InputError for a bad row, unless dropped, and if UNK is untrained."""
 
     table: str  # name for messages
     models: tuple[SignedModel, ...]

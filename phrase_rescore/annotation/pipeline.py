@@ -63,17 +63,14 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Workers]:
-    """Start what runs blocks here, with no search for reference cycles. An interruption does not wait for blocks in work.
-
-    Threads share one model, and most of a block's time is spent outside Python's lock. Each process has a model of its own.
-    """
+    """Start what runs blocks here, with no search for reference cycles. An interruption does not wait for blocks in work."""
     executor: Executor
     if processes:
         context = multiprocessing.get_context("forkserver")  # CUDA does not work in a fork of a process that has used it
         context.set_forkserver_preload(["phrase_rescore.annotation.annotator"])  # torch, once for all
         executor = ProcessPoolExecutor(jobs, context, _start_process, (threads,))
         workers = Workers(executor.submit, 2 * jobs, f"{jobs} x {threads} processes")
-    else:
+    else:  # all share one model, and spend most of a block's time outside Python's lock
         executor = ThreadPoolExecutor(jobs)
         workers = Workers(executor.submit, jobs + 2, f"{jobs} x {threads} threads")
     try:
@@ -86,10 +83,7 @@ def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Work
 
 
 def in_order(executor: Workers | Cluster, function: Callable[..., T], blocks: Iterable[Block]) -> Iterator[tuple[Block, T]]:
-    """Yield every block with ``function(*block)``, in order; few blocks are in memory at a time.
-
-    Raises RescoreError if a process is killed.
-    """
+    """Yield every block with ``function(*block)``, in order; few are in memory. Raises RescoreError if a process is killed."""
     waiting: deque[tuple[Block, Any]] = deque()
     try:
         for block in chain(blocks, [None]):
@@ -154,9 +148,7 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
 
 
 def strip(table: str, out: str, columns: int | None, on_read: Progress | None, force: bool) -> tuple[int, list[str]]:
-    """Write the table without the last scores. Return the number of rows and the names of the removed columns.
-
-    These are the last ``columns``, or all at the end that annotate wrote, by the sidecar or their looks.
+    """Write the table without the last ``columns``, or those of annotate. Return the number of rows and the columns' names.
 
     Raises OptionError for columns of the table's own, unless ``force`` takes them, InputError for a bad row, for other numbers
     of scores than the first row's, and if no score would be left.

@@ -147,10 +147,7 @@ def _crc(block: Block, crc: int) -> int:
 
 @contextlib.contextmanager
 def _output(run: _Run, out: str, block_rows: int, before: Sequence[AddedColumn]) -> Iterator[ResumableOutput | RowOutput]:
-    """Open the output of rows; a file takes its name, and has its sidecar, when the ``with`` block ends well.
-
-    ``before``: the columns that models had added to the table before.
-    """
+    """Open the output of rows; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
     annotator, options, dropped = run.annotator, run.annotator.options, run.dropped
     sides = [(model.signature, checkpoint_of(model.directory).sides) for model in annotator.models]
 
@@ -224,10 +221,7 @@ def _executor(
 
 
 def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> list[AddedColumn]:
-    """Return the columns that models added before.
-
-    Raises OptionError for columns to replace that annotate did not write, and where it has appended columns before.
-    """
+    """Return the columns that models added before. Raises OptionError if they may not be replaced, or added to."""
     if (replaced := options.columns.replace) and options.replace_any:
         return []
     what = f"--replace {replaced} would remove scores of the table's own"
@@ -244,10 +238,7 @@ def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptio
 def annotate(
     table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: AnnotateObserver
 ) -> Summary:
-    """Annotate a table: rows in, rows out, in their order.
-
-    A file appears under its name only when it is complete. ``resume`` continues what an interrupted run with the same models,
-    options and rows left (``files.row_outputs``). The output is the same to the byte.
+    """Annotate a table: rows in, rows out, in their order; a run that resumes another gives the same bytes.
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
     ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.

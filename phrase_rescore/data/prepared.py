@@ -1,7 +1,4 @@
-"""Data prepared for training, as a directory on disk: arrays, vocabularies and a summary that names their inputs.
-
-A later training uses them again if the inputs and options are the same.
-"""
+"""Data prepared for training, as a directory on disk, for later trainings with the same inputs and options."""
 
 import json
 import os

@@ -110,10 +110,7 @@ class EncodedPairs:
 
 
 class Level(NamedTuple):
-    """The distinct prefixes of t + 1 words in a batch of rows: level t of the tree of what phrases share.
-
-    A node is a parent on the level above and a word. Every row has its node on every level that it reaches.
-    """
+    """Level t of the tree of what phrases share: the distinct prefixes of t + 1 words, each a parent above and a word."""
 
     parents: Indices  # (nodes,) node on the level above (or root) that each continues; never falls
     words: Indices  # (nodes,) its last word

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ROUNDS = 6
-ROOM = 1 << 16  # distinct hashes kept: the number of distinct phrases is right to 0.4 % (standard deviation)
 Hashes = NDArray[np.uint64]
 Lines = NDArray[np.int64]
 
@@ -133,7 +132,7 @@ def sample_phrases(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list
 class DistinctSample:
     """The smallest hashes, ascending, and for each the lines of its first two occurrences at most."""
 
-    def __init__(self, room: int = ROOM) -> None:
+    def __init__(self, room: int = 1 << 16) -> None:  # by so many the number of phrases is right to 0.4 % (standard deviation)
         self.hashes, self.lines = np.empty(0, np.uint64), np.empty(0, np.int64)
         self.exact = True  # no more distinct phrases than room
         self._room = room

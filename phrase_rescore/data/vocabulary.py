@@ -17,11 +17,7 @@ from phrase_rescore.moses.text import escape, unescape
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
 FIRST_WORD = 2
-_DIGITS = 18  # of a count, at most: 64 bits
-UNK_TYPES = 0.01  # share of a side's types that is left out so that UNK is trained, if the shortlist would hold all
-MOST_UNKNOWN = 0.05  # a side with a larger share of unknown words, and more than twice that of training, is suspicious
 MOSTLY, _TELLING = 0.5, 4  # share of unknown words from which sides may be swapped, and words of a side that it takes to tell
-EXPLAINS = 0.5  # a cause is named if it accounts for at least this share of the unknown words
 FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
 
 
@@ -60,7 +56,7 @@ def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     left_out = 0
     if teach_unk and len(ranked) <= shortlist:
-        left_out = min(math.ceil(UNK_TYPES * len(ranked)), len(ranked) - 1) if ranked else 0
+        left_out = min(math.ceil(0.01 * len(ranked)), len(ranked) - 1) if ranked else 0
         shortlist = len(ranked) - left_out
     kept = ranked[:shortlist]
     return Vocabulary(tuple(word for word, _ in kept), tuple(count for _, count in kept)), left_out
@@ -98,7 +94,7 @@ def read_vocabulary(path: str) -> Vocabulary:
                 raise InputError(path, f"{shown(word)} is listed twice", "name every word once", line_number)
             if not tab:
                 raise InputError(path, f"{shown(word)} has no count", hint, line_number)
-            if not (count.isdigit() and len(count) <= _DIGITS):
+            if not (count.isdigit() and len(count) <= 18):  # of 64 bits
                 raise InputError(path, f"count {shown(count)}", hint, line_number)
             found[word] = int(count)
     return Vocabulary(tuple(found), tuple(found.values()))
@@ -137,7 +133,7 @@ def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes],
         f"{there} had factors and {here} has none": share(lambda word: word in factored),
     }
     likeliest = max(causes, key=lambda cause: causes[cause])
-    if causes[likeliest] >= EXPLAINS:
+    if causes[likeliest] >= 0.5:
         return f"{commonest}; likely cause: {likeliest} ({causes[likeliest]:.0%} of them)"
     if sum(n for word, n in seen.items() if word not in other.ids) >= total / 2:
         return commonest
@@ -150,10 +146,7 @@ def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
 
 
 def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) -> tuple[float, str]:
-    """Return the share of running words that a vocabulary has, and, below FEW_KNOWN, the words it lacks most, and why.
-
-    ``other`` is the vocabulary of the other side.
-    """
+    """Return the share of running words that a vocabulary has, and, below FEW_KNOWN, the words it lacks most, and why."""
     unknown, total = _unknown(counts, vocab), counts.total()
     share = (total - unknown.total()) / total if total else 1.0
     return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, annotating=False)
@@ -167,7 +160,7 @@ def untrained_unk(shares: Mapping[str, float], consequence: str) -> list[str]:
 
 def too_many_unknown(share: float, in_training: float) -> bool:
     """Return whether a share of unknown words exceeds 5 % and twice their share in training."""
-    return share > max(MOST_UNKNOWN, 2 * in_training)
+    return share > max(0.05, 2 * in_training)
 
 
 def misfits(unknown: int, words: int, in_training: float) -> list[str]:

@@ -21,8 +21,6 @@ from phrase_rescore.errors import InputError, Progress, reading
 CHUNK = 1 << 18
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
 LONGEST_ROW = 1 << 24  # bytes; what is longer is not a row
-_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or the end at once
-_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable one as pzstd writes first (RFC 8878)
 _DAMAGED: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -118,11 +116,11 @@ def open_input(path: str, on_read: Progress | None = None) -> io.BufferedReader:
     magic = counted.peek(10)[:10]
     if magic.startswith(b"\x1f\x8b\x08"):
         chunks = iter(partial(igzip.IGzipFile(fileobj=counted, mode="rb").read, CHUNK), b"")
-    elif _BZIP2.match(magic):
+    elif re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", magic):  # a block, or the end at once
         chunks = _decompressed(counted, bz2.BZ2Decompressor)
     elif magic.startswith(b"\xfd7zXZ\x00"):
         chunks = _decompressed(counted, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padding=b"\0")
-    elif _ZSTD.match(magic):
+    elif re.match(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", magic):  # a frame, or one that pzstd writes first (RFC 8878)
         chunks = _decompressed(counted, lambda: zstandard.ZstdDecompressor().decompressobj())
     else:
         chunks = iter(partial(counted.read, CHUNK), b"")

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import OptionError, Say, printable, silent, writing
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
-
 
 class Holder(NamedTuple):
     """Who holds a lock."""
@@ -57,7 +55,7 @@ def lock_file(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP):
             raise
         return False
     return True

@@ -14,7 +14,6 @@ from phrase_rescore.errors import OptionError, printable, remedy
 
 Path = str | os.PathLike[str]
 _DESCRIPTOR = re.compile(r"/dev/fd/\d+|/proc/(?:self|thread-self|\d+)/fd/\d+|/dev/std(?:in|out|err)")
-_MOST_LINKS = 40  # as the kernel follows
 
 
 class Role(enum.Enum):
@@ -68,7 +67,7 @@ def normal(path: str) -> str:
 def followed(path: str) -> Iterator[str]:
     """Yield the path, then what it links to, if it is a link, and so on."""
     with contextlib.suppress(OSError, ValueError):
-        for _ in range(_MOST_LINKS):
+        for _ in range(40):  # as the kernel follows
             yield path
             path = os.path.join(os.path.dirname(path), os.readlink(path))
 

@@ -27,7 +27,6 @@ from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, c
 from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output, measured, write_durably
 from phrase_rescore.files.paths import is_stream
 
-_NAMED = 10  # dropped rows whose place is reported
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3
 
@@ -224,7 +223,7 @@ class DroppedRows:
         assert self._stream, "only while it is opened"
         self._stream.write(row + b"\n")
         self.rows += 1
-        if len(self.where) < _NAMED:
+        if len(self.where) < 10:
             self.where.append(where)
 
     def summary(self) -> str:

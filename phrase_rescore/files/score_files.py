@@ -11,10 +11,7 @@ from phrase_rescore.files.inputs import Block, display_name, open_input, read_ro
 
 
 def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
-    """Return the natural logarithm of the number in a line, the ``number``-th of the file, or with ``log`` the number itself.
-
-    Raises InputError for what is not a finite number, and for one that has no logarithm.
-    """
+    """Return the natural logarithm of the number in a line, or with ``log`` the number. Raises InputError without one."""
     name = display_name(path)
     try:
         value = math.nan if b"_" in line else float(line)  # Python reads 1_0 as 10
