@@ -28,7 +28,6 @@ class SortedPairs:
     """Distinct pairs in a file, in the order of their lines; iterating, any number of times, gives them in blocks."""
 
     path: str
-    pairs: int = 0
     left_out: int = 0  # distinct pairs, none of them too long, that were seen less than ``min_count`` times
     too_long: int = 0  # distinct pairs with a phrase of more than ``max_length`` words
 
@@ -142,7 +141,6 @@ def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_leng
             kept = short if min_count <= 1 else [pair for pair in short if totals[pair] >= min_count]
             result.too_long += len(totals) - len(short)
             result.left_out += len(short) - len(kept)
-            result.pairs += len(kept)
             stream.writelines(pair + b"\n" for pair in kept)
 
 

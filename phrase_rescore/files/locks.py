@@ -68,19 +68,19 @@ def has_name(handle: int, name: str) -> bool:
     return False
 
 
-def _open_locked(name: str) -> tuple[int, Holder | None]:
-    """Open and lock a file; return its handle and the dead Holder. Raises BlockingIOError of a living one, OSError."""
+def _open_locked(name: str, path: str, remedy: str) -> tuple[int, Holder | None]:
+    """Open and lock a file; return its handle and the dead Holder. Raises OptionError for a living one, OSError."""
     while True:
         with contextlib.ExitStack() as closing:
             handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             closing.callback(os.close, handle)
             try:
-                is_locked = lock_file(handle)
+                is_locked, earlier = lock_file(handle), Holder.read(handle)
+                if not is_locked and earlier and earlier.may_live():
+                    raise BlockingIOError
             except BlockingIOError:
-                raise BlockingIOError(Holder.read(handle)) from None
-            earlier = Holder.read(handle)
-            if not is_locked and earlier and earlier.may_live():
-                raise BlockingIOError(earlier)
+                holder = Holder.read(handle) or "another process"
+                raise OptionError(f"{path} is in use by {holder} ({name}); {remedy}") from None
             if has_name(handle, name):
                 closing.pop_all()
                 return handle, earlier
@@ -96,11 +96,7 @@ def locked(path: str, remedy: str, say: Say = silent) -> Iterator[None]:
     """Hold the lock of what ``path`` leads to. ``say`` gets the name of a dead holder. Raises OptionError for a living one."""
     name = lock_name(path)
     with writing(name, OptionError):
-        try:
-            handle, earlier = _open_locked(name)
-        except BlockingIOError as error:
-            holder = error.args[0] or "another process"
-            raise OptionError(f"{path} is in use by {holder} ({name}); {remedy}") from None
+        handle, earlier = _open_locked(name, path, remedy)
     try:
         if earlier:
             say(f"{name} is stale: {earlier} has ended; taken over")
