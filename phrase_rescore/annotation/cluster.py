@@ -66,9 +66,9 @@ def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Stati
     worker = get_worker()
     if version != __version__:
         raise RescoreError(f"worker {worker.address} has phrase-rescore {__version__}, here is {version}")
-    _prepare(annotator.compute.threads)
+    _prepare(annotator.options.threads)
     try:
-        for device in annotator.compute.devices:
+        for device in annotator.devices:
             resolve_device(device)
         models = tuple(_found(model, worker) for model in annotator.models)
         with no_cycle_collection():
