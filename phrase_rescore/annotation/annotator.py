@@ -206,8 +206,7 @@ class Annotator:
                 checkpoint.refuse_swapped(self.table, table.src, table.tgt, model.directory)
 
     def _parse(self, block: Block, checkpoints: list[Checkpoint]) -> TableBlock:
-        factors = {checkpoint.factors for checkpoint in checkpoints}
-        return parse_block(block, self.n_scores, self.options.fix_blanks, factors)
+        return parse_block(block, self.n_scores, self.options.fix_blanks, {checkpoint.factors for checkpoint in checkpoints})
 
     def _scorer(self, model: SignedModel, block: int) -> Scorer:
         scorer = scorer_of(model.directory, self.devices[block % len(self.devices)], self.options.precision)

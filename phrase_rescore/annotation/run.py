@@ -136,8 +136,7 @@ class _Run:
                 remedy, out.resume_hint = f"add --resume, and {remedy}", ""  # the same command would come here again
             raise RescoreError(f"{self.table}: {went} went through where {self._expected:,} were expected; {remedy}")
         if s.small_batches:
-            blocks = counted(s.small_batches, "block")
-            self.summary.warnings.append(f"memory ran out in {blocks}; smaller batches went through")
+            self.summary.warnings.append(f"memory ran out in {counted(s.small_batches, 'block')}; smaller batches went through")
 
 
 def _crc(block: Block, crc: int) -> int:
@@ -267,8 +266,7 @@ def annotate(
         block_rows = options.block_rows or (pipeline.BLOCK_ROWS if devices[0] == "cpu" else pipeline.GPU_BLOCK_ROWS)
         first, blocks = pipeline.first_valid_rows(read_blocks(stream, block_rows), name, options.drops)
         if options.columns.replace >= (n_scores := first[0].n_scores):
-            has = f"{name} has only {n_scores} scores"
-            raise OptionError(f"--replace {options.columns.replace}: {has}; give a smaller number")
+            raise OptionError(f"--replace {options.columns.replace}: {name} has only {n_scores} scores; give a smaller number")
         before = _check_columns(table, first, options)
         annotator = Annotator(name, models, n_scores, options, gzip_level, devices)
         ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)

@@ -157,8 +157,7 @@ def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
     try:
         array = np.asarray(np.lib.format.open_memmap(path, mode="r"))  # every slice of an np.memmap is one, at a price
     except Exception as error:  # the header is parsed as Python, and its tokenizer, too, has errors of its own
-        found = f"is not an array of numbers ({printable(str(error), 200)})"
-        raise InputError(path, found, "prepare the data again") from None
+        raise InputError(path, f"is not an array of numbers ({printable(str(error), 200)})", "prepare the data again") from None
     if array.dtype != dtype or array.ndim != 1:
         raise ValueError(path)
     return array

@@ -76,8 +76,7 @@ class _Checked(io.RawIOBase):
             try:
                 self._rest = memoryview(next(self._chunks, b""))
             except _DAMAGED as error:
-                cut_off = isinstance(error, EOFError)
-                found = "the compressed file is cut off" if cut_off else f"cannot be decompressed ({error})"
+                found = "the compressed file is cut off" if isinstance(error, EOFError) else f"cannot be decompressed ({error})"
                 raise InputError(self.name, found, "make or copy it again") from None
         n = min(len(room), len(self._rest))
         room[:n] = self._rest[:n]

@@ -126,9 +126,8 @@ def check_outputs(inputs: Iterable[str], *outputs: str) -> None:
 def _check_apart(uses: Iterable[Use]) -> None:
     """Raise OptionError if two are one file and one of them is written, or if one is inside another that is replaced."""
     for (one, its), (other, others) in combinations([(use, _identity(use.path, use.role.writes)) for use in uses], 2):
-        if not (one.role.writes or other.role.writes):
-            continue
-        if its is not None and its == others and one.may_be != other.option and other.may_be != one.option:
+        same = its is not None and its == others and one.may_be != other.option and other.may_be != one.option
+        if same and (one.role.writes or other.role.writes):
             raise OptionError(f"{one} and {other} are the same; name another for one of them")
         for outer, inner in ((one, other), (other, one)):
             if outer.role in (Role.WRITE_DIRECTORY, Role.CACHE_DIRECTORY) and _is_inside(inner.path, outer.path):

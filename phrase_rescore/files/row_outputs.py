@@ -191,8 +191,7 @@ class ResumableOutput:
             if self._finished and os.path.exists(self._journal):
                 error.add_note(f"{self._table.name} is complete; only {self._journal} is left")
             elif self._saved and os.path.exists(self._journal):
-                rows = f"{self._saved['rows']:,} rows are kept in {self._table.path}"
-                error.add_note(f"{rows}{self.resume_hint}")
+                error.add_note(f"{self._saved['rows']:,} rows are kept in {self._table.path}{self.resume_hint}")
             for partial in self._partials():
                 if self._saved:
                     partial.close()
