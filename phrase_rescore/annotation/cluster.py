@@ -30,10 +30,8 @@ from phrase_rescore.nn.storage import files_of
 from phrase_rescore.ranges import WORKERS
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_device
 
-QUEUES = {  # of --cluster NAME:JOBS, by the classes of dask_jobqueue that submit to them
-    "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster", "oar": "OARCluster",
-    "htcondor": "HTCondorCluster", "moab": "MoabCluster",
-}  # fmt: skip
+# Of --cluster NAME:JOBS, each with the class of dask_jobqueue that submits to it
+QUEUES = {name.lower(): f"{name}Cluster" for name in ("SLURM", "PBS", "SGE", "LSF", "OAR", "HTCondor", "Moab")}
 PLACES = "tcp://HOST:PORT, tls://HOST:PORT, file:SCHEDULER.json, local:WORKERS, " + ", ".join(f"{name}:JOBS" for name in QUEUES)
 FIRST_CONNECTION = 10.0  # seconds to reach a scheduler
 WATCH = 5.0  # seconds between looks at the workers

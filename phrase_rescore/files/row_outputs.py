@@ -21,6 +21,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, counted, writing
@@ -69,8 +70,7 @@ class ResumableOutput:
             self._resume(journal)
             return
         self._table.make()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._journal)  # of a run whose partial is gone
+        Path(self._journal).unlink(missing_ok=True)  # of a run whose partial is gone
 
     @property
     def complete(self) -> bool:
@@ -95,8 +95,7 @@ class ResumableOutput:
     def _read(self, beside: Iterable[str]) -> dict[str, Any] | None:
         """Return the journal, if there is one. Raises as the class does."""
         try:
-            with open(self._journal, "rb") as stream:
-                text, _, crc = stream.read().partition(b"\n")
+            text, _, crc = Path(self._journal).read_bytes().partition(b"\n")
             journal: dict[str, Any] = json.loads(text)
             if journal["format_version"] != _FORMAT_VERSION or crc != b"%08x\n" % zlib.crc32(text):
                 raise ValueError
