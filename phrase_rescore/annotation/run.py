@@ -223,8 +223,9 @@ def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptio
     """Return the columns that models added before. Raises OptionError if they may not be replaced, or added to."""
     if (replaced := options.columns.replace) and options.replace_any:
         return []
-    what = f"--replace {replaced} would remove scores of the table's own"
-    check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
+    if replaced:
+        what = f"--replace {replaced} would remove scores of the table's own"
+        check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
     columns = TableColumns.of(table, first)
     if not replaced and not options.again and (added := columns.last_added()):
         which = (" and " if len(added) < 3 else " to ").join(str(column.number) for column in added[:: max(1, len(added) - 1)])
