@@ -14,7 +14,6 @@ from operator import add, ne
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phrase_rescore.annotation.pipeline import FIT_ROWS, GZIP_LEVEL, JUDGED_AHEAD
 from phrase_rescore.data.vocabulary import UNK
@@ -29,8 +28,6 @@ from phrase_rescore.ranges import BLOCK_ROWS, JOBS, THREADS, Checked, ranged
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
-
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -226,26 +223,23 @@ class Annotator:
         return s
 
     def _columns(self, scorer: Scorer, table: TableBlock, statistics: Statistics) -> list[bytes]:
-        """Make the columns of one model, and add their counts to the statistics."""
+        """Make the columns of one model, and add their counts to the statistics. Raises InputError where UNK is untrained."""
         form, pairs = self.options.columns, scorer.encode_phrases(table.src, table.tgt)
         statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
         unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
-        self._check_unk(table, scorer.checkpoint.unk_shares, unknown)
+        shares = scorer.checkpoint.unk_shares
+        for side, phrases, in_training, counts in zip(SIDES, (table.src, table.tgt), shares, unknown, strict=True):
+            if in_training == 0 and not self.options.allow_untrained_unk and counts.any():
+                place = int((counts > 0).argmax())
+                found = f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained"
+                hint = "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk"
+                raise InputError(self.table, found, hint, table.lines[place])
         read, predicted = reversed(unknown) if scorer.checkpoint.inverse else unknown
         counted = {"output": predicted, "input": read, "both": read + predicted}[form.unknown_side]
         log_p = scorer.log_probs(pairs) if "score" in form.features else np.zeros(len(pairs))
         clamped = (log_p < MIN_LOG_P, counted > MAX_COUNT) if form.scale == "exp" else ()
         statistics.models.append(ModelStatistics(*(int(numbers.sum()) for numbers in (*unknown, *clamped))))
         return form.columns(log_p, counted.tolist())
-
-    def _check_unk(self, table: TableBlock, unk_shares: tuple[float, float], unknown: tuple[Numbers, Numbers]) -> None:
-        """Raise InputError for an unknown word on a side where training had none."""
-        for side, phrases, in_training, counts in zip(SIDES, (table.src, table.tgt), unk_shares, unknown, strict=True):
-            if in_training == 0 and not self.options.allow_untrained_unk and counts.any():
-                place = int((counts > 0).argmax())
-                found = f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained"
-                hint = "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk"
-                raise InputError(self.table, found, hint, table.lines[place])
 
 
 @dataclass
