@@ -235,9 +235,7 @@ def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptio
     return columns.added()
 
 
-def annotate(
-    table: str, model_dirs: tuple[str, ...], out: str, options: AnnotateOptions, observer: AnnotateObserver
-) -> Summary:
+def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateOptions, observer: AnnotateObserver) -> Summary:
     """Annotate a table: rows in, rows out, in their order; a run that resumes another gives the same bytes.
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -57,37 +57,6 @@ def _gnu_sort() -> str:
     raise OptionError(f"no GNU sort in PATH (looked for {', '.join(_NAMES)}); install GNU coreutils")
 
 
-@contextlib.contextmanager
-def _running(
-    program: str, directory: str, memory: int, threads: int, counted: bool
-) -> Iterator[tuple[subprocess.Popen[bytes], list[IO[bytes]]]]:
-    """Run sort, with its standard input, output and error. It reads everything before it writes anything."""
-    # With counts, equal pairs are different lines: they meet when the count takes no part in the comparison
-    order = ["--stable", "--field-separator=\t", "--key=1,2"] if counted else ["--unique"]
-    # By its own batches of 16 runs sort would copy large inputs once more
-    bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", "--batch-size=64"]
-    command, pipe = [program, *order, *bounds, f"--temporary-directory={directory}"], subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "LC_ALL": "C"})
-    streams = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream]
-    try:
-        yield process, streams
-    finally:
-        process.kill()
-        for stream in streams:
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()
-        process.wait()
-
-
-def _check_end(process: subprocess.Popen[bytes], messages: IO[bytes], complete: bool) -> None:
-    """Wait for the end of sort. Raises RescoreError if it failed, or if it did not take all its input."""
-    said = messages.read().decode("utf-8", "backslashreplace").splitlines()
-    status = process.wait()
-    if status or not complete:
-        why = said[-1] if said else f"killed by signal {-status}" if status < 0 else f"sort ended with status {status}"
-        raise RescoreError(f"sorting the phrase pairs failed: {why}; {_MORE_ROOM}, or sort with less memory")
-
-
 def _add(totals: dict[bytes, float], pairs: Iterable[bytes], counts: Iterable[float]) -> None:
     for pair, count in zip(pairs, counts, strict=False):
         totals[pair] = totals.get(pair, 0) + count
@@ -109,6 +78,32 @@ def _feed(stream: IO[bytes], blocks: Iterable[PairBlock], counted: bool) -> bool
     except BrokenPipeError:
         return False
     return True
+
+
+def _sorted(
+    program: str, directory: str, memory: int, threads: int, blocks: Iterable[PairBlock], counted: bool
+) -> Generator[bytes]:
+    """Yield the lines of all pairs as sort gives them back, in pieces. Raises RescoreError if sort fails, or breaks off."""
+    # With counts, equal pairs are different lines: they meet when the count takes no part in the comparison
+    order = ["--stable", "--field-separator=\t", "--key=1,2"] if counted else ["--unique"]
+    # By its own batches of 16 runs sort would copy large inputs once more
+    bounds = [f"--buffer-size={memory}b", f"--parallel={threads}", "--batch-size=64"]
+    command, pipe = [program, *order, *bounds, f"--temporary-directory={directory}"], subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "LC_ALL": "C"})
+    given, taken, messages = streams = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream]
+    try:
+        complete = _feed(given, blocks, counted)  # sort reads everything before it writes anything
+        yield from _chunks(taken)
+        said, status = messages.read().decode("utf-8", "backslashreplace").splitlines(), process.wait()
+        if status or not complete:
+            why = said[-1] if said else f"killed by signal {-status}" if status < 0 else f"sort ended with status {status}"
+            raise RescoreError(f"sorting the phrase pairs failed: {why}; {_MORE_ROOM}, or sort with less memory")
+    finally:
+        process.kill()
+        for stream in streams:
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        process.wait()
 
 
 def _totals(chunks: Iterable[bytes], counted: bool) -> Iterator[dict[bytes, float]]:
@@ -186,11 +181,9 @@ def sorted_pairs(
             raise OptionError(f"cannot write in {scratch}: {error.strerror}; name another directory with --scratch") from None
         made.callback(remove_directory, directory)
         result = SortedPairs(os.path.join(directory, "pairs"))
-        with _running(program, directory, memory, threads, min_count > 1) as (sort, (given, taken, messages)):
-            complete = _feed(given, blocks, min_count > 1)
+        with contextlib.closing(_sorted(program, directory, memory, threads, blocks, min_count > 1)) as chunks:
             try:
-                _keep(result, _chunks(taken), min_count, max_length)
+                _keep(result, chunks, min_count, max_length)
             except OSError as error:
                 raise _no_room(scratch, error) from None
-            _check_end(sort, messages, complete)
         yield result
