@@ -152,10 +152,7 @@ def main() -> None:
         model = FeedforwardLM(sizes)
         initialise(model, 1, paper=config.network.paper_initialisation)
         settings = config.regularization
-        task = NgramTask(
-            model, store.train, store.held_out, config.recipe.batch_size, 1,
-            dropout=settings.dropout, shorten=settings.shorten, alpha=settings.self_normalize,
-        )  # fmt: skip
+        task = NgramTask(model, store.train, store.held_out, config.recipe.batch_size, 1, "cpu", settings)
         plain = Plain(sizes, settings.dropout)
         lm = LanguageModel(model, store.vocab, store.numbers.unk, {})
         rows = gzip.decompress(options.nbest.read_bytes()).splitlines(keepends=True)[: options.entries]

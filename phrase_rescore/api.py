@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from phrase_rescore.info.ini import IniInfo
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
-    from phrase_rescore.lm.model import TextModel, load_lm
     from phrase_rescore.lm.nplm import export_lm
+    from phrase_rescore.lm.scorer import TextModel, load_lm
     from phrase_rescore.moses.rewrite_ini import moses_ini
     from phrase_rescore.queries.embed import embed
     from phrase_rescore.queries.generate import generate
@@ -55,9 +55,9 @@ __all__ = [
 
 _ELSEWHERE = {  # names that are used as they are, and their modules; what needs torch is imported when it is used
     "AnnotateObserver": "annotation.run", "Hypothesis": "rnn.translator", "Model": "rnn.model",
-    "Statistics": "annotation.annotator", "Summary": "annotation.annotator", "TextModel": "lm.model", "embed": "queries.embed",
+    "Statistics": "annotation.annotator", "Summary": "annotation.annotator", "TextModel": "lm.scorer", "embed": "queries.embed",
     "evaluate": "evaluation.run", "export_lm": "lm.nplm", "generate": "queries.generate", "load": "rnn.model",
-    "load_lm": "lm.model", "moses_ini": "moses.rewrite_ini", "report": "report.run", "score": "queries.score",
+    "load_lm": "lm.scorer", "moses_ini": "moses.rewrite_ini", "report": "report.run", "score": "queries.score",
     "score_lm": "queries.score", "why": "evaluation.why",
 }  # fmt: skip
 

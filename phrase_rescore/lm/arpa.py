@@ -9,7 +9,7 @@ bo(h) p(w | h'), with bo(h) = 1 for a context that the file does not have.
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, shown
@@ -17,8 +17,6 @@ from phrase_rescore.moses.table import NUMBER
 from phrase_rescore.moses.text import END, START
 
 UNKNOWN = b"<unk>"
-_UNSEEN = -100.0  # KenLM's log10 p of other words, where the file has no <unk>
-_MOST = 300.0  # the largest logarithm whose power is a double
 _HINT = "pass the ARPA file that lmplz or ngram-count wrote"
 _OTHERS = (  # how other files begin, whose they are, what to do
     (rb"[iq]ARPA|Q?blmt", "IRSTLM", "write it as ARPA: compile-lm --text=yes {0} {0}.arpa"),
@@ -90,8 +88,7 @@ class ArpaReader:
         return counts
 
     def ngrams(self) -> Iterator[Ngram]:
-        """Yield all n-grams, unigrams first."""
-        yield from self.unigrams.values()
+        """Yield the n-grams of two words and more."""
         known = {UNKNOWN, *self.unigrams}
         for order, count in enumerate(self.counts[1:], 2):
             for ngram in self._section(order, count, order == len(self.counts)):
@@ -110,11 +107,12 @@ class ArpaReader:
 
     def _section(self, order: int, count: int, last: bool) -> Iterator[Ngram]:
         """Yield the n-grams of an order, whose title was read, and read the next title."""
-        usual, any_form, left = _usual_form(order).fullmatch, _form(order, last), count
+        usual, any_form = _forms(order, last)
+        is_usual, left = usual.fullmatch, count
         while left:
             row = next(self._rows, b"\\")  # like a title, which ends a section too early
             self._line += 1
-            if not (fields := usual(row) or any_form.fullmatch(row)):
+            if not (fields := is_usual(row) or any_form.fullmatch(row)):
                 if row.isspace():
                     continue
                 found, hint = f"{shown(row.rstrip())} is not a {order}-gram", "a line has log10 p, tab, words, tab, back-off"
@@ -126,7 +124,7 @@ class ArpaReader:
             if log10_p > 0:
                 hint = "make the file again, or write 0 there as KenLM's build_binary -i does"
                 raise self.error(f"positive log probability {log10_p:g} of {shown(text)}", hint)
-            if log10_backoff and (last or not -math.inf < log10_backoff <= _MOST):
+            if log10_backoff and (last or not -math.inf < log10_backoff <= 300.0):  # beyond, its power is no double
                 hint = f"the longest n-grams, {order}-grams here, have none" if last else "make the file again"
                 raise self.error(f"back-off {log10_backoff:g} of {shown(text)}", hint)
             words = tuple(re.split(rb"[ \t\r]+", text) if fields.re is any_form else text.split(b" "))
@@ -137,18 +135,12 @@ class ArpaReader:
         self._expect(b"\\end\\" if last else b"\\%d-grams:" % (order + 1), f", after {count:,} {order}-grams")
 
 
-def _usual_form(order: int) -> re.Pattern[bytes]:
-    """Return the form of most lines: log10 p, tab, the words, tab and the log10 of the back-off weight if it is there."""
-    word = rb"[^ \t\r\n]++"
-    return re.compile(rb"(%b)\t(%b)(?:\t(%b))?+\n" % (NUMBER, b" ".join([word] * order), NUMBER))
-
-
-def _form(order: int, last: bool) -> re.Pattern[bytes]:
-    """Return the form of a line that KenLM reads."""
-    number, blank, word = rb"[ \t\r\v\f]*+(%b|[+-]?inf)" % NUMBER, rb"[ \t\r]", rb"[^ \t\r\n]++"
-    words = (blank + b"++").join([word] * order)
+def _forms(order: int, last: bool) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Return the form of most lines: log10 p, tab, words, perhaps tab and log10 of the back-off; and of all KenLM reads."""
+    number, blank, words = rb"[ \t\r\v\f]*+(%b|[+-]?inf)" % NUMBER, rb"[ \t\r]", [rb"[^ \t\r\n]++"] * order
     first, end = rb"\t%b*+" % blank if order == 1 else blank + b"++", rb"[ \t\r]*+" if last else b""
-    return re.compile(rb"%b%b(%b)(?:\t%b%b)?+\r?+\n?+" % (number, first, words, number, end))
+    of_all = rb"%b%b(%b)(?:\t%b%b)?+\r?+\n?+" % (number, first, (blank + b"++").join(words), number, end)
+    return re.compile(rb"(%b)\t(%b)(?:\t(%b))?+\n" % (NUMBER, b" ".join(words), NUMBER)), re.compile(of_all)
 
 
 class BackoffModel:
@@ -158,38 +150,32 @@ class BackoffModel:
         self.order = len(reader.counts)
         self.unigrams = {word: ngram.log10_p for word, ngram in reader.unigrams.items()}
         self._ngrams = {ngram.words: ngram for ngram in reader.unigrams.values()}
-        wanted = set(self._of(sentences))
-        for ngram in islice(reader.ngrams(), len(self.unigrams), None):
+        ends = chain.from_iterable(map(self._ngrams_of, sentences))
+        wanted = {words[start:] for words in ends for start in range(len(words) - 1)}
+        for ngram in reader.ngrams():
             if ngram.words in wanted:
                 if (context := ngram.words[:-1]) not in self._ngrams:
                     raise reader.error(f"n-grams after {shown(b' '.join(context))}, which the file lacks", "is the file whole?")
                 self._ngrams.setdefault(ngram.words, ngram)
 
-    def known(self, sentence: Sequence[bytes]) -> list[bytes]:
-        """Return the words of a sentence, its start and its end, those that the file does not have as ``<unk>``."""
-        return [START, *(word if self.has(word) else UNKNOWN for word in sentence), END]
-
     def has(self, word: bytes) -> bool:
         """Return whether the file has a word of a text, where ``<s>`` and the like do not count."""
         return word in self.unigrams and word not in (START, END, UNKNOWN)
 
-    def _of(self, sentences: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, ...]]:
-        for sentence in sentences:
-            words = self.known(sentence)
-            for end in range(2, len(words) + 1):
-                for n in range(2, min(self.order, end) + 1):
-                    yield tuple(words[end - n : end])
+    def _ngrams_of(self, sentence: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
+        """Yield each word of a sentence and its end, with the words before it; ``<unk>`` for those that the file lacks."""
+        words = (START, *(word if self.has(word) else UNKNOWN for word in sentence), END)
+        return (words[max(0, end - self.order) : end] for end in range(2, len(words) + 1))
 
     def log10_probs(self, sentence: Sequence[bytes]) -> list[float]:
         """Return log10 p of every word of a sentence, and of its end."""
-        words = self.known(sentence)
-        return [self._log10_p(words[max(0, end - self.order) : end]) for end in range(2, len(words) + 1)]
+        return [self._log10_p(words) for words in self._ngrams_of(sentence)]
 
-    def _log10_p(self, words: Sequence[bytes]) -> float:
+    def _log10_p(self, words: tuple[bytes, ...]) -> float:
         backoff = 0.0
         for start in range(len(words)):
-            if found := self._ngrams.get(tuple(words[start:])):
+            if found := self._ngrams.get(words[start:]):
                 return found.log10_p + backoff
-            if context := self._ngrams.get(tuple(words[start:-1])):
+            if context := self._ngrams.get(words[start:-1]):
                 backoff += context.log10_backoff
-        return _UNSEEN + backoff
+        return -100.0 + backoff  # KenLM's log10 p of other words, where the file has no <unk>

@@ -1,11 +1,4 @@
-"""The model directory of a language model. ``storage`` has what it shares with models of phrase pairs.
-
-LM/
-    config.json                          format version 1: what the tensors mean, sizes, UNK's share, training summary
-    model-00001-of-00001.safetensors     the weights by the names of docs/lm-model.md, float32 or bfloat16
-    words.vocab                          one word a line: bytes, tab, count; line i (from 1) has id i + 1
-    train.log.jsonl                      measurements of the training (not part of the model)
-"""
+"""The model directory of a language model (docs/lm-model.md). ``storage`` has what it shares with other models."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +6,7 @@ from typing import Any
 from phrase_rescore.data.vocabulary import Vocabulary, untrained_unk
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
 from phrase_rescore.nn import storage
-from phrase_rescore.nn.storage import DAMAGED, Config, as_json, is_share, require
+from phrase_rescore.nn.storage import DAMAGED, Config, is_share, require
 
 WORDS = "words.vocab"
 _ACTIVATION = "rectifier"
@@ -49,8 +42,7 @@ def load(directory: str) -> LanguageModel:
     with storage.unchanged(directory):
         config = Config(directory)
         config.check_kind(storage.FEEDFORWARD_LM)
-        known = config.entries.get("activation") == _ACTIVATION
-        config.know(known, f"knows {as_json(_ACTIVATION)}", "activation")
+        config.know(config.entries.get("activation") == _ACTIVATION, f'knows "{_ACTIVATION}"', "activation")
         sizes = config.sizes(LanguageModelSizes, {})
         share: Any = config.entries.get("unk_share")
         require(is_share(share), f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")

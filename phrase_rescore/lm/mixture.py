@@ -12,7 +12,7 @@ from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.text import END, START
 
 SENTENCES = 1024  # at a time
-_STEPS, _CLOSE = 1000, 1e-7  # of EM, and how far λ may still move
+Floats = NDArray[np.float64]
 _NEVER = -99.0  # log10 of the least probability
 _LOG_10 = float(np.log(10.0))
 
@@ -54,9 +54,7 @@ def fit_mixture(scorer: NgramScorer, reader: ArpaReader, sentences: Sequence[Seq
     return Mixture(weight, excluding, including, len(known), int((~known).sum()), UNKNOWN in backoff.unigrams)
 
 
-def _network_log_probs(
-    scorer: NgramScorer, backoff: BackoffModel, sentences: Sequence[Sequence[bytes]]
-) -> Iterator[NDArray[np.float64]]:
+def _network_log_probs(scorer: NgramScorer, backoff: BackoffModel, sentences: Sequence[Sequence[bytes]]) -> Iterator[Floats]:
     """Yield the network's log p of every token, p(UNK) shared out among the words that it does not know."""
     shares = unknown_shares(backoff.unigrams, scorer.lm.vocab.ids)
     for start in range(0, len(sentences), SENTENCES):
@@ -67,12 +65,12 @@ def _network_log_probs(
         yield found.log_probs + np.maximum(np.array(of_unknown), _NEVER * _LOG_10)
 
 
-def _weight(network: NDArray[np.float64], ngram: NDArray[np.float64]) -> float:
+def _weight(network: Floats, ngram: Floats) -> float:
     """Find λ by EM: repeat the mean posterior of the network."""
     ratio, weight = np.exp(np.clip(ngram - network, -700, 700)), 0.5
-    for _ in range(_STEPS):
+    for _ in range(1000):
         before, weight = weight, float((weight / (weight + (1.0 - weight) * ratio)).mean())
-        if abs(weight - before) < _CLOSE:
+        if abs(weight - before) < 1e-7:
             break
     return weight
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from phrase_rescore.data.vocabulary import EOS
+from phrase_rescore.nn.dropout import Drop
 from phrase_rescore.nn.linear import gathered_gradients, times
 from phrase_rescore.nn.softmax import cross_entropy
 
@@ -40,16 +41,12 @@ class Ngrams:
     def __len__(self) -> int:
         return len(self.words)
 
-    def take(self, rows: slice, draw: int) -> Ngrams:
-        return Ngrams(self.contexts[rows], self.words[rows], (*self.draw, draw))
-
 
 def ngrams_at(ids: NDArray[np.int32], places: NDArray[np.int64], order: int) -> Ngrams:
     """Cut the n-grams that end at these places of a text, whose sentences end in EOS. What is before a sentence is EOS, too."""
     around = places[:, None] + np.arange(1 - order, 0)
     contexts = np.where(around >= 0, ids[np.maximum(around, 0)], EOS)
-    outside = np.logical_or.accumulate((contexts == EOS)[:, ::-1], axis=1)[:, ::-1]
-    contexts[outside] = EOS
+    contexts[np.logical_or.accumulate((contexts == EOS)[:, ::-1], axis=1)[:, ::-1]] = EOS
     return Ngrams(contexts.astype(np.int64), ids[places].astype(np.int64))
 
 
@@ -96,31 +93,21 @@ class FeedforwardLM(nn.Module):
         """The output embeddings: (K, R)."""
         return self.embedding[:-1] if self.own_G is None else self.own_G
 
-    def forward(self, contexts: Tensor, words: Tensor, keep: Sequence[Tensor] = (), alpha: float = 0.0) -> Tensor:
-        """Return -Σ_i log p(words_i | contexts_i), plus ``alpha`` Σ_i log² Z_i: a scalar in nats.
-
-        contexts (m, n - 1), words (m,). ``keep``: dropout's masks of the embeddings (m, (n - 1) E), h_1 (m, H) and h_2 (m, R),
-        divided by the share that is kept; nothing without dropout.
-        """
+    def forward(self, contexts: Tensor, words: Tensor, drop: Drop = lambda x: x, alpha: float = 0.0) -> Tensor:
+        """Return -Σ_i log p(words_i | contexts_i) + ``alpha`` Σ_i log² Z_i, in nats, of contexts (m, n - 1), words (m,)."""
         with gathered_gradients(self.loss_dtype):
-            h_2 = self.hidden(contexts, keep)
+            h_2 = self.hidden(contexts, drop)
         return cross_entropy(h_2, self.G, self.b_G, words, alpha, self.loss_dtype)
 
-    def hidden(self, contexts: Tensor, keep: Sequence[Tensor] = ()) -> Tensor:
-        """Return h_2 of contexts (m, n - 1): (m, R)."""
-        x = embedding(contexts, self.embedding).flatten(1)
-        if keep:
-            x = x * keep[0]
-        h_1 = times(x, self.U, self.b_1).relu()  # r(Σ_j U_j e(w_{t-j}) + b_1)
-        if keep:
-            h_1 = h_1 * keep[1]
-        h_2 = times(h_1, self.W, self.b_2).relu()  # r(W h_1 + b_2)
-        return h_2 * keep[2] if keep else h_2
+    def hidden(self, contexts: Tensor, drop: Drop = lambda x: x) -> Tensor:
+        """Return h_2 of contexts (m, n - 1): (m, R). ``drop`` gets the embeddings (m, (n - 1) E), h_1 (m, H) and h_2."""
+        x = drop(embedding(contexts, self.embedding).flatten(1))
+        h_1 = drop(times(x, self.U, self.b_1).relu())  # r(Σ_j U_j e(w_{t-j}) + b_1)
+        return drop(times(h_1, self.W, self.b_2).relu())  # r(W h_1 + b_2)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files (docs/lm-model.md lists them)."""
-        names = ("embedding", "U", "b_1", "W", "b_2", "G", "b_G")
-        return ((name, getattr(self, name)) for name in names if not (name == "G" and self.config.tied))
+        return ((name.removeprefix("own_"), weight) for name, weight in self.named_parameters())
 
 
 @torch.no_grad()

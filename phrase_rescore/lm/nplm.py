@@ -24,8 +24,6 @@ from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
 from phrase_rescore.moses.text import END, START
 
 NULL = b"<null>"
-_SEPARATORS = b" \t\n"  # a word with one of them cannot stand in a file of NPLM
-_FLOOR = -100.0  # the score of what is never predicted: Moses' floor of log-probabilities
 
 
 def export_lm(lm: Path, out: Path, *, warn: Say = silent) -> str:
@@ -53,7 +51,7 @@ def write_nplm(stream: Writable, lm: LanguageModel) -> None:
     if len(set(words)) < len(words):
         raise RescoreError("the vocabulary has a word twice, or one spelt like a mark of NPLM; train the model again")
     for word in words:
-        if not word or any(byte in _SEPARATORS for byte in word):
+        if not word or any(byte in b" \t\n" for byte in word):
             raise RescoreError(f"NPLM's format cannot write the word {shown(word)}; train without it")
     config, V = lm.model.config, len(words)
     sizes = {
@@ -70,7 +68,7 @@ def write_nplm(stream: Writable, lm: LanguageModel) -> None:
         b"\\hidden_weights 2": weights["W"],
         b"\\hidden_biases 2": weights["b_2"],
         b"\\output_weights": np.concatenate((G, np.zeros((2, G.shape[1]), np.float32))),
-        b"\\output_biases": np.concatenate((weights["b_G"], np.full(2, _FLOOR, np.float32))),
+        b"\\output_biases": np.concatenate((weights["b_G"], np.full(2, -100.0, np.float32))),  # never predicted: Moses' floor
     }
     stream.write(b"\\config\nversion 1\n" + b"".join(b"%b %d\n" % size for size in sizes.items()))
     stream.write(b"activation_function rectifier\n\n")

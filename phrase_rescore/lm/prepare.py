@@ -40,6 +40,7 @@ from phrase_rescore.training.session import Source
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
 RESERVED = frozenset((START, END, UNKNOWN, UNKNOWN.upper(), NULL))  # what ARPA files and NPLM call what is not a word
 _IDS, _LINES = 1 << 20, 4096  # of a text, at a time
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,6 @@ class TextNumbers(prepared.Numbers):
 class TextStore:
     """A text to train on and a text held out, mapped from files, with the vocabulary that encodes them."""
 
-    directory: str
     train: NDArray[np.int32]
     held_out: NDArray[np.int32]
     vocab: Vocabulary
@@ -120,7 +120,7 @@ def _number(
     return known, empty, smallest.threshold()
 
 
-def _chunks(text: NDArray[Any], hashes: NDArray[Any], limit: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+def _chunks(text: Array, hashes: Array, limit: int) -> Iterator[tuple[Array, NDArray[np.bool_]]]:
     """Yield parts of a text, each with which of its ids are held out."""
     sentence = 0
     for start in range(0, len(text), _IDS):
@@ -132,25 +132,22 @@ def _chunks(text: NDArray[Any], hashes: NDArray[Any], limit: int) -> Iterator[tu
         sentence += int(np.count_nonzero(ids == 0))
 
 
-def _encode(
-    directory: str, text: NDArray[Any], hashes: NDArray[Any], limit: int, new_ids: NDArray[Any], vocab: Vocabulary, empty: int
-) -> TextNumbers:
+def _encode(folder: str, text: Array, hashes: Array, limit: int, new_ids: Array, vocab: Vocabulary, empty: int) -> TextNumbers:
     """Write both parts in the ids of the vocabulary, and count what is in them."""
-    sizes, ends, unknown = [0, 0], [0, 0], 0
     content = [hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)]
+    counts = np.zeros((2, 3), np.int64)  # of each part: ids, EOS, UNK
     with ExitStack() as stack:
-        append = [stack.enter_context(growing_array(os.path.join(directory, name), np.int32)) for name in (TRAIN, HELD_OUT)]
+        append = [stack.enter_context(growing_array(os.path.join(folder, name), np.int32)) for name in (TRAIN, HELD_OUT)]
         for ids, held in _chunks(text, hashes, limit):
             encoded = new_ids[ids].astype(np.int32)
             for part, rows in enumerate((encoded[~held], encoded[held])):
                 append[part](rows)
                 content[part].update(rows.tobytes())
-                ends[part] += int(np.count_nonzero(rows == EOS))
-                sizes[part] += len(rows)
-            unknown += int(np.count_nonzero(encoded[~held] == UNK))
-    train, held_out = (size - end for size, end in zip(sizes, ends, strict=True))
+                counts[part] += len(rows), np.count_nonzero(rows == EOS), np.count_nonzero(rows == UNK)
+    (train, sentences, unknown), (held_out, held_out_sentences, _) = counts.tolist()
+    words = train - sentences
     digest = hashlib.blake2b(b"".join(part.digest() for part in content) + format_vocabulary(vocab), digest_size=16).hexdigest()
-    return TextNumbers(ends[0], train, ends[1], held_out, empty, unknown / train, digest)
+    return TextNumbers(sentences, words, held_out_sentences, held_out - held_out_sentences, empty, unknown / words, digest)
 
 
 def _load(directory: str, numbers: TextNumbers, vocab: Vocabulary) -> TextStore:
@@ -159,7 +156,7 @@ def _load(directory: str, numbers: TextNumbers, vocab: Vocabulary) -> TextStore:
     lengths = numbers.words + numbers.sentences, numbers.held_out_words + numbers.held_out_sentences
     if (len(train), len(held_out)) != lengths:
         raise ValueError(directory)
-    return TextStore(directory, train, held_out, vocab, numbers)
+    return TextStore(train, held_out, vocab, numbers)
 
 
 LAYOUT = Layout("text", "text.json", (VOCAB,), (TRAIN, HELD_OUT), version=1, numbers=TextNumbers, load=_load)
@@ -203,12 +200,9 @@ class TextSource(Source[TextStore]):
 
     def make(self, observer: Observer, check: Callable[[TextNumbers], None]) -> TextStore:
         """Read, count and encode the text."""
-        text = self.text
+        place, shares = (self.directory, self.fingerprints[0]), (self.text.held_out, self.text.held_out_share)
         with contextlib.closing(_sentences(self.inputs, self._read, observer)) as sentences:
-            return prepare_text(
-                self.directory, self.fingerprints[0], sentences, self._vocabulary, text.held_out, text.held_out_share,
-                observer.on_pairs, check,
-            )  # fmt: skip
+            return prepare_text(*place, sentences, self._vocabulary, *shares, observer.on_pairs, check)
 
     def _vocabulary(self, counts: Counter[bytes]) -> Vocabulary:
         """Return the words that the network knows, from a file or as they are counted in the text."""
@@ -241,6 +235,5 @@ def _check_text(lines: Sequence[bytes], name: str) -> None:
         "an ARPA file": lines[0].strip() == b"\\data\\",
         "UTF-16": lines[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
     }
-    for what, like in looks.items():
-        if like:
-            raise InputError(name, f"looks like {what}", "pass tokenized text in UTF-8, a sentence a line", 1)
+    if what := next((what for what, like in looks.items() if like), None):
+        raise InputError(name, f"looks like {what}", "pass tokenized text in UTF-8, a sentence a line", 1)

@@ -1,25 +1,30 @@
-"""Exact log p of n-grams by a language model.
+"""Exact log p of n-grams by a language model; without a command and without files, by ``TextModel``.
 
 The first layer's part for a word at a place is one product for each distinct word there; both layers and the softmax's sum are
 computed once a context, and a word once after each context.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.data.vocabulary import EOS, UNK
+from phrase_rescore.data.ragged import Ragged
+from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import ModelError
-from phrase_rescore.lm.checkpoint import LanguageModel
+from phrase_rescore.lm.checkpoint import LanguageModel, load
 from phrase_rescore.lm.network import Ngrams, ngrams_at
+from phrase_rescore.moses.text import Sentences
 from phrase_rescore.nn.softmax import LogNormaliser
+from phrase_rescore.runtime import resolve_device
 
 PAIRS = 16384  # of a context and a word, at a time: their rows are held twice
+_SENTENCES = 4096  # of a ``TextModel``, at a time
 CONTEXTS = 4096  # at a time: the rows of the first layer that are added up should stay in cache
 
 
@@ -61,11 +66,10 @@ class NgramScorer:
         """Return log p of the words after their contexts: (m,). Raises ModelError if one is not finite."""
         contexts, which = _distinct(ngrams.contexts)
         order = np.argsort(which, kind="stable")  # n-grams by context, so that a block of contexts has a block of them
-        ends = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts) + CONTEXTS, CONTEXTS))
+        bounds = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts), CONTEXTS))
         found = np.empty(len(which))
-        for block, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
+        for block, rows in enumerate(np.split(order, bounds)):
             first = block * CONTEXTS
-            rows = order[start:end]
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
             self.computed += len(pairs)
@@ -85,15 +89,11 @@ class NgramScorer:
 
     def sentences(self, sentences: Sequence[Sequence[bytes]]) -> SentenceScores:
         """Score sentences, lists of words; every one ends with EOS, whose log p is its last."""
-        vocab = self.lm.vocab
-        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences)) + 1
-        ends = np.cumsum(lengths)
-        ids = np.full(int(ends[-1]) if len(ends) else 0, EOS, np.int32)
-        inside = np.ones(len(ids), np.bool_)
-        inside[ends - 1] = False
-        ids[inside] = vocab.encode(list(chain.from_iterable(sentences)))
-        ngrams = ngrams_at(ids, np.arange(len(ids)), self._model.config.order)
-        return SentenceScores(self.log_probs(ngrams), ends - lengths, ids == UNK)
+        ends = np.cumsum(np.fromiter(map(len, sentences), np.int64, len(sentences)))
+        words = self.lm.vocab.encode(list(chain.from_iterable(sentences)))
+        text = Ragged(words, np.concatenate(([0], ends))).with_eos()
+        ngrams = ngrams_at(text.ids, np.arange(len(text.ids)), self._model.config.order)
+        return SentenceScores(self.log_probs(ngrams), text.offsets[:-1], text.ids == UNK)
 
     def _hidden(self, contexts: NDArray[np.int64]) -> Tensor:
         """Return h_2 of distinct contexts: (m, R)."""
@@ -108,3 +108,45 @@ class NgramScorer:
 
     def _on_device(self, ids: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(ids).to(self._device)
+
+
+class TextModel:
+    """A trained language model, ready to score sentences: tokenized as its corpus, blanks between words.
+
+    Every sentence ends with ``</s>``, whose log p counts. ``<s>`` and ``</s>`` around a sentence are left out.
+    """
+
+    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+        self.lm = lm
+        self._scorer = NgramScorer(lm, resolve_device(device))
+
+    @property
+    def signature(self) -> str:
+        """The line that names the model: its kind, its sizes, a hash of its weights and words, the version."""
+        return self.lm.signature
+
+    def score(self, sentences: Sequence[str | bytes]) -> NDArray[np.float64]:
+        """Return natural log p of n sentences: (n,)."""
+        return np.concatenate([found.sums() for found in self._scored(sentences)] or [np.empty(0)])
+
+    def score_words(self, sentences: Sequence[str | bytes]) -> list[NDArray[np.float64]]:
+        """Return natural log p of every word of each sentence, and of its ``</s>``: an array (words + 1,) each."""
+        return [by_word for found in self._scored(sentences) for by_word in np.split(found.log_probs, found.starts[1:])]
+
+    def perplexity(self, sentences: Sequence[str | bytes]) -> float:
+        """Return the perplexity of all words and ``</s>`` together, unknown ones counted; NaN without sentences."""
+        log_probs = [found.log_probs for found in self._scored(sentences)]
+        return float(np.exp(-np.concatenate(log_probs).mean())) if log_probs else float("nan")
+
+    def _scored(self, sentences: Sequence[str | bytes]) -> Iterator[SentenceScores]:
+        """Score some sentences at a time: a word takes some hundred bytes meanwhile."""
+        read = Sentences()
+        for start in range(0, len(sentences), _SENTENCES):
+            some = sentences[start : start + _SENTENCES]
+            split = [read(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
+            yield self._scorer.sentences(split)
+
+
+def load_lm(lm: str | os.PathLike[str], *, device: str = "cpu") -> TextModel:
+    """Load a language model that ``train_lm`` made, without running code of it. Raises ModelError or OptionError."""
+    return TextModel(load(os.fspath(lm)), device)

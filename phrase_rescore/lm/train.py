@@ -16,18 +16,18 @@ from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.lm.arpa import UNKNOWN
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
-from phrase_rescore.lm.config import LanguageModelConfig
+from phrase_rescore.lm.config import LanguageModelConfig, Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
 from phrase_rescore.lm.nplm import NULL
 from phrase_rescore.lm.prepare import TextSource
 from phrase_rescore.moses.text import END
+from phrase_rescore.nn.dropout import dropout
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import make_optimizer
 from phrase_rescore.training.session import Session, check_like, on_this_machine
 
 _EVALUATED = 1024  # n-grams at a time
-_MEASURED = 8192  # contexts whose log Z is measured
 _SUMMARIZED = (
     "shortlist", "min_count", "preset", "dropout", "shorten", "self_normalize", "optimizer", "learning_rate", "objective",
     "clip", "decay", "warm_up", "paper_initialisation", "batch_size", "precision", "seed", "max_steps",
@@ -49,18 +49,14 @@ def _tensors(ngrams: Ngrams, device: torch.device | str) -> tuple[Tensor, Tensor
 
 
 class NgramTask:
-    """Gives the loop every n-gram of a text once a pass. A share ``shorten`` of the contexts loses its oldest words.
-
-    ``dropout``: the share of numbers of embeddings and layers that a step does without. ``alpha``: the weight of log² Z.
-    """
+    """Gives the loop every n-gram of a text once a pass."""
 
     def __init__(
         self, model: FeedforwardLM, ids: NDArray[np.int32], held_out: NDArray[np.int32], batch_size: int, seed: int,
-        device: str = "cpu", *, dropout: float = 0.0, shorten: float = 0.0, alpha: float = 0.0,
+        device: str, regularization: Regularization,
     ) -> None:  # fmt: skip
-        self.module, self.ids, self.held_out = model, ids, held_out
+        self.module, self.ids, self.held_out, self.regularization = model, ids, held_out, regularization
         self.batch_size, self.seed, self.device = min(batch_size, len(ids)), seed, device
-        self.dropout, self.shorten, self.alpha = dropout, shorten, alpha
 
     def batches(self, first: int = 0) -> Iterator[Ngrams]:
         """Yield minibatches of ``batch_size`` n-grams, drawn at random without replacement, pass after pass."""
@@ -68,28 +64,20 @@ class NgramTask:
         for number, places in enumerate(drawn_rows(len(self.ids), size, self.seed, first), first):
             ngrams = ngrams_at(self.ids, places, order)
             rng = np.random.default_rng((self.seed, number))
-            lost = np.where(rng.random(size) < self.shorten, rng.integers(1, order, size), 0)  # words, 1 to all
+            lost = np.where(rng.random(size) < self.regularization.shorten, rng.integers(1, order, size), 0)  # words, 1 to all
             ngrams.contexts[np.arange(order - 1) < lost[:, None]] = self.module.config.missing
             yield Ngrams(ngrams.contexts, ngrams.words, (self.seed, number))
 
     def parts(self, batch: Ngrams, parts: int, step: int = 0, done: float = 1.0) -> list[Ngrams]:
         """Cut a minibatch into ``parts`` of like size."""
         ends = np.linspace(0, len(batch), parts + 1).astype(int)
-        return [batch.take(slice(a, b), i) for i, (a, b) in enumerate(pairwise(ends.tolist()))]
+        places = enumerate(pairwise(ends.tolist()))
+        return [Ngrams(batch.contexts[a:b], batch.words[a:b], (*batch.draw, number)) for number, (a, b) in places]
 
     def loss(self, module: nn.Module, part: Ngrams) -> Tensor:
         """Return the negative log-likelihood of the n-grams in nats, plus α Σ log² Z: a scalar."""
-        return module(*_tensors(part, self.device), self._keep(part), self.alpha)  # type: ignore[no-any-return]
-
-    def _keep(self, part: Ngrams) -> list[Tensor]:
-        """Draw what the layers are multiplied by; nothing without dropout."""
-        if not self.dropout:
-            return []
-        sizes = self.module.config
-        generator = torch.Generator(self.device).manual_seed(int(np.random.SeedSequence(part.draw).generate_state(1)[0]))
-        widths, kept = ((sizes.order - 1) * sizes.embedding, sizes.hidden, sizes.output), 1.0 - self.dropout
-        drawn = (torch.rand(len(part), width, generator=generator, device=self.device) for width in widths)
-        return [(numbers < kept).to(torch.float32).div_(kept) for numbers in drawn]
+        drop, alpha = dropout(self.regularization.dropout, part.draw, self.device), self.regularization.self_normalize
+        return module(*_tensors(part, self.device), drop, alpha)  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         """Return the held-out figures, None if no words are held out."""
@@ -98,12 +86,12 @@ class NgramTask:
 
 @torch.no_grad()
 def centre(task: NgramTask) -> dict[str, float]:
-    """Shift the biases of a trained model so that the mean log Z is 0, and return log Z's ``mean`` before and ``deviation``.
+    """Shift the biases of a trained model so that the mean log Z is 0: Moses takes logits for log-probabilities.
 
-    It is measured on the held-out text, else on the text. Moses takes logits for log-probabilities: they come nearer to them.
+    Return log Z's ``mean`` before and ``deviation``, measured on 8,192 contexts of the held-out text, else of the text.
     """
     model, ids = task.module, task.held_out if len(task.held_out) else task.ids
-    places = np.unique(np.linspace(0, len(ids) - 1, min(_MEASURED, len(ids))).astype(np.int64))
+    places = np.unique(np.linspace(0, len(ids) - 1, min(8192, len(ids))).astype(np.int64))
     contexts = ngrams_at(ids, places, model.config.order).contexts
     h_2 = model.hidden(torch.from_numpy(contexts).to(task.device))
     log_z = LogNormaliser(model.G.detach(), model.b_G.detach())(h_2).double()
@@ -128,25 +116,22 @@ def initialise_from(model: FeedforwardLM, vocab: Vocabulary, donor: LanguageMode
     return f"{len(here) - FIRST_WORD - 1:,} of {len(vocab.words):,} words start from the other model"
 
 
-def train_text(
-    inputs: Sequence[str], model_dir: str, config: LanguageModelConfig | None = None, observer: Observer | None = None
-) -> LanguageModel:
+def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfig, observer: Observer | None) -> LanguageModel:
     """Train log p(word | the words before it) on all inputs; write and return the model. Raises RescoreError."""
-    config = on_this_machine(config or LanguageModelConfig())
-    text, regularization, machine, start = config.text, config.regularization, config.machine, config.start
+    config = on_this_machine(config)
+    text, network, regularization, start = config.text, config.network, config.regularization, config.start
     with torch.device("meta"):  # raises OptionError before hours of preparing data
         make_optimizer(config.recipe, FeedforwardLM(sizes(config, 3)))
     config.recipe.check_held_out(min(text.held_out, int(text.held_out_share > 0)))
     source = TextSource(inputs, model_dir, text)
-    identity = config.identity(config.network, regularization, start)
-    identity |= {"data": source.fingerprints[0], "shortlist": text.shortlist}
+    identity = config.identity(network, regularization, start) | {"data": source.fingerprints[0], "shortlist": text.shortlist}
 
     def check_start() -> None:
         if start.init_from:
             donor = load(start.init_from).model.config
-            wanted = replace(config.network, output=None if donor.tied else donor.output)
+            wanted = replace(network, output=None if donor.tied else donor.output)
             wanted = replace(wanted, order=donor.order, embedding=donor.embedding, hidden=donor.hidden)
-            check_like(config.network, wanted, ("order", "embedding", "hidden", "output"))
+            check_like(network, wanted, ("order", "embedding", "hidden", "output"))
 
     with Session(model_dir, config, identity, observer) as session:
         store = session.prepare(source, check_start)
@@ -155,13 +140,11 @@ def train_text(
         recipe = session.limited(config.recipe, len(store.train), len(store.held_out))
         model = FeedforwardLM(sizes(config, len(store.vocab)))
         unigram = unigram_log_probs(store.train, len(store.vocab))
-        initialise(model, recipe.seed, paper=config.network.paper_initialisation, unigram=unigram)
+        initialise(model, recipe.seed, paper=network.paper_initialisation, unigram=unigram)
         if start.init_from:
             session.observer.say(initialise_from(model, store.vocab, load(start.init_from)))
-        task = NgramTask(
-            model.to(machine.device), store.train, store.held_out, recipe.batch_size, recipe.seed, machine.device,
-            dropout=regularization.dropout, shorten=regularization.shorten, alpha=regularization.self_normalize,
-        )  # fmt: skip
+        device, of_text = config.machine.device, (store.train, store.held_out)
+        task = NgramTask(model.to(device), *of_text, recipe.batch_size, recipe.seed, device, regularization)
         words = (END, UNKNOWN, *store.vocab.words, NULL)
 
         def as_tsv(batch: Ngrams) -> bytes:
@@ -169,7 +152,7 @@ def train_text(
             return b"".join(b"%b\t%b\n" % (b" ".join(words[i] for i in context), words[word]) for context, word in rows)
 
         with session.learning(task, recipe, as_tsv) as trainer:
-            model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
+            model.loss_dtype = torch.bfloat16 if config.machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32
             log_z = centre(task)

@@ -18,14 +18,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from phrase_rescore.nn.dropout import Drop, dropout
 from phrase_rescore.nn.linear import gathered_gradients, times
-from phrase_rescore.nn.softmax import cross_entropy, sampled_cross_entropy
+from phrase_rescore.nn.softmax import cross_entropy
 from phrase_rescore.rnn.cells import ResetAfter
 from phrase_rescore.rnn.network import PackedPhrases
 
@@ -49,7 +49,6 @@ class TranslationSizes:
     def parameters(self) -> int:
         """Return how many numbers the network has."""
         H, E, A = self.hidden, self.embedding, self.annotation
-
         source = 2 * sum(ResetAfter.parameters_of(inputs, A // 2, None) for inputs in (E, A))
         target = sum(ResetAfter.parameters_of(inputs, H, None) for inputs in (E, H + A))
         words = (self.src_vocabulary + self.tgt_vocabulary) * E + self.tgt_vocabulary
@@ -74,13 +73,10 @@ class TranslationModel(nn.Module):
         self.b_G = nn.Parameter(torch.empty(config.tgt_vocabulary))
 
     def forward(
-        self, src: PackedPhrases, tgt: PackedPhrases, dropout: Sequence[int] | None = None, seed: Sequence[int] | None = None
+        self, src: PackedPhrases, tgt: PackedPhrases, left_out: Sequence[int] | None = None, seed: Sequence[int] | None = None
     ) -> Tensor:
-        """Return -Σ_n log p(y_n | x_n), EOS included: a scalar in nats.
-
-        ``dropout`` is the seed of what is left out, ``seed`` that of the words over which the softmax is taken.
-        """
-        drop, counts = _Dropout(0.0 if dropout is None else self.dropout, dropout or (), self.b_G.device), tgt.counts
+        """Return -Σ_n log p(y_n | x_n), a scalar in nats. Seeds: of dropout, and of the words that the softmax is over."""
+        drop, counts = dropout(self.dropout, left_out, self.b_G.device), tgt.counts
         before = [ids[:n] for ids, n in zip(tgt.ids.split(counts), counts[1:], strict=False)]
         with gathered_gradients(self.loss_dtype):
             annotations, words = self.annotations(src, drop)
@@ -91,13 +87,10 @@ class TranslationModel(nn.Module):
             z = torch.cat([z[:n, t] for t, n in enumerate(counts)])
             s = _outputs(self.second, drop(torch.cat((h, z), 1)), counts)
             g = drop(self.output(s, z, h))
-        if seed is None:
-            return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype)
-        return sampled_cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, seed, self.loss_dtype)
+        return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype, seed=seed)
 
-    def annotations(self, src: PackedPhrases, drop: _Dropout | None = None) -> tuple[Tensor, Tensor]:
+    def annotations(self, src: PackedPhrases, drop: Drop = lambda x: x) -> tuple[Tensor, Tensor]:
         """Return the annotations a of sources in the order of their rows (n, T, A), and which are of words (n, T)."""
-        drop = drop or _Dropout(0.0, (), self.b_G.device)
         counts, back = src.counts, src.backwards()
 
         def both_ways(cells: nn.ModuleList, x: Tensor) -> Tensor:
@@ -127,22 +120,6 @@ class TranslationModel(nn.Module):
         return self.named_parameters()
 
 
-class _Dropout:
-    """Multiplies rows by 0, for a share of their numbers, or by what keeps their mean; one after the other, all by a seed."""
-
-    def __init__(self, share: float, seed: Sequence[int], device: torch.device) -> None:
-        self._kept = 1.0 - share
-        if share:
-            number = int(np.random.SeedSequence(tuple(seed)).generate_state(1)[0])
-            self._generator = torch.Generator(device).manual_seed(number)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self._kept == 1.0:
-            return x
-        drawn = torch.rand(x.shape, generator=self._generator, device=x.device)
-        return x * (drawn < self._kept).to(x.dtype).div_(self._kept)
-
-
 def _cell(inputs: int, hidden: int) -> ResetAfter:
     return ResetAfter(inputs, hidden, summary=None, upper=False)
 
@@ -164,10 +141,7 @@ def next_state(cell: ResetAfter, h: Tensor, row: Tensor) -> Tensor:
 
 @torch.no_grad()
 def initialise(model: TranslationModel, seed: int, unigram: Sequence[float]) -> None:
-    """Set every weight from ``seed``: embeddings Gaussian, 1/√E their deviation, others uniform in ±1/√(columns), biases 0.
-
-    The logits' bias starts at the ``unigram`` log-probabilities (K,).
-    """
+    """Set every weight from ``seed``: embeddings Gaussian, others uniform, biases 0, that of the logits ``unigram`` (K,)."""
     generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_weights():
         if name.endswith((".b", "b_O")):

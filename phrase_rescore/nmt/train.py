@@ -29,38 +29,14 @@ from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import make_optimizer
 from phrase_rescore.training.session import Session, on_this_machine
 
-_LINES = 4096  # at a time
-_SORTED = 32  # minibatches that are cut from pairs in the order of their lengths
 _SUMMARIZED = (
     "max_length", "preset", "dropout", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up", "shortlist",
     "batch_size", "precision", "seed", "max_steps",
 )  # fmt: skip
 
 
-def read_bitext(source: str, target: str, on_read: Progress | None = None) -> Iterator[PairBlock]:
-    """Yield the sentence pairs of two files, line N of one with line N of the other; none with an empty side.
-
-    Raises InputError if one file has more lines than the other, or both have none.
-    """
-    with open_input(source, on_read) as src, open_input(target, on_read) as tgt:
-        rows, line = (read_rows(src), read_rows(tgt)), 0
-        while block := [list(islice(side, _LINES)) for side in rows]:
-            line += min(map(len, block))
-            if len(block[0]) != len(block[1]):
-                short, long = (source, target)[:: 1 if len(block[0]) < len(block[1]) else -1]
-                found = f"has {line:,} lines, and {display_name(long)} has more"
-                raise InputError(display_name(short), found, "the files of a bitext have a line for each line of the other")
-            if not line:
-                raise InputError(display_name(source), "is empty", "pass tokenized text, a sentence a line")
-            if not block[0]:
-                return
-            split = [[words(row.rstrip(b"\r\n")) for row in side] for side in block]
-            kept = [pair for pair in zip(*split, strict=True) if all(pair)]
-            yield PairBlock([b" ".join(pair[0]) for pair in kept], [b" ".join(pair[1]) for pair in kept])
-
-
 class BitextSource(PairSource):
-    """The sentence pairs of two files. Pairs that occur more than once count once."""
+    """The sentence pairs of two files, line N of one with line N of the other. Pairs that occur more than once count once."""
 
     def __init__(self, inputs: Sequence[str], model_dir: str, config: TranslationConfig) -> None:
         if len(inputs) != 2:
@@ -72,15 +48,31 @@ class BitextSource(PairSource):
         return [self._blocks()] if len(files) == len(self.inputs) else []
 
     def _blocks(self, on_read: Progress | None = None, dropped: DroppedRows | None = None) -> Generator[PairBlock]:
-        yield from read_bitext(self.inputs[0], self.inputs[1], on_read)
+        """Read all pairs but those with an empty side. Raises InputError if a file has more lines than the other, or none."""
+        names, line = [display_name(path) for path in self.inputs], 0
+        with open_input(self.inputs[0], on_read) as source, open_input(self.inputs[1], on_read) as target:
+            sides = read_rows(source), read_rows(target)
+            while block := [list(islice(rows, 4096)) for rows in sides]:
+                line += min(map(len, block))
+                if len(block[0]) != len(block[1]):
+                    short, long = names if len(block[0]) < len(block[1]) else reversed(names)
+                    hint = "the files of a bitext have a line for each line of the other"
+                    raise InputError(short, f"has {line:,} lines, and {long} has more", hint)
+                if not line:
+                    raise InputError(names[0], "is empty", "pass tokenized text, a sentence a line")
+                if not block[0]:
+                    return
+                split = [[words(row.rstrip(b"\r\n")) for row in rows] for rows in block]
+                kept = [pair for pair in zip(*split, strict=True) if all(pair)]
+                yield PairBlock([b" ".join(src) for src, _ in kept], [b" ".join(tgt) for _, tgt in kept])
 
 
 class SentenceTask(PhrasePairTask[TranslationModel]):
     """Trains with dropout, drawn by the numbers of step and part. Pairs of a minibatch have like lengths."""
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
-        """Yield minibatches: some are drawn at a time, as random pairs, sorted by length, cut, and shuffled."""
-        size, n = self.batch_size, max(1, min(_SORTED, len(self.pairs) // self.batch_size))
+        """Yield minibatches: 32 are drawn at a time, as random pairs, sorted by length, cut, and shuffled."""
+        size, n = self.batch_size, max(1, min(32, len(self.pairs) // self.batch_size))
         for number, rows in enumerate(drawn_rows(len(self.pairs), n * size, self.seed, first // n), first // n):
             drawn = self.pairs.take(rows)
             order = np.lexsort((drawn.src.lengths, drawn.tgt.lengths))
@@ -97,11 +89,9 @@ class SentenceTask(PhrasePairTask[TranslationModel]):
         return module(*packed(part.pairs, self.device), part.dropout, part.seed)  # type: ignore[no-any-return]
 
 
-def train_sentences(
-    inputs: Sequence[str], model_dir: str, config: TranslationConfig | None = None, observer: Observer | None = None
-) -> Translation:
+def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationConfig, observer: Observer | None) -> Translation:
     """Train log p(target | source) on the lines of two files; write and return the model. Raises RescoreError."""
-    config = on_this_machine(config or TranslationConfig())
+    config = on_this_machine(config)
     data, machine, network = config.data, config.machine, config.network
     with torch.device("meta"):  # raises OptionError before minutes of preparing data
         make_optimizer(config.recipe, TranslationModel(TranslationSizes(3, 3, network.hidden, network.embedding)))
@@ -136,7 +126,6 @@ def train_sentences(
             session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
         if is_blind:
             session.observer.say("warning: the model hardly reads its source; do the lines of the two files belong together?")
-        shares = store.numbers.source_unk, store.numbers.target_unk
-        translation = Translation(model.to("cpu"), *vocabs, shares, summary)
+        translation = Translation(model.to("cpu"), *vocabs, (store.numbers.source_unk, store.numbers.target_unk), summary)
         session.publish(lambda directory: save(translation, directory))
     return translation

@@ -70,10 +70,8 @@ class _Product(torch.autograd.Function):
 class _Gathering(threading.local):
     """The gradients that a thread gathers, and their precision."""
 
-    def __init__(self) -> None:
-        self.on = False
-        self.dtype: torch.dtype | None = None
-        self.matrices: dict[int, _Gather] = {}  # by id
+    matrices: dict[int, _Gather] | None = None  # by id; None: none are gathered
+    dtype: torch.dtype | None = None
 
 
 _active = _Gathering()
@@ -82,22 +80,16 @@ _active = _Gathering()
 @contextlib.contextmanager
 def gathered_gradients(dtype: torch.dtype | None = None) -> Iterator[None]:
     """Gather the gradients of this thread's products, made in ``dtype`` (None: the matrix's), in a forward pass to the loss."""
-    _active.on, _active.dtype = True, dtype
+    _active.matrices, _active.dtype = {}, dtype
     try:
         yield
     finally:
-        _active.on = False
-        _active.matrices.clear()
-
-
-def gathering() -> bool:
-    """Return whether this thread gathers: never where no gradient is wanted."""
-    return _active.on and torch.is_grad_enabled()
+        _active.matrices = None
 
 
 def times(x: Tensor, M: Tensor, add: Tensor | None = None) -> Tensor:
     """Return x Mᵀ (+ add): (n, in) -> (n, out), made in the precision of M and returned in that of x."""
-    if gathering():
+    if _active.matrices is not None and torch.is_grad_enabled():
         if id(M) not in _active.matrices:
             _active.matrices[id(M)] = _Gather(M, _active.dtype)
         y: Tensor = _Product.apply(x, M, _active.matrices[id(M)])  # type: ignore[no-untyped-call]

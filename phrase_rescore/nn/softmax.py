@@ -19,7 +19,6 @@ TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
 SURE = 300  # words that every estimate of Z has; the k-th most frequent one has the chance SURE / k
 LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e): torch's exp2 takes half the time of its exp on AMD's CPUs
-_SAFE = 1e30  # between 1 / _SAFE and _SAFE a sum of exponentials has neither overflowed nor lost a term that matters
 
 
 def _extended(G_l: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
@@ -50,12 +49,17 @@ def _exponentials(g: Tensor, G_l: Tensor, b: Tensor, M: Tensor, out: Tensor) -> 
     e = torch.mm(M[:, : extended.shape[1]], extended.T.contiguous(), out=out.view(len(M), -1)).exp2_()
     sums = torch.mm(M.T, e).to(g.dtype)
     mass = sums[-1]
-    if ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
+    if _is_safe(mass):
         return e, sums[:R], mass, 0.0
     logits = torch.addmm(b.unsqueeze(1), G_l, g.T)
     shift = logits.amax(0)
     e = logits.sub_(shift).exp_()
     return e, G_l.T @ e, e.sum(0), shift
+
+
+def _is_safe(mass: Tensor) -> bool:
+    """Return whether no sum of exponentials has overflowed or lost a term that matters."""
+    return bool(((mass > 1e-30) & (mass < 1e30)).all())
 
 
 def _logits_of(targets: Tensor, g: Tensor, G_l: Tensor, b: Tensor) -> Tensor:
@@ -70,12 +74,10 @@ class _CrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float, dtype: torch.dtype | None
-    ) -> Tensor:  # fmt: skip
+    def forward(ctx: Any, g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float, dtype: torch.dtype) -> Tensor:
         picked = _logits_of(targets, g, G_l, b)
         total = -picked.sum()
-        M = _extended(G_l, b, dtype or G_l.dtype)
+        M = _extended(G_l, b, dtype)
         d_g, d_G_l, d_b = torch.empty_like(g), torch.zeros_like(G_l), torch.zeros_like(b)
         if M.dtype != g.dtype:
             M = filled(M, M.dtype)  # a row of zeros has no part in Z, for its 1 is a 0
@@ -107,14 +109,12 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = grad_outputs
-        gradients = ctx.saved_tensors
-        if scale != 1.0:
-            gradients = [gradient * scale for gradient in gradients]
+        gradients = ctx.saved_tensors if scale == 1.0 else [gradient * scale for gradient in ctx.saved_tensors]
         return *gradients, None, None, None
 
 
 def sampled_words(targets: Tensor, K: int, seed: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return words to estimate Z from, and the natural log of how many words each stands for: (m,) each.
+    """Return words to estimate Z from, ascending, and the natural log of how many words each stands for: (m,) each.
 
     Word k, counted from 1 and from the most frequent one, is drawn with the chance π_k = min(1, SURE / k), a target always. It
     stands for 1 / π words, so that Σ exp(logit) / π is Z in the mean (Horvitz and Thompson 1952).
@@ -126,28 +126,24 @@ def sampled_words(targets: Tensor, K: int, seed: Sequence[int]) -> tuple[Tensor,
     return torch.from_numpy(words).to(targets.device), log_number.to(targets.device)
 
 
-def sampled_cross_entropy(
-    g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, seed: Sequence[int], dtype: torch.dtype | None = None
-) -> Tensor:
-    """Return ``cross_entropy`` with Z estimated from ``sampled_words``. The estimate of Z has no bias, that of log Z little."""
-    words, log_number = sampled_words(targets, len(b), seed)
-    place = torch.empty(len(b), dtype=torch.long, device=words.device)
-    place[words] = torch.arange(len(words), device=words.device)
-    return cross_entropy(g, G_l.index_select(0, words), b.index_select(0, words) + log_number, place[targets], dtype=dtype)
-
-
 def cross_entropy(
-    g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float = 0.0, dtype: torch.dtype | None = None
-) -> Tensor:
+    g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float = 0.0, dtype: torch.dtype | None = None,
+    seed: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """Return the summed negative log-likelihood, natural log, of ``targets`` (n,) under softmax(g @ G_l.T + b): a scalar.
 
     g (n, R), G_l (K, R), b (K,). ``alpha`` times log² Z of every row is added, Z being the sum that the softmax divides by
-    (Devlin et al. 2014, section 2.2). Where a gradient is wanted, its products are in ``dtype`` (None: that of G_l).
+    (Devlin et al. 2014, section 2.2). Where a gradient is wanted, its products are in ``dtype`` (None: that of G_l). With a
+    ``seed`` Z is estimated from ``sampled_words``. The estimate of Z has no bias, that of log Z little.
     """
+    if seed is not None:
+        words, log_number = sampled_words(targets, len(b), seed)
+        G_l, b = G_l.index_select(0, words), b.index_select(0, words) + log_number
+        targets = torch.searchsorted(words, targets)
     if not torch.is_grad_enabled():
         log_z = LogNormaliser(G_l, b)(g)
         return (log_z + alpha * log_z.square() - _logits_of(targets, g, G_l, b)).sum()
-    return _CrossEntropy.apply(g, G_l, b, targets, alpha, dtype)  # type: ignore[no-any-return, no-untyped-call]
+    return _CrossEntropy.apply(g, G_l, b, targets, alpha, dtype or G_l.dtype)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class LogNormaliser:
@@ -167,24 +163,20 @@ class LogNormaliser:
         if g.is_cuda:
             G_l, b = self._scaled
             mass = torch.cat([torch.addmm(b, rows, G_l.T).exp2_().sum(1) for rows in g.split(GPU_ROWS)])
-            if ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
+            if _is_safe(mass):
                 return mass.log_()
             return torch.cat([self._at_once(rows) for rows in g.split(GPU_ROWS)])
         extended = torch.cat((g, g.new_ones(len(g), 1)), 1)
-        out = g.new_empty(len(g))
         tile = g.new_empty(TILE_SYMBOLS * min(TILE_ROWS, len(g)))
-        for start in range(0, len(g), TILE_ROWS):
-            rows = extended[start : start + TILE_ROWS]
+        log_z = []
+        for part, rows in zip(g.split(TILE_ROWS), extended.split(TILE_ROWS), strict=True):
             mass = g.new_zeros(len(rows))
             for symbols in self._binary.split(TILE_SYMBOLS):
-                e = tile[: len(symbols) * len(rows)].view(-1, len(rows))
+                e = tile[: len(symbols) * len(rows)].view(len(symbols), -1)
                 torch.mm(symbols, rows.T, out=e)
                 mass += e.exp2_().sum(0)
-            log_z = out[start : start + TILE_ROWS]
-            torch.log(mass, out=log_z)
-            if not ((mass > 1.0 / _SAFE) & (mass < _SAFE)).all():
-                log_z.copy_(self._at_once(g[start : start + TILE_ROWS]))
-        return out
+            log_z.append(mass.log_() if _is_safe(mass) else self._at_once(part))
+        return torch.cat(log_z)
 
     def _at_once(self, g: Tensor) -> Tensor:
         """Compute it from whole rows of logits, whose largest is subtracted first: safe however far out they are."""

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import safetensors
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
@@ -30,7 +29,6 @@ DTYPES = {"float32": "F32", "bfloat16": "BF16"}  # what safetensors calls them; 
 CONFIG, LOG = "config.json", "train.log.jsonl"
 _WEIGHTS = "model-00001-of-00001.safetensors"
 
-_FILE = re.compile(r"[\w.-]+\.(safetensors|vocab)|config\.json|train\.log\.jsonl", re.ASCII)
 _WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
 _DEPTH = 32  # of the JSON in a config; configs written here have 4
 _MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
@@ -41,37 +39,20 @@ _DAMAGED_FILE = "the model is damaged, train or copy it again"
 _OTHER_VERSION = "take the version that made the model, or train it again"
 _READ_AGAIN = "run the command again when it stays as it is"
 
-
-class NetworkSizes(Protocol):
-    """The sizes of a network: a dataclass of whole numbers from 1, of flags, and of names of its structure."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def parameters(self) -> int: ...  # how many numbers the network has
-
-
-class StoredNetwork(Protocol):
-    """A module made from its sizes."""
-
-    @property
-    def config(self) -> NetworkSizes: ...
-    def named_weights(self) -> Iterator[tuple[str, Tensor]]: ...  # by the names in the files, as views of the parameters
-    def requires_grad_(self, requires_grad: bool = True) -> Any: ...
-
-
-S = TypeVar("S", bound=NetworkSizes)
-N = TypeVar("N", bound=StoredNetwork)
+# A dataclass of whole numbers from 1, of flags, and of names of a structure; ``parameters()``: how many numbers a network has
+Sizes = TypeVar("Sizes", bound=Any)
+# A module made from its sizes, ``config``; ``named_weights()``: by the names in the files, as views of the parameters
+Network = TypeVar("Network", bound=Any)
 
 
 def save_files(
-    directory: str, kind: str, network: StoredNetwork, entries: Mapping[str, Any], vocabularies: Mapping[str, Vocabulary],
-    training: Mapping[str, Any],
-) -> None:  # fmt: skip
+    directory: str, kind: str, network: Any, entries: dict[str, Any], words: dict[str, Vocabulary], training: dict[str, Any]
+) -> None:
     """Write the files of a model of a kind (of MODELS_OF), with its own entries of config.json, into an existing directory."""
     weights = ((name, weight.detach().to("cpu", torch.float32)) for name, weight in network.named_weights())
     tensors = {name: weight.clone(memory_format=torch.contiguous_format) for name, weight in weights}
     save_file(tensors, os.path.join(directory, _WEIGHTS))
-    for name, vocabulary in vocabularies.items():
+    for name, vocabulary in words.items():
         Path(directory, name).write_bytes(format_vocabulary(vocabulary))
     config = {
         "format_version": FORMAT_VERSION,
@@ -85,7 +66,7 @@ def save_files(
     Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
 
 
-def signature_of(kind: str, parts: Iterable[str], network: StoredNetwork, vocabularies: Sequence[Vocabulary]) -> str:
+def signature_of(kind: str, parts: Iterable[str], network: Any, vocabularies: Sequence[Vocabulary]) -> str:
     """Return one line that names a model: its kind, what ``parts`` say, a hash of all weights and words, our version."""
     digest = hashlib.blake2b(digest_size=8)
     for name, weight in sorted(network.named_weights(), key=lambda item: item[0]):
@@ -134,7 +115,7 @@ def _stamps(directory: str) -> dict[str, tuple[int, ...]]:
     stamps: dict[str, tuple[int, ...]] = {}
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if _FILE.fullmatch(entry.name):
+            if re.fullmatch(r"[\w.-]+\.(safetensors|vocab)|config\.json|train\.log\.jsonl", entry.name, re.ASCII):
                 found = entry.stat()
                 stamps[entry.name] = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
     return stamps
@@ -189,20 +170,19 @@ class Config:
         if (of := self.model_of()) != MODELS_OF[kind]:
             raise ModelError(f"{os.path.dirname(self.path)}: a model of {of}; this takes a model of {MODELS_OF[kind]}")
 
-    def sizes(self, make: Callable[..., S], structure: Mapping[str, Any]) -> S:
+    def sizes(self, make: Callable[..., Sizes], structure: Mapping[str, Any]) -> Sizes:
         """Return the sizes of a network of this structure, which has entries of its own."""
         try:
             sizes = make(**self.entries["sizes"], **structure)
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
-        for name, kind in ((item.name, item.type) for item in fields(sizes)):
-            value = getattr(sizes, name)
-            if kind in (bool, "bool"):  # text where annotations are postponed
+        for item in fields(sizes):
+            name, value = item.name, getattr(sizes, item.name)
+            if item.type in (bool, "bool"):  # text where annotations are postponed
                 require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
             elif name not in structure:
                 require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
-        possible = sizes.parameters() <= _MOST_PARAMETERS
-        require(possible, f"{self.path}: 'sizes' need more numbers than any file can hold")
+        require(sizes.parameters() <= _MOST_PARAMETERS, f"{self.path}: 'sizes' need more numbers than any file can hold")
         return sizes
 
     def training(self) -> dict[str, Any]:
@@ -215,8 +195,7 @@ class Config:
         weights: Any = self.entries.get("weights")
         require(isinstance(weights, dict), f"{self.path}: 'weights' is missing or not an object")
         dtype, files = weights.get("dtype"), weights.get("files")
-        known = isinstance(dtype, str) and dtype in DTYPES
-        require(known, f"{self.path}: weights.dtype {as_json(dtype)} is not one of {', '.join(DTYPES)}")
+        require(dtype in list(DTYPES), f"{self.path}: weights.dtype {as_json(dtype)} is not one of {', '.join(DTYPES)}")
         named = isinstance(files, list) and all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files)
         require(named, f"{self.path}: weights.files {as_json(files)} are not names of .safetensors files")
         return list(dict.fromkeys(files)), DTYPES[dtype]
@@ -270,14 +249,11 @@ def utf8_name(path: str) -> Iterator[str]:
     if path.encode("utf-8", "ignore") == os.fsencode(path):
         yield path
         return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        yield f"/dev/fd/{handle}"
-    finally:
-        os.close(handle)
+    with open(path, "rb") as stream:
+        yield f"/dev/fd/{stream.fileno()}"
 
 
-def load_network(directory: str, config: Config, make: Callable[[S], N], sizes: S) -> N:
+def load_network(directory: str, config: Config, make: Callable[[Sizes], Network], sizes: Sizes) -> Network:
     """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
     files, dtype = config.weights()
     with torch.device("meta"):
@@ -296,8 +272,7 @@ def load_network(directory: str, config: Config, make: Callable[[S], N], sizes: 
             shards.update(dict.fromkeys(shard.keys(), shard))
         for name in sorted(expected.keys() ^ shards.keys()):
             verb = "missing from" if name in expected else "unknown in"
-            found = f"{directory}: tensor {printable(name, limit=200)} is {verb} the weights"
-            raise ModelError(f"{found}; {DAMAGED} or of another kind")
+            raise ModelError(f"{directory}: tensor {printable(name, 200)} is {verb} the weights; {DAMAGED} or of another kind")
         for name, shape in expected.items():
             header, where = shards[name].get_slice(name), f"{directory}: tensor {name}"
             found = header.get_shape()

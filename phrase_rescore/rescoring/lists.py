@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.errors import InputError, RowError, counted, printable
+from phrase_rescore.errors import InputError, Progress, RowError, counted, printable
 from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
 from phrase_rescore.evaluation.counts import EvaluationSettings
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.moses.hypotheses import Entry, read_entries
+from phrase_rescore.moses.hypotheses import Entry, of_each, read_entries
 from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.text import decoded
 
@@ -21,16 +21,17 @@ Rows = NDArray[np.int64]
 
 
 class Lists(NamedTuple):
-    """Entries, n of them, those of a segment together, the segments in order."""
+    """Entries, n of them, those of a segment together, the S segments in order."""
 
-    segment: Rows  # (n,)
+    segment: Rows  # (n,) 0 to S - 1
     features: Floats  # (n, features)
     counts: Floats  # (n, 10) sacrebleu's: lengths of output and reference, matches, n-grams
     totals: Floats  # (n,)
 
-    def of(self, kept: NDArray[np.bool_]) -> Lists:
-        """Return the entries that are kept."""
-        return Lists(self.segment[kept], self.features[kept], self.counts[kept], self.totals[kept])
+    def half(self, first: int) -> Lists:
+        """Return every second segment from the first (0) or second (1) on."""
+        kept = self.segment % 2 == first
+        return Lists(self.segment[kept] // 2, self.features[kept], self.counts[kept], self.totals[kept])
 
     def places(self) -> Rows:
         """Return which entries each segment has, (S, K), its first one again where it has fewer than K."""
@@ -81,15 +82,11 @@ class Reader:
         self._entries: dict[int, dict[tuple[str, tuple[float, ...]], tuple[list[int], float]]] = {}
         self.shape: dict[bytes, int] = {}  # how many values each label has
 
-    def read(self, path: str, on_read: Callable[[int], object] | None = None) -> None:
+    def read(self, path: str, on_read: Progress | None) -> None:
         """Add a list. Raises InputError, with the line, for a bad one, and for other features than those of the first entry."""
         name = display_name(path)
         with open_input(path, on_read) as stream:
-            for entry in read_entries(read_rows(stream), name):
-                try:
-                    self._add(entry)
-                except RowError as error:
-                    raise error.at(name, entry.number) from None
+            of_each(read_entries(read_rows(stream), name), name, self._add)
         if not self._entries:
             raise InputError(name, "is empty", "pass an n-best list")
 
@@ -103,7 +100,7 @@ class Reader:
             raise RowError("no features", "pass a list with labelled features, as in F0= -3.2")
         self.shape = self.shape or shape
         if shape != self.shape:
-            label = min(label for label in shape.keys() | self.shape.keys() if shape.get(label) != self.shape.get(label))
+            label = min(label for label, _ in shape.items() ^ self.shape.items())
             what = f"{counted(shape.get(label, 0), 'value')} of {printable(label)} where the first entry has"
             hint = "tune needs the same features in every entry; make the lists without sparse features"
             raise RowError(f"{what} {self.shape.get(label, 0)}", hint)
@@ -112,14 +109,10 @@ class Reader:
         if key not in entries:
             entries[key] = self._count(entry.segment, key[0]), entry.total()
 
-    @property
-    def missing(self) -> int:
-        """The number of segments without entries."""
-        return self._segments - len(self._entries)
-
     def lists(self) -> Lists:
         """Return what was read."""
-        every = [(segment, *key, *value) for segment in sorted(self._entries) for key, value in self._entries[segment].items()]
+        in_order = enumerate(entries for _, entries in sorted(self._entries.items()))
+        every = [(segment, *key, *value) for segment, entries in in_order for key, value in entries.items()]
         segment, _, features, counts, totals = zip(*every, strict=True)
         return Lists(np.array(segment), np.array(features), np.array(counts, float), np.array(totals))
 

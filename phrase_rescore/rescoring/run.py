@@ -1,27 +1,26 @@
 """From an n-best list to the same list with more features, the whole of ``phrase-rescore rescore``."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, counted
+from phrase_rescore.errors import InputError, OptionError, Progress, counted
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.files.row_outputs import row_output
-from phrase_rescore.files.score_files import ScoreFiles
 from phrase_rescore.moses.hypotheses import Entry, check_label, of_each, read_entries
 from phrase_rescore.moses.table import words
 from phrase_rescore.nn.storage import PAIRS, Config
-from phrase_rescore.rescoring.features import EntryScorer, FileFeature, beyond, load_features
+from phrase_rescore.rescoring.features import EntryScorer, FileFeature, Texts, load_models, source_of
 from phrase_rescore.rescoring.totals import Totals
 
 T = TypeVar("T")
 BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
-GZIP_LEVEL = "fast"
 
 
 @dataclass(frozen=True)
@@ -73,17 +72,14 @@ class RescoreSummary:
     features: dict[str, str] = field(default_factory=dict)  # a line of the report for each, by label
 
 
-def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int], object] | None = None) -> RescoreSummary:
-    """Add the features of models to every entry of an n-best list, and recompute totals or choose, as asked.
-
-    Raises InputError, with the line, for a bad list, ModelError for a bad model, OptionError for options that do not fit.
-    """
+def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> RescoreSummary:
+    """Add features to every entry, renew totals or choose. Raises InputError, with the line, ModelError, OptionError."""
     options.check()
     totals = None if options.weights is None else Totals(options.weights)
     sources = None if options.source is None else _read_sources(options.source)
     summary = RescoreSummary()
-    files = [ScoreFiles([path], options.nbest, "entries") for path in options.scores]
-    features = _features(options, files, sources, device, summary)
+    features = _features(options, sources, device, summary.warnings)
+    files = [feature.file for feature in features.values() if isinstance(feature, FileFeature)]
     with ExitStack() as opened:
         for file in files:
             opened.enter_context(file)
@@ -91,7 +87,7 @@ def rescore(options: RescoreOptions, device: str = "cpu", on_read: Callable[[int
         entries = read_entries(read_rows(stream), display_name(options.nbest))
         for lines in _gathered(_lines(options, entries, features, totals, sources, summary)):
             data = b"".join(lines)
-            output.write(gzip_member(data, GZIP_LEVEL) if options.out.endswith(".gz") else data, len(lines))
+            output.write(gzip_member(data, "fast") if options.out.endswith(".gz") else data, len(lines))
         if not summary.entries:
             raise InputError(display_name(options.nbest), "is empty", "pass an n-best list")
         for file in files:
@@ -109,31 +105,25 @@ def _read_sources(path: str) -> list[list[bytes]]:
         return [words(line.rstrip(b"\r\n")) for line in read_rows(stream)]
 
 
-def _features(
-    options: RescoreOptions, files: Sequence[ScoreFiles], sources: Sequence[Sequence[bytes]] | None, device: str,
-    summary: RescoreSummary,
-) -> dict[str, EntryScorer]:  # fmt: skip
+def _features(options: RescoreOptions, sources: Texts | None, device: str, warnings: list[str]) -> dict[str, EntryScorer]:
     """Return the scorer of every feature, by label. Raises OptionError if two have the same label."""
-    found, origins = dict[str, EntryScorer](), dict[str, str]()
-    given = options.labels[len(options.models) :]
-    labels = [given[i] if i < len(given) else f"SCORE{i}" for i in range(len(files))]
-    of_files = (
-        (label, FileFeature(path, options.log, file)) for label, path, file in zip(labels, options.scores, files, strict=True)
-    )
-    of_models = load_features(options.models, options.labels, sources, options.whole, device, summary.warnings)
     if options.whole and all(Config(directory).model_of() != PAIRS for directory in options.models):
         raise OptionError("--whole is for models of pairs, and -m names none; leave it out")
-    every = (*(f"-m {name}" for name in options.models), *(f"--scores {name}" for name in options.scores))
-    for origin, (label, scorer) in zip(every, chain(of_models, of_files), strict=True):
+    found, origins, numbers = dict[str, EntryScorer](), dict[str, str](), Counter[str]()
+    of_models = load_models(options.models, sources, options.whole, device, warnings)
+    of_files = ((f"--scores {path}", "SCORE", FileFeature(path, options.nbest, options.log)) for path in options.scores)
+    for origin, usual, scorer in chain(of_models, of_files):
+        label = options.labels[len(found)] if len(found) < len(options.labels) else f"{usual}{numbers[usual]}"
         if label in found:
             raise OptionError(f"{origins[label]} and {origin} have the label {label}; name others with --label")
         found[label], origins[label] = scorer, origin
+        numbers[usual] += 1
     return found
 
 
 def _lines(
-    options: RescoreOptions, entries: Iterable[Entry], features: Mapping[str, EntryScorer],
-    totals: Totals | None, sources: Sequence[Sequence[bytes]] | None, summary: RescoreSummary,
+    options: RescoreOptions, entries: Iterable[Entry], features: Mapping[str, EntryScorer], totals: Totals | None,
+    sources: Texts | None, summary: RescoreSummary,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Yield the lines of every segment: its entries, or the words of the best one, none for a segment without entries."""
     name, written, lacking = display_name(options.nbest), 0, 0
@@ -156,8 +146,8 @@ def _lines(
             if not options.best:
                 yield [entry.line() for entry in ranked]
                 continue
-            if sources is not None and segment >= len(sources):
-                raise beyond(segment, len(sources)).at(name, ranked[0].number)
+            if sources is not None:
+                of_each(ranked[:1], name, lambda entry: source_of(entry, sources))
             lacking += without(written, segment)
             for start in range(written, segment, BLOCK_ENTRIES):
                 yield [b"\n"] * min(BLOCK_ENTRIES, segment - start)

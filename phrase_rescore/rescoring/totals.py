@@ -10,6 +10,8 @@ from phrase_rescore.files.inputs import display_name
 from phrase_rescore.moses.hypotheses import Entry, of_each
 from phrase_rescore.moses.ini import read_weights
 
+Values = Mapping[bytes, Sequence[float]]  # of labels
+
 
 def _no_weight(label: bytes) -> RowError:
     """Return the error for a feature without a weight."""
@@ -17,14 +19,9 @@ def _no_weight(label: bytes) -> RowError:
     return RowError(f"no weight of the feature {printable(label)}", hint)
 
 
-def weighted_total(
-    features: Mapping[bytes, Sequence[float]], weights: Mapping[bytes, Sequence[float]], missing: Counter[bytes] | None = None
-) -> float:
-    """Return Σ weight · value. Raises RowError for a feature without its weights, or with another number of them.
-
-    With ``missing``, sparse features without a weight count 0, and are counted there.
-    """
-    total = 0.0
+def weighted_total(features: Values, weights: Values, missing: Counter[bytes] | None = None) -> float:
+    """Return Σ weight · value. Raises RowError for a feature without its weights, but counts sparse ones in ``missing``."""
+    total, hint = 0.0, "is this the file of weights of this list?"
     for label, values in features.items():
         if (given := weights.get(label)) is None:
             if missing is None or b"_" not in label or len(values) != 1:
@@ -33,12 +30,10 @@ def weighted_total(
             continue
         if len(given) != len(values):
             found = f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}"
-            raise RowError(found, "is this the file of weights of this list?")
+            raise RowError(found, hint)
         total += sum(weight * value for weight, value in zip(given, values, strict=True))
     if not math.isfinite(total):
-        raise RowError(
-            "the total of its weights and values is not a finite number", "is this the file of weights of this list?"
-        )
+        raise RowError("the total of its weights and values is not a finite number", hint)
     return total
 
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, permutations
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.errors import InputError, counted, printable
+from phrase_rescore.errors import InputError, Progress, counted, printable
 from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
@@ -34,6 +34,7 @@ WIDTH = 1e-6  # of the interval of γ in which the best choice does not change, 
 EXACT = 1e-3  # standard deviations of the totals: what is less is rounding
 TINY = 1e-9
 SHUFFLES = 10_000
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,8 @@ def bleu(counts: Floats) -> Floats:
 
 def expected_bleu(counts: Tensor) -> Tensor:
     """Return BLEU of sums of counts, (10,), which may be expectations."""
-    return 100 * torch.exp(
-        (counts[2:6].clamp(min=TINY) / counts[6:10].clamp(min=TINY)).log().mean()
-        + torch.clamp(1 - counts[1] / counts[0], max=0)
-    )
+    precisions = counts[2:6].clamp(min=TINY) / counts[6:10].clamp(min=TINY)
+    return 100 * torch.exp(precisions.log().mean() + torch.clamp(1 - counts[1] / counts[0], max=0))
 
 
 def climbed(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor, steps: int) -> Tensor:
@@ -150,10 +149,7 @@ def best_step(a: Floats, b: Floats, counts: Floats) -> tuple[float, float]:
 
 
 def searched(features: Floats, counts: Floats, start: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-    """Return weights from ``start`` uphill in BLEU along features and random directions, (F,), and that BLEU.
-
-    ``features``: (S, K, F).
-    """
+    """Return weights (F,) from ``start`` uphill in BLEU along the features (S, K, F) and random directions, and that BLEU."""
     weights, rows = start / np.abs(start).sum(), np.arange(len(features))
     totals = features @ weights
     highest = float(bleu(counts[rows, totals.argmax(1)].sum(0)))
@@ -174,9 +170,8 @@ def searched(features: Floats, counts: Floats, start: Floats, rng: np.random.Gen
 
 def scaled(lists: Lists) -> tuple[Floats, Floats]:
     """Return the features less their means in each segment, in standard deviations, and these; 0 of those that never differ."""
-    segment = np.unique(lists.segment, return_inverse=True)[1]
-    means = [np.bincount(segment, column) / np.bincount(segment) for column in lists.features.T]
-    centred = lists.features - np.stack(means, axis=1)[segment]
+    means = [np.bincount(lists.segment, column) / np.bincount(lists.segment) for column in lists.features.T]
+    centred = lists.features - np.stack(means, axis=1)[lists.segment]
     scale = centred.std(0)
     scale[scale <= TINY * np.abs(lists.features).max(0)] = 0
     return centred / np.where(scale > 0, scale, np.inf), scale
@@ -185,8 +180,8 @@ def scaled(lists: Lists) -> tuple[Floats, Floats]:
 def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Callable[[], object]) -> Floats:
     """Return the weights of the highest BLEU that climbs from ``start`` and from random ones reach: (features,), Σ|w| = 1."""
     features, scale = scaled(lists)
-    segment, places, rng = np.unique(lists.segment, return_inverse=True)[1], lists.places(), np.random.default_rng(seed)
-    flat = torch.from_numpy(features), torch.from_numpy(lists.counts), torch.from_numpy(segment)
+    places, rng = lists.places(), np.random.default_rng(seed)
+    flat = torch.from_numpy(features), torch.from_numpy(lists.counts), torch.from_numpy(lists.segment)
     padded, of_padded = features[places], lists.counts[places]
     best, highest = start, -1.0
     for number in range(1 + restarts):
@@ -196,19 +191,14 @@ def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Calla
         for sharpness in SHARPNESS:
             weights = climbed(*flat, torch.from_numpy(weights * (sharpness / np.abs(weights).sum())), STEPS).numpy()
         reached.append(searched(padded, of_padded, weights, rng))
-        for weights, score in reached:
-            if score > highest:
-                best, highest = weights, score
+        best, highest = max([(best, highest), *reached], key=lambda found: found[1])
         on_climb()
     best = best / np.where(scale > 0, scale, np.inf)
     return np.asarray(best / np.abs(best).sum())
 
 
 def start_of(lists: Lists, labels: Sequence[bytes]) -> tuple[Floats, list[bytes]]:
-    """Return the weights that made the totals, (features,), and the labels that these do not count; else ones, and no labels.
-
-    ``labels``: one for each feature.
-    """
+    """Return the weights that made the totals, (features,), and which of the features' labels these do not count; else ones."""
     features, scale = scaled(lists)
     totals = scaled(lists._replace(features=lists.totals[:, None]))[0][:, 0]
     weights = np.linalg.lstsq(features, totals, rcond=TINY)[0]
@@ -220,36 +210,28 @@ def start_of(lists: Lists, labels: Sequence[bytes]) -> tuple[Floats, list[bytes]
     return weights / np.where(scale > 0, scale, 1), [label for label in differing if label not in counting]
 
 
-def gain_over(
-    lists: Lists, kept: NDArray[np.bool_], start: Floats, tune: Callable[[Lists, Floats], Floats]
-) -> tuple[float, float]:
+def gain_over(lists: Lists, kept: Flags, start: Floats, tune: Callable[[Lists, Floats], Floats]) -> tuple[float, float]:
     """Return the gain in BLEU of weights tuned on one half of the segments and judged on the other, and its p value.
 
     It is the gain over weights tuned on the features that are ``kept``, or, if these are all, over the totals.
     """
-    half = np.unique(lists.segment, return_inverse=True)[1] % 2 == 0
-    systems: list[list[Floats]] = [[], []]
-    for train, test in ((lists.of(half), lists.of(~half)), (lists.of(~half), lists.of(half))):
+    before, after = list[Floats](), list[Floats]()
+    for train, test in permutations((lists.half(0), lists.half(1))):
         places = test.places()
         if kept.all():
             base = chosen(test.totals[:, None], np.ones(1), places)
         else:
             fewer = train._replace(features=train.features[:, kept])
             base = chosen(test.features[:, kept], tune(fewer, start[kept]), places)
-        for system, choice in zip(systems, (base, chosen(test.features, tune(train, start), places)), strict=True):
-            system.append(test.counts[choice])
-    a, b = (np.concatenate(system) for system in systems)
+        before.append(test.counts[base])
+        after.append(test.counts[chosen(test.features, tune(train, start), places)])
+    a, b = np.concatenate(before), np.concatenate(after)
     p = randomization_p_values([a[None]], [b[None]], [lambda sums: float(bleu(np.array(sums)))], SHUFFLES, 1)[0]
     return float(bleu(b.sum(0)) - bleu(a.sum(0))), p
 
 
-def tune(
-    options: TuneOptions, on_read: Callable[[int], object] | None = None, on_climb: Callable[[], object] = lambda: None
-) -> TuneSummary:
-    """Find weights and write them. ``on_read`` gets the bytes of each read, ``on_climb`` is called after each climb.
-
-    Raises InputError, with the line, for bad lists, OptionError for options that do not fit.
-    """
+def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], object]) -> TuneSummary:
+    """Find weights and write them. Raises InputError, with the line, for bad lists, OptionError for options that do not fit."""
     check_one_stream(*options.nbest, *options.references, options.weights)
     references = read_references(options.references)
     reader = Reader(references, options.tokenize)
@@ -276,9 +258,8 @@ def tune(
         new=tuple(map(printable, new)),
         constant=tuple(printable(label) for label in reader.shape if not scale[[of == label for of in labels]].any()),
     )  # fmt: skip
-    if reader.missing:
-        lines = counted(reader.missing, "line")
-        summary.warnings.append(f"no entry for {lines} of the reference; BLEU is of the others")
+    if missing := len(references[0]) - len(places):
+        summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
     if len(places) > 1:
         summary.gain, summary.p = gain_over(lists, np.array([label not in new for label in labels]), start, tune_half)
     _write(options, summary.bleu, zip(labels, values, strict=True))

@@ -23,7 +23,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged, distinct_phrases, p
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.linear import gathered_gradients, times
-from phrase_rescore.nn.softmax import cross_entropy, sampled_cross_entropy
+from phrase_rescore.nn.softmax import cross_entropy
 from phrase_rescore.rnn.cells import CELLS, Rows, Stack, rows_of, tanh
 
 POOL = 2  # numbers that a maxout unit takes the largest of
@@ -234,10 +234,7 @@ class RNNEncoderDecoder(nn.Module):
         """Return -Σ_n log p(y_n | x_n), EOS included: a scalar in nats. With a ``seed`` Z is estimated from words it draws."""
         with gathered_gradients(self.loss_dtype):
             g, targets = self.decoder(self.encoder(src), tgt)
-        G_l, b_G = self.decoder.G_l, self.decoder.b_G
-        if seed is None:
-            return cross_entropy(g, G_l, b_G, targets, dtype=self.loss_dtype)
-        return sampled_cross_entropy(g, G_l, b_G, targets, seed, self.loss_dtype)
+        return cross_entropy(g, self.decoder.G_l, self.decoder.b_G, targets, dtype=self.loss_dtype, seed=seed)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files, as a view of the parameter (docs/model.md lists them)."""

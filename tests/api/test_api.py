@@ -127,7 +127,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sentences_are_scored_as_the_command_does(lm: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrase_rescore.lm.model._SENTENCES", 2)
+    monkeypatch.setattr("phrase_rescore.lm.scorer._SENTENCES", 2)
     model, sentences = pr.load_lm(lm), ["the house", "a  zebra", ""]
     log_p = model.score(sentences)
     rows = [

@@ -54,7 +54,7 @@ def reader(data: bytes) -> ArpaReader:
 
 
 def table_of(data: bytes) -> dict[tuple[bytes, ...], Ngram]:
-    return {ngram.words: ngram for ngram in reader(data).ngrams()}
+    return {ngram.words: ngram for arpa in [reader(data)] for ngram in (*arpa.unigrams.values(), *arpa.ngrams())}
 
 
 def test_sentences_by_back_off() -> None:

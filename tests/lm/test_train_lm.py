@@ -166,7 +166,7 @@ def test_numbers_that_are_not_finite_end_it(text: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(train_lm, "initialise", far_out)
     config = PRESETS["default"].override(embedding=8, hidden=16, max_steps=5, threads=1, device="cpu")
     with pytest.raises(RescoreError, match="try a smaller --learning-rate"):
-        train_text([str(text)], str(tmp_path / "lm"), config)
+        train_text([str(text)], str(tmp_path / "lm"), config, None)
     assert not (tmp_path / "lm").exists()
 
 
@@ -175,7 +175,7 @@ def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path)
         order=3, embedding=8, hidden=16, output=8, batch_size=50, max_steps=30, threads=1, device="cpu", held_out_share=0.1
     )
     precisions = ("float32", "bf16")
-    lms = [train_text([str(text)], str(tmp_path / name), config.override(precision=name)) for name in precisions]
+    lms = [train_text([str(text)], str(tmp_path / name), config.override(precision=name), None) for name in precisions]
     exact, low = (lm.training["held_out"]["loss"] for lm in lms)
     assert low == pytest.approx(exact, abs=0.05)
     assert low != exact
