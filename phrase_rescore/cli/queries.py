@@ -44,7 +44,6 @@ def score(model_dir: str, **settings: Any) -> None:
 @click.argument("text", type=FILE, default="-", required=False)
 @lm_option()
 @flag("--per-word", "Add a third column: the words and </s>, each followed by its log p.")
-@option("--interpolate", FILE, "Mix with this n-gram model: find the best weight, show the perplexities.", "ARPA")
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
@@ -55,9 +54,6 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     \b
     phrase-rescore score-lm dev.fr -m lm > dev.scores
     set -o pipefail; echo 'bonjour à tous' | phrase-rescore score-lm -m lm --per-word
-
-    With --interpolate, the weight λ of λ p + (1 − λ) p(ARPA) is found on TEXT by EM, and the perplexities of the n-gram
-    model, of the network and of the mixture are shown; log p are those of the network as before.
 
     At the end standard error shows the perplexity of the text, as KenLM's query does: with unknown words (OOVs), scored as
     the unknown word, and without them.

@@ -163,7 +163,7 @@ _TAKEN = {  # kinds of other files: who takes them
     "extract": "train takes it", "tsv": "train takes it", "nbest": "rescore takes it",
     "bitext": r"train takes it as TSV: sed 's/ *||| */\t/'",
     "half": "pass the consolidated phrase-table.gz", "orientations": "train takes extract.sorted.gz",
-    "arpa": "score-lm --interpolate takes it", "text": "train-lm and score-lm take sentences, one a line",
+    "text": "train-lm and score-lm take sentences, one a line",
 }  # fmt: skip
 
 

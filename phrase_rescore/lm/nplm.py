@@ -19,11 +19,10 @@ from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import OptionError, RescoreError, Say, shown, silent
 from phrase_rescore.files.outputs import Writable, atomic_output
 from phrase_rescore.files.paths import Path
-from phrase_rescore.lm.arpa import UNKNOWN
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
 from phrase_rescore.moses.text import END, START
 
-NULL = b"<null>"
+UNKNOWN, NULL = b"<unk>", b"<null>"
 
 
 def export_lm(lm: Path, out: Path, *, warn: Say = silent) -> str:

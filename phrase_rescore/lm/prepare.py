@@ -29,9 +29,8 @@ from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabula
 from phrase_rescore.errors import InputError, OptionError, Progress, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
-from phrase_rescore.lm.arpa import UNKNOWN
 from phrase_rescore.lm.config import Text
-from phrase_rescore.lm.nplm import NULL
+from phrase_rescore.lm.nplm import NULL, UNKNOWN
 from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
 from phrase_rescore.training.config import Observer

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
-from phrase_rescore.lm.arpa import UNKNOWN
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig, Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
-from phrase_rescore.lm.nplm import NULL
+from phrase_rescore.lm.nplm import NULL, UNKNOWN
 from phrase_rescore.lm.prepare import TextSource
 from phrase_rescore.moses.text import END
 from phrase_rescore.nn.dropout import dropout

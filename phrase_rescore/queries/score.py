@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -17,8 +16,6 @@ from phrase_rescore.errors import OptionError, Say, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm import checkpoint as language_model
-from phrase_rescore.lm.arpa import ArpaReader
-from phrase_rescore.lm.mixture import fit_mixture
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.moses.scripts import TypedText
 from phrase_rescore.moses.text import END, PairReader, Prepare, Sentences, as_written, parsed_lines
@@ -138,40 +135,29 @@ def _perplexity(log_prob: float, tokens: int) -> float:
 
 
 def score_lm(
-    text: Path, lm: Path, *, per_word: bool = False, interpolate: str | None = None, flush: bool = False,
-    digits: int = 7, device: str = "cpu", tell: Say = silent, warn: Say = silent,
+    text: Path, lm: Path, *, per_word: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu",
+    tell: Say = silent, warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score tokenized text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
 
     Yields lines with their newlines, some at a time: natural log p, tab, the number of words that the model does not know;
-    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``interpolate`` names an ARPA file: the network and
-    its n-gram model are mixed as fits the text best. ``tell`` gets the perplexities, at the end.
+    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``tell`` gets the perplexities, at the end.
     """
     text = os.fspath(text)
-    if interpolate and (flush or text == interpolate == "-"):
-        what = "--flush answers line by line" if flush else "both are standard input"
-        raise OptionError(f"--interpolate reads TEXT and ARPA whole, but {what}; leave one out")
     prepare(usable_cores())
     model = language_model.load(os.fspath(lm))
     for warning in language_model.warnings(model):
         warn(warning)
-    scorer, read, totals, mixture = NgramScorer(model, resolve_device(device)), Sentences(), TextTotals(), None
+    scorer, read, totals = NgramScorer(model, resolve_device(device)), Sentences(), TextTotals()
     with contextlib.ExitStack() as opened:
         at_once = flush or (text == "-" and standard_input().isatty())  # what decompresses would wait for more
         rows = read_rows(standard_input() if at_once and text == "-" else opened.enter_context(open_input(text)))
-        blocks = parsed_lines(rows, read, display_name(text), 1 if at_once else _SENTENCES)
-        if interpolate:
-            arpa = ArpaReader(read_rows(opened.enter_context(open_input(interpolate))), display_name(interpolate))
-            whole = list(blocks)
-            mixture, blocks = fit_mixture(scorer, arpa, list(chain.from_iterable(whole))), iter(whole)
-        for sentences in blocks:
+        for sentences in parsed_lines(rows, read, display_name(text), 1 if at_once else _SENTENCES):
             found = scorer.sentences(sentences)
             totals.add(found)
             unknown = np.add.reduceat(found.unknown.astype(np.int64), found.starts)
             yield _score_lines(found.log_probs, found.starts, unknown, sentences if per_word else None, digits)
     for warning in [*misfits(totals.unknown, totals.words, model.unk_share), *read.warnings()]:
         warn(warning)
-    if mixture and not mixture.has_unk:
-        warn(f"{display_name(interpolate or '')} has no <unk>: perplexities including OOVs mean nothing; make it with lmplz")
-    for line in [*totals.lines(), *(mixture.lines() if mixture else [])]:
+    for line in totals.lines():
         tell(line)

@@ -38,7 +38,6 @@ TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 3 --threads 1 -
 TINY_LM = "--order 3 --embedding 3 --hidden 4 --output 2 --max-steps 3 --threads 1 --device cpu"
 TINY_NMT = "--hidden 4 --embedding 3 --max-steps 3 --threads 1 --device cpu"
 NBEST = b"0 ||| the house ||| LM0= -3 ||| -3\n0 ||| house ||| LM0= -4 ||| -4\n2 ||| a b . ||| LM0= -1 ||| -1\n"
-ARPA = b"\\data\\\nngram 1=4\n\n\\1-grams:\n-0.5\ta\n-0.5\t</s>\n-1\t<unk>\n-99\t<s>\n\n\\end\\\n"
 VARIES = {"report", "train", "train-lm", "train-nmt"}  # with the time that it takes, or with the name of the folder
 
 
@@ -81,7 +80,6 @@ LINES = {
     "train-nmt": Line(f"train-nmt {{i}} {{d}}/text -m {{o}}/out {TINY_NMT}", "text", TEXT, "out/config.json"),
     "score-lm": Line("score-lm -m {l}", "-", TEXT),
     "export-lm": Line("export-lm -m {l} -o {o}/out.nplm", "", b"", "out.nplm"),
-    "score-lm --interpolate": Line("score-lm {d}/text -m {l} --interpolate {i}", "arpa", ARPA),
     "rescore": Line("rescore {i} -m {l} -o {o}/out", "nbest", NBEST, "out"),
     "rescore -o -": Line("rescore {i} -m {l} --sort", "nbest", NBEST),
     "tune": Line("tune {i} --reference {l}/words.vocab -o {o}/out", "nbest", NBEST, "out"),
@@ -328,7 +326,7 @@ def test_an_empty_line(place: Place, name: str) -> None:
 @every_line
 def test_one_row(place: Place, name: str) -> None:
     line = LINES[name]
-    if name in ("moses-ini INI", "score-lm --interpolate", "tune"):
+    if name in ("moses-ini INI", "tune"):
         return
     done = place.run(line, line.content.partition(b"\n")[0] + b"\n")
     assert done.status == 0, done

@@ -195,7 +195,7 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
         (b"0-0 1-1\n\n0-0 1-0\n", "looks like a file of word alignments"),
         (b"[X] ||| [X,1] haus ||| [X,1] house ||| 0.5 0.4\n",
          "looks like a rule table, Hiero or syntax (non-terminals such as [X])"),
-        (b"\n\\data\\\nngram 1=3\n", "looks like a language model, ARPA; score-lm --interpolate takes it"),
+        (b"\n\\data\\\nngram 1=3\n", "looks like a language model, ARPA; info describes phrase tables, models and moses.ini"),
         (b"mmap lm http://kheafield.com/code format version 5\n\0", "looks like a binary file"),
     ],
 )  # fmt: skip
