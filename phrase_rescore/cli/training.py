@@ -95,17 +95,7 @@ def _after_train(values: dict[str, Any]) -> str:
     _pairs.eval_every,
     flag("--final-pass", "At the end train on the held-out pairs as well, so that they score like the rest."),
 )
-@option_group(
-    "Resuming and fine-tuning",
-    _pairs.resume,
-    _pairs.finish,
-    _pairs.init_from,
-    option("--init", ("all", "encoder", "decoder"), "The part of that model's weights to take.", default="all"),
-    option(
-        "--freeze", ("encoder", "decoder", "source-embedding", "target-embedding", "output"), multiple=True,
-        help="Keep a part as it is while the rest is trained. May be repeated.",
-    ),
-)  # fmt: skip
+@option_group("Resuming and fine-tuning", _pairs.resume, _pairs.finish, _pairs.init_from)
 @_pairs.machine
 @quiet_option
 def train(inputs: tuple[str, ...], model_dir: str, quiet: bool, **chosen: Any) -> None:

@@ -163,7 +163,7 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
             **replace(config, recipe=recipe).summary(_SUMMARIZED),
             **outcome.summary(recipe.passes(outcome.steps, len(task.ids))),
             "log_z": log_z,
-            **({"init_from": os.path.basename(start.init_from), "init": "all"} if start.init_from else {}),
+            **({"init_from": os.path.basename(start.init_from)} if start.init_from else {}),
         }
         lm = LanguageModel(model.to("cpu"), store.vocab, numbers.unk, summary)
         session.publish(lambda directory: save(lm, directory))

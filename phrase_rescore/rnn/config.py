@@ -56,8 +56,6 @@ class Start:
 
     paper_initialisation: bool = False
     init_from: str | None = None  # a model directory
-    init: str = "all"  # the part of its weights that is taken over
-    freeze: tuple[str, ...] = ()  # parts that do not learn
 
 
 @dataclass(frozen=True)

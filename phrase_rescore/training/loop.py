@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from phrase_rescore.errors import OptionError, RescoreError, printable
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.log import point_of
-from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup, learning_parameters
+from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup
 from phrase_rescore.training.signals import FirstSignal
 from phrase_rescore.training.state import TrainingState
 
@@ -87,7 +87,7 @@ _AVERAGES = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.Adadelta: 
 
 def make_optimizer(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     """Return the recipe's optimizer for all trained parameters."""
-    parameters = learning_parameters(module)
+    parameters = list(module.parameters())
     if recipe.optimizer == "adadelta":  # section 4.1; ε = 1e-6
         return torch.optim.Adadelta(parameters, lr=recipe.learning_rate, rho=0.95, eps=1e-6)
     if recipe.optimizer == "adam":
@@ -110,7 +110,7 @@ class Trainer:
             raise OptionError("training needs --max-steps or --max-time")
         self.task, self.recipe, self.module, self.threads = task, recipe, task.module, threads
         self.processes, self.state, self.observer = processes, state, observer or Observer()
-        self.parameters = learning_parameters(self.module)
+        self.parameters = list(self.module.parameters())
         self.optimizer = optimizer or make_optimizer(recipe, self.module)
         self.gradients = Gradients(self.module, task.loss, threads, processes)
         self.steps, self.figures = 0, Figures()

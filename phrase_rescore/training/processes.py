@@ -132,11 +132,6 @@ def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup
         dist.destroy_process_group()
 
 
-def learning_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """Return the trained parameters."""
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
-
-
 class Gradients:
     """The gradient of one minibatch's loss, from all cores and all processes.
 
@@ -149,7 +144,7 @@ class Gradients:
         self.parts = 1 if processes.size > 1 else threads  # DistributedDataParallel wants one backward pass a process
         self._loss, self._processes = loss, processes
         self._module = DistributedDataParallel(module) if processes.size > 1 else module  # backward leaves the mean gradient
-        self._parameters = learning_parameters(module)
+        self._parameters = list(module.parameters())
         self._executor = ThreadPoolExecutor(self.parts) if self.parts > 1 else None
 
     def __call__(self, parts: list[Any], n: float) -> float:

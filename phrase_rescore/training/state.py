@@ -24,7 +24,7 @@ from phrase_rescore.files.paths import is_stream
 from phrase_rescore.nn.storage import utf8_name
 from phrase_rescore.training.config import LIMITS
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 STATE, PUBLISHED = "state.json", "published"
 _ENTRIES = {"format_version", "run", "limits", "pairs", "command", "step", "tensors", "figures"}
 

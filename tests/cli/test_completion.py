@@ -40,8 +40,7 @@ def shell(name: str, script: str, env: dict[str, str]) -> str:
 
 WORDS = {
     "phrase-rescore ": set(COMMANDS), "phrase-rescore ge": {"generate"},
-    "phrase-rescore train t --init": {"--init", "--init-from"}, "phrase-rescore train t --preset ": {"default", "paper"},
-    "phrase-rescore train t --freeze o": {"output"},
+    "phrase-rescore train t --preset ": {"default", "paper"},
     "phrase-rescore annotate t -m a -m b --s": {"--scale", "--scores", "--strict"},
     "phrase-rescore generate --format ": {"tsv", "jsonl"}, "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
     "phrase-rescore curves run --x h": {"hours"},

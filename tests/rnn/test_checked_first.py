@@ -37,12 +37,7 @@ WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by 
     "pairs of others": (lambda at, _: {"pairs_dir": f"{at}/thesis"}, "thesis holds other files, such as thesis.tex"),
     "model of others": (lambda at, _: {"model_dir": f"{at}/thesis"}, "thesis exists and is not a model directory"),
     "a start of other sizes": (lambda at, donor: {"init_from": donor}, "train with --hidden 8 --maxout 4"),
-    "a start of no such part": (lambda at, donor: {"init_from": donor, "hidden": 8, "init": "half"}, "no such part"),
     "a start of the other direction": (lambda at, donor: {"init_from": donor, "hidden": 8, "inverse": True}, "other direction"),
-    "nothing to learn": (
-        lambda at, donor: {"init_from": donor, "hidden": 8, "freeze": ("encoder", "decoder")}, "leaves no weights to train",
-    ),
-    "no such part to freeze": (lambda at, donor: {"init_from": donor, "hidden": 8, "freeze": ("x",)}, "--freeze x: no such"),
     "no such optimizer": (lambda at, _: {"optimizer": "sgd"}, "sgd"),
 }  # fmt: skip
 

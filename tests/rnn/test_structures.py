@@ -65,19 +65,6 @@ def test_a_start_from_another_structure_is_refused(inputs: list[str], tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_decoder_starts_from_a_model_with_another_encoder(inputs: list[str], tmp_path: Path) -> None:
-    first = Training((inputs[0],), str(tmp_path / "first"), small(cell="lstm", layers=2))
-    donor = first.run().model
-    again = first.but(
-        model_dir=str(tmp_path / "second"), init_from=str(tmp_path / "first"), init="decoder", encoder="bidirectional",
-        freeze=("decoder",),
-    ).run()  # fmt: skip
-    assert again.model.config.encoder == "bidirectional"
-    for ours, theirs in zip(again.model.decoder.parameters(), donor.decoder.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen", [{"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn", "encoder": "reversed"}], ids=named
 )

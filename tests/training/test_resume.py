@@ -92,7 +92,7 @@ def test_another_run_is_not_resumed(training: Training) -> None:
         (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, maxout 16 → 8, seed 1 → 2"),
         (training.but(held_out=10, min_count=2), "held_out 20 → 10, min_count 1 → 2"),
         (training.but(precision="bf16", cell="lstm"), 'cell "gru" → "lstm", precision "float32" → "bf16"'),
-        (training.but(freeze=("output",), init_from=training.model_dir), ""),
+        (training.but(init_from=training.model_dir), ""),
     ):
         with pytest.raises(RescoreError) as caught:
             changed.but(resume=True).run()
@@ -269,20 +269,10 @@ def test_a_full_disk_leaves_the_last_state(tmp_path: Path) -> None:
 
 
 def test_a_warm_start_is_measured_before_its_first_step(training: Training) -> None:
-    """And kept, if training only makes it worse; frozen parts stay to the byte."""
+    """And kept, if training only makes it worse."""
     first = training.but(max_steps=200, eval_every=50).run()
     assert first.training["held_out"] is not None
     warm = training.but(model_dir=f"{training.model_dir}.warm", init_from=training.model_dir)
     again = warm.but(learning_rate=0.3, decay=False, clip=100.0).run()
     assert again.training["best_step"] == 0
     assert again.training["held_out"] == first.training["held_out"]
-    said: list[str] = []
-    frozen = warm.but(model_dir=f"{training.model_dir}.frozen", init="encoder", freeze=("encoder",))
-    half = frozen.run(Observer(said.append))
-    weights, kept = dict(half.model.named_weights()), dict(first.model.named_weights())
-    same = {name for name in weights if torch.equal(weights[name], kept[name])}
-    assert {name for name in weights if name.startswith("encoder.")} <= same
-    assert not any(name.startswith(("decoder.", "output.G")) for name in same)
-    assert any(line.startswith("source: 19 of 19 words start from the other model") for line in said), said
-    with pytest.raises(OptionError, match="name a model to start from"):
-        training.but(overwrite=True, freeze=("encoder",)).run()
