@@ -93,7 +93,6 @@ def _after_train(values: dict[str, Any]) -> str:
     _pairs.max_steps,
     _pairs.patience,
     _pairs.eval_every,
-    flag("--final-pass", "At the end train on the held-out pairs as well, so that they score like the rest."),
 )
 @option_group("Resuming and fine-tuning", _pairs.resume, _pairs.finish, _pairs.init_from)
 @_pairs.machine
@@ -134,9 +133,6 @@ def _report(training: dict[str, Any], model_dir: str, item: str = "pair", data: 
     for key, what in (("held_out", "held-out"), ("held_out_other_sources", "with wrong sources")):
         if figures := training.get(key):
             lines.append(f"{what}: {figures['loss']:.3f} nats per {item}, perplexity {figures['perplexity']:.2f}{of_words}")
-    if final := training.get("final_pass"):
-        figures = f"held-out pairs {final['held_out']:.3f} nats per pair, training pairs {final['training']:.3f}"
-        lines.append(f"after a final pass of {final['steps']:,} steps: {figures}")
     if log_z := training.get("log_z"):
         of = "held-out contexts" if training["held_out"] else "contexts of the text"
         lines.append(f"log Z of {of}: standard deviation {log_z['deviation']:.3f} around 0")

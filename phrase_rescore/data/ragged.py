@@ -37,11 +37,6 @@ class Ragged:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         return Ragged(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets)
 
-    def concatenated(self, other: Ragged) -> Ragged:
-        """Return these sequences and, after them, the other ones."""
-        offsets = np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1]))
-        return Ragged(np.concatenate((self.ids, other.ids)), offsets)
-
     def with_eos(self) -> Ragged:
         """Return the sequences with EOS after the last word of each."""
         offsets = self.offsets + np.arange(len(self.offsets))
@@ -104,9 +99,6 @@ class EncodedPairs:
     def swapped(self) -> EncodedPairs:
         """The pairs with targets as sources and sources as targets: what an inverse model reads and predicts."""
         return EncodedPairs(self.tgt, self.src)
-
-    def concatenated(self, other: EncodedPairs) -> EncodedPairs:
-        return EncodedPairs(self.src.concatenated(other.src), self.tgt.concatenated(other.tgt))
 
 
 class Level(NamedTuple):

@@ -123,13 +123,11 @@ def _training(training: Mapping[str, Any], seconds: float | None, item: str, amo
 
 
 def _losses(training: Mapping[str, Any], item: str) -> Iterator[str]:
-    """Write the losses on held-out data and of the control, those after a final pass, and the deviation of log Z."""
+    """Write the losses on held-out data and of the control, and the deviation of log Z."""
     for label, name, what in (("held out", "held_out", ""), ("  control", "held_out_other_sources", " (sources exchanged)")):
         if figures := _object(training.get(name)):
             loss, perplexity = _text(figures.get("loss")), _text(figures.get("perplexity"))
             yield labelled(label, f"{loss} nats a {item}, perplexity {perplexity} a word{what}")
-    if final := _object(training.get("final_pass")):
-        yield labelled("final pass", _named(final))
     if log_z := _object(training.get("log_z")):
         yield labelled("log Z", f"standard deviation {_text(log_z.get('deviation'))} around 0 (unnormalized scores)")
 

@@ -63,11 +63,6 @@ class PairRecipe(Recipe):
     """How the weights are trained on phrase pairs."""
 
     softmax: str = "auto"  # or full: over all words; or sampled: over drawn ones for most of the run
-    final_pass: bool = False  # learn the held-out pairs at the end
-
-    def needs_held_out(self) -> str:
-        """Return the option that needs held-out data, or nothing."""
-        return super().needs_held_out() or ("--final-pass" if self.final_pass else "")
 
 
 @dataclass(frozen=True)

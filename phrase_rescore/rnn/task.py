@@ -1,21 +1,17 @@
-"""The task of training on phrase pairs: random minibatches, the loss of the paper, the held-out measure, the final pass."""
+"""The task of training on phrase pairs: random minibatches, the loss of the paper, the held-out measure."""
 
 import math
-import time
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged
-from phrase_rescore.data.sampling import Permutation, drawn_rows
+from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.nn.softmax import SURE
-from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
-from phrase_rescore.training.config import Observer, Recipe
-from phrase_rescore.training.loop import Trainer
+from phrase_rescore.rnn.network import packed
 
 _EVALUATED = 512  # pairs at a time
 WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
@@ -23,7 +19,6 @@ SAMPLED = 0.95  # share of a run during which the softmax is sampled; what is le
 # With another source a held-out pair costs at least this share more, if the model reads its source and there are enough pairs
 # to tell: 7 % after 20 steps, thrice as much after 200. Where sources and targets do not belong together it stays near 0
 _READS, _FEWEST = 0.05, 20
-_LOW = (1 << 32) - 1
 
 
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> tuple[EncodedPairs, Indices]:
@@ -108,69 +103,3 @@ class PhrasePairTask(Generic[Network]):
         figures = held_out_figures(self.module, exchanged, self.device)
         loss = held_out_figures(self.module, self.held_out.take(rows), self.device)["loss"]
         return figures, len(rows) >= _FEWEST and figures["loss"] < (1 + _READS) * loss
-
-
-def matched_by_length(pairs: EncodedPairs, wanted: EncodedPairs, seed: int) -> EncodedPairs:
-    """Draw for each wanted pair one, of 20 random ``pairs`` for each, whose source and target are as long, or else nearly."""
-    sample = pairs.take(Permutation(len(pairs), (seed, -1)).at(np.arange(min(len(pairs), 20 * len(wanted)))))
-    keys, sought = ((p.src.lengths << 32) + p.tgt.lengths for p in (sample, wanted))
-    there, (distinct, which) = np.unique(keys), np.unique(sought, return_inverse=True)
-    distance = (np.abs((there >> 32) - (key >> 32)) + np.abs((there & _LOW) - (key & _LOW)) for key in distinct)  # in words
-    sought = np.sort(np.array([there[d.argmin()] for d in distance], np.int64)[which])
-    order = np.argsort(keys, kind="stable")
-    first, last = (np.searchsorted(keys[order], sought, side) for side in ("left", "right"))
-    repeat = np.arange(len(sought)) - np.searchsorted(sought, sought)  # how many wanted pairs of these lengths come before
-    return sample.take(order[first + repeat % (last - first)])
-
-
-class FinalPassTask(PhrasePairTask[RNNEncoderDecoder]):
-    """Trains on the held-out pairs. Half of a minibatch are training pairs, so that these are not forgotten.
-
-    A table is annotated as a whole, and pairs that were not trained on score lower in it. So the pass ends where held-out
-    pairs cost as much as training pairs of the same or the nearest lengths.
-    """
-
-    def __init__(self, task: PhrasePairTask[RNNEncoderDecoder], batch_size: int) -> None:
-        half, pairs, held_out = max(1, batch_size // 2), task.pairs, task.held_out
-        super().__init__(task.module, pairs, held_out, half, task.seed, task.device)
-        self._trained = PhrasePairTask(task.module, held_out, held_out, half, task.seed, task.device)
-        self._like = matched_by_length(pairs, held_out, task.seed)
-        self._steps = math.ceil(len(held_out) / half)  # of a pass over the held-out pairs
-
-    def recipe(self, recipe: Recipe) -> Recipe:
-        """Return the recipe of the pass after a training by ``recipe``: Adam at a low rate, to the least difference."""
-        return replace(
-            recipe, optimizer="adam", objective="mean", decay=False, warm_up=0.0, max_time=None, patience=4,
-            learning_rate=min(1e-4, recipe.learning_rate),  # so low that other pairs do not suffer and it takes a pass or more
-            max_steps=max(20 * self._steps, 1000), eval_every=max(4, math.ceil(self._steps / 8)),  # 8 times a pass at most
-        )  # fmt: skip
-
-    def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
-        """Yield minibatches without end, from number ``first``."""
-        for held_out, others in zip(self._trained.batches(first), super().batches(first), strict=False):  # neither ends
-            yield held_out.concatenated(others)
-
-    def evaluate(self) -> dict[str, float]:
-        """Return the losses ``held_out`` and ``training`` in nats a pair, and as ``loss`` their difference."""
-        parts = (self.held_out, self._like)
-        held_out, training = (held_out_figures(self.module, pairs, self.device)["loss"] for pairs in parts)
-        return {"loss": abs(held_out - training), "held_out": held_out, "training": training}
-
-
-def learn_held_out(task: PhrasePairTask[RNNEncoderDecoder], trained: Trainer) -> dict[str, Any]:
-    """Make the final pass as ``trained`` did the training; return its entry of config.json. Raises as ``Trainer.fit``."""
-    said = -math.inf
-
-    def report(record: dict[str, Any]) -> None:
-        nonlocal said
-        if time.monotonic() >= said + 20.0:  # seconds
-            losses, said = record["held_out"], time.monotonic()
-            figures = f"held-out pairs {losses['held_out']:.3f} nats/pair, training pairs {losses['training']:.3f}"
-            trained.observer.say(f"final pass, step {record['step']:,}: {figures}")
-
-    final = FinalPassTask(task, trained.recipe.batch_size)
-    threads, processes, observer = trained.threads, trained.processes, Observer(on_record=report)
-    trainer = Trainer(final, final.recipe(trained.recipe), threads=threads, processes=processes, observer=observer)
-    outcome = trainer.fit(evaluate_first=True)
-    assert outcome.best
-    return {"steps": outcome.best_step, "held_out": outcome.best["held_out"], "training": outcome.best["training"]}

@@ -16,7 +16,7 @@ from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.prepare import PairSource, PairStore
-from phrase_rescore.rnn.task import PhrasePairTask, is_sampled, learn_held_out
+from phrase_rescore.rnn.task import PhrasePairTask, is_sampled
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.log import shortfall
 from phrase_rescore.training.loop import make_optimizer
@@ -56,7 +56,6 @@ def train_pairs(
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32
             control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
-            final_pass = learn_held_out(task, trainer) if recipe.final_pass and len(task.held_out) else None
         used = replace(config, recipe=replace(recipe, softmax="sampled" if task.sampled else "full"))
         summary = {
             "inputs": [os.path.basename(path) for path in inputs],
@@ -65,7 +64,6 @@ def train_pairs(
             "init_from": os.path.basename(start.init_from) if start.init_from else None,
             **outcome.summary(recipe.passes(outcome.steps, len(task.pairs))),
             "held_out_other_sources": control,
-            "final_pass": final_pass,
         }
         if found := shortfall(summary):
             session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")

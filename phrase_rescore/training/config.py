@@ -56,15 +56,11 @@ class Recipe(Checked):
         """Return how many passes over the items this number of minibatches makes; one has at most all items."""
         return steps * min(self.batch_size, items) / items
 
-    def needs_held_out(self) -> str:
-        """Return the option that needs held-out data, or nothing."""
-        return "" if self.patience is None else f"--patience {self.patience}"
-
     def check_held_out(self, items: int) -> None:
         """Raise OptionError if the recipe needs a held-out loss and nothing is held out."""
-        if not items and (needs := self.needs_held_out()):
+        if not items and self.patience is not None:
             remedy = "hold out more (--held-out; of a text --held-out-share, too)"
-            raise OptionError(f"{needs} needs held-out data, but there are none; {remedy}")
+            raise OptionError(f"--patience {self.patience} needs held-out data, but there are none; {remedy}")
 
     def limits(self) -> dict[str, Any]:
         """Return the limits that are given; the first to be reached ends the training. If none are given: {}."""

@@ -40,7 +40,7 @@ def make_model(folder: Path, inverse: bool) -> None:
     model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), hidden=2, embedding=1, maxout=1, rank=1))
     initialise(model, 1, paper=False)
     figures = {"loss": 1.5, "perplexity": 2.5}
-    training = {"steps": 3, "passes": 0.5, "best_step": 2, "inputs": ["table.gz"], "held_out": figures, "final_pass": None}
+    training = {"steps": 3, "passes": 0.5, "best_step": 2, "inputs": ["table.gz"], "held_out": figures}
     factors = (None, 0 if inverse else None)
     folder.mkdir()
     checkpoint.save(checkpoint.Checkpoint(model, *vocabularies, (0.1, 0.0), training, "", inverse, factors), str(folder))
