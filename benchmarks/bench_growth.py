@@ -12,12 +12,13 @@ import os
 
 import numpy as np
 import torch
+import vl_convert
 from bench_scoring import ours, sgemm, timed
 from inputs import encode, middle_rows, paper_model, table
 from macs import shared, unshared
 from plain import PlainScorer
 
-from phrase_rescore.report.charts import BLUE, VERMILION, altair, picture, specification
+from phrase_rescore.report.charts import BLUE, VERMILION, altair, specification, vega_lite_version
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 
@@ -86,8 +87,9 @@ def draw(results: dict[str, dict[int, dict[str, float]]], path: str) -> None:
             line = alt.Chart(alt.NamedData(name)).mark_line(point=True).encode(sizes, values, colour, dash)
             panels.append(line.properties(width=280, height=180))
         rows.append(alt.hconcat(*panels))
+    spec = specification(alt.vconcat(*rows), **datasets)
     with open(path, "wb") as stream:
-        stream.write(picture(specification(alt.vconcat(*rows), **datasets), "png"))
+        stream.write(bytes(vl_convert.vegalite_to_png(spec, vl_version=vega_lite_version(), scale=2)))
 
 
 def main() -> None:

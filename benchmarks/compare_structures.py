@@ -1,4 +1,4 @@
-"""Cells, layers and directions after equal time: loss, speed of training and of annotating, size, loss by length, curves.
+"""Cells, layers and directions after equal time: loss, speed of training and of annotating, size, loss by length.
 
 usage: compare_structures.py TABLE DIR [--minutes 30] [--threads N] [--only NAME,…]
 
@@ -19,7 +19,6 @@ from typing import Any
 
 from phrase_rescore import annotate
 from phrase_rescore.files.inputs import open_input
-from phrase_rescore.report.curves import draw
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.prepare import PairSource, PairStore
@@ -27,7 +26,6 @@ from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.rnn.train import train_pairs
 from phrase_rescore.runtime import usable_cores
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.log import read_runs
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "gru-1": {}, "gru-2": {"layers": 2}, "lstm-1": {"cell": "lstm"}, "lstm-2": {"cell": "lstm", "layers": 2},
@@ -101,7 +99,6 @@ def main() -> None:
             + " ".join(f"{loss:.2f}" for loss in lengths),
             flush=True,
         )
-    draw(read_runs([str(options.folder / name) for name in names]), str(options.folder / "curves.png"))
 
 
 if __name__ == "__main__":

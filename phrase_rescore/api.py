@@ -44,11 +44,10 @@ if TYPE_CHECKING:
     from phrase_rescore.rescoring.tune import TuneSummary
     from phrase_rescore.rnn.model import Model, load
     from phrase_rescore.rnn.translator import Hypothesis
-    from phrase_rescore.training.log import Run
 
 __all__ = [
     "LM_PRESETS", "NMT_PRESETS", "PRESETS", "AnnotateObserver", "ColumnFormat", "Hypothesis", "InputError", "Model",
-    "ModelError", "OptionError", "RescoreError", "RowError", "Statistics", "Summary", "TextModel", "annotate", "curves",
+    "ModelError", "OptionError", "RescoreError", "RowError", "Statistics", "Summary", "TextModel", "annotate",
     "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore", "score", "score_lm", "strip",
     "train", "train_lm", "train_nmt", "tune", "why",
 ]  # fmt: skip
@@ -237,16 +236,3 @@ def _path(path: Path | None) -> str | None:
 
 def _paths(paths: Paths) -> tuple[str, ...]:
     return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
-
-
-def curves(
-    runs: Sequence[str], out: Path | None = None, *, x: str = "steps", y: str = "loss", log_x: bool = False
-) -> list[Run]:  # fmt: skip
-    """Read the logs of runs (PATH or NAME=PATH), and draw them if a picture is named, as ``phrase-rescore curves`` does."""
-    from phrase_rescore.report.curves import CurveChart, draw
-    from phrase_rescore.training.log import read_runs
-
-    found = read_runs(runs)
-    if out is not None:
-        draw(found, os.fspath(out), CurveChart(x, y, log_x))
-    return found

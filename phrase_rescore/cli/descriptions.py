@@ -1,14 +1,12 @@
-"""Declare the options of info, report and curves, which describe tables and models."""
+"""Declare the options of info and report, which describe tables and models."""
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import PathName, flag, model_option, option, quiet_option
-from phrase_rescore.errors import OptionError, counted
 from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 
@@ -81,44 +79,3 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
         found = report(table, command=command_line(), on_read=bar.update, on_step=bar.set_postfix_str, **asked)
     warn(*found.warnings)
     say(f"{asked['out']}: {found.rows:,} rows, {found.size / 1e6:.1f} MB", quiet)
-
-
-def _path_of(run: str) -> Iterable[str]:
-    from phrase_rescore.training.log import split_argument
-
-    return split_argument(run)[1:]
-
-
-@options.command(short_help="Draw the training curves of models.")
-@click.argument("runs", type=PathName(Role.READ_EITHER, paths=_path_of), nargs=-1, required=True, metavar="RUN...")
-@option("-o --out", PathName(Role.WRITE), "The picture to write, .png or .svg.")
-@flag("--table", "Write the figures of every run to standard output, with or without a picture.")
-@option("--x", ("steps", "hours", "pairs"), "The horizontal axis.", default="steps")
-@option(
-    "--y", ("loss", "perplexity"), "loss: nats per pair (of a language model: per word), held-out and training. "
-    "perplexity: held-out perplexity per word.", default="loss",
-)  # fmt: skip
-@flag("--log-x", "Make the horizontal axis logarithmic.")
-@quiet_option
-def curves(runs: tuple[str, ...], out: str | None, table: bool, quiet: bool, **chart: Any) -> None:
-    """Draw the loss of every RUN during training: held-out solid, training dashed, a star at the best step. A RUN is
-    a model directory or a log like its train.log.jsonl. NAME=RUN gives it a name in the picture.
-
-    \b
-    phrase-rescore curves phrase-rescore-model -o curves.png
-    phrase-rescore curves small=model-500 large=model-1000 --x hours -o curves.svg
-    phrase-rescore curves model-* --table
-
-    --table writes a line for every run: name, steps, best step, held-out loss there in nats per pair (of a language model: per
-    word), perplexity per word there, hours, with tabs between. Pictures need Altair: pip install '.[report]' in the checkout.
-    """
-    from phrase_rescore.api import curves
-    from phrase_rescore.cli.terminal import say
-
-    if out is None and not table:
-        raise OptionError("nothing to write; name a picture with -o curves.png, or add --table")
-    found = curves(runs, out, **chart)
-    if table:
-        click.echo(os.fsencode("\n".join(run.line() for run in found)))
-    if out is not None:
-        say(f"{out}: {counted(len(found), 'run')}", quiet)

@@ -21,7 +21,7 @@ from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, i
 COMMANDS = {  # and the modules of phrase_rescore.cli that have them
     "train": "training", "annotate": "tables", "strip": "tables", "moses-ini": "decoding", "evaluate": "comparison",
     "why": "comparison", "score": "queries", "generate": "queries", "embed": "queries", "info": "descriptions",
-    "report": "descriptions", "curves": "descriptions", "train-lm": "training", "train-nmt": "training", "score-lm": "queries",
+    "report": "descriptions", "train-lm": "training", "train-nmt": "training", "score-lm": "queries",
     "export-lm": "decoding", "rescore": "decoding", "tune": "decoding",
 }  # fmt: skip
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

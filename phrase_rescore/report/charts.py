@@ -1,4 +1,4 @@
-"""The pictures of ``report`` as Vega-Lite specifications, for the page and for files; how all pictures look."""
+"""The pictures of ``report`` as Vega-Lite specifications."""
 
 import math
 from collections.abc import Sequence
@@ -9,23 +9,21 @@ from phrase_rescore.errors import OptionError
 Spec = dict[str, Any]
 Records = list[dict[str, Any]]
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, less the yellow, too pale for a line
+# Of Okabe and Ito's colours, which colour-blind readers tell apart
 BLUE, VERMILION, SKY = "#0072B2", "#D55E00", "#56B4E9"
-COLOURS = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", SKY, "#000000")
 INK, GREY, PALE = "#222222", "#6B6B6B", "#E4E4E4"
 FULL = 1040  # pixels across a page
-_PNG_SCALE = 2  # pixels of a PNG for one of the page
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"  # vl-convert brings Liberation Sans along
 
 
-def altair(command: str = "report") -> Any:
+def altair() -> Any:
     """Import the library. Raises OptionError where it, or what draws its charts, is not installed."""
     try:
         import altair
         import vl_convert  # noqa: F401
     except ImportError as error:
         library = (error.name or "altair").replace("_", "-")
-        raise OptionError(f"{command} needs {library}; in the checkout, run: pip install '.[report]'") from None
+        raise OptionError(f"report needs {library}; in the checkout, run: pip install '.[report]'") from None
     return altair
 
 
@@ -53,15 +51,6 @@ def _finite(record: dict[str, Any]) -> dict[str, Any]:
 def vega_lite_version() -> str:
     """The version of the specifications, as vl-convert wants it."""
     return ".".join(str(altair().SCHEMA_VERSION).lstrip("v").split(".")[:2])
-
-
-def picture(spec: Spec, form: str) -> bytes:
-    """Draw a specification as ``png`` or ``svg``; the same specification and libraries give the same bytes."""
-    import vl_convert
-
-    if form == "png":
-        return bytes(vl_convert.vegalite_to_png(spec, vl_version=vega_lite_version(), scale=_PNG_SCALE))
-    return str(vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())).encode()
 
 
 MAP_HEIGHT = 600

@@ -80,7 +80,6 @@ READERS = {  # {bad} is the bad file, {good} a folder of good ones, {out} where 
     "why OUT": "why --source {good}/text --reference {good}/text --table {good}/table a={good}/seg b={bad}",
     "why --reference": "why --source {good}/text --reference {bad} --table {good}/table a={good}/seg b={good}/seg",
     "why --table": "why --source {good}/text --reference {good}/text --table {bad} a={good}/seg b={good}/seg",
-    "curves": "curves {bad} --table",
 }  # fmt: skip
 
 
@@ -88,7 +87,7 @@ def filled(pattern: str, **places: object) -> list[str]:
     return [word.format_map(places) for word in pattern.split()]
 
 
-UNPACKED = {"train --source-vocab", "curves"}  # what we write ourselves, and never compressed
+UNPACKED = {"train --source-vocab"}  # what we write ourselves, and never compressed
 
 
 def content(data: bytes, name: str = "table.gz") -> Callable[[Path], Path]:
@@ -108,7 +107,6 @@ EMPTY = {
     **dict.fromkeys(("evaluate REF", "evaluate OUT", "evaluate STATISTICS", "why --reference"),
                     "an empty file; a line for every segment is needed"),
     "why OUT": "0 segments where ",
-    "curves": "an empty log; nothing is measured yet; train with a smaller --eval-every",
 }  # fmt: skip
 IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"
@@ -121,7 +119,6 @@ OTHER = {
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
     "evaluate STATISTICS": NO_TEXT,
     "why OUT": "3 segments where ", "why --reference": "3 lines where ",
-    "curves": r"'\x89PNG' is not JSON; name a model directory, or a log like its train.log.jsonl",
 }  # fmt: skip
 FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how it is made, what is said, what some say
     "failing disk": (
@@ -152,7 +149,7 @@ def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Pa
     line = line_of(run(*filled(READERS[command], bad=bad, good=good, out=good.parent / "out", model=model_dir)))
     said = others.get(command, said).format(bad)
     if command in UNPACKED and fault in NOT_UNPACKED:
-        said = " has no count" if fault == "gzip of nothing" and command != "curves" else " is no"  # not JSON; no number
+        said = " has no count" if fault == "gzip of nothing" else " is no"  # number
     assert line.startswith(str(bad))
     assert said in line
     assert "; " in line
@@ -167,11 +164,8 @@ WRITERS = {
     "annotate --dropped": "annotate {good}/spoilt -m {model} -o {good}/o --on-bad-row drop --dropped {out}",
     "strip": "strip {good}/table --columns 1 --force -o {out}",
     "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --own-columns -o {out}",
-    "curves": "curves {good}/log -o {out}",
 }
-every_writer = pytest.mark.parametrize(
-    "command", [pytest.param(name, marks=pytest.mark.slow if name == "curves" else ()) for name in WRITERS]
-)
+every_writer = pytest.mark.parametrize("command", WRITERS)
 
 
 @pytest.fixture
@@ -180,15 +174,9 @@ def writing(good: Path) -> Path:
     return good
 
 
-def out_of(command: str) -> str:
-    if command == "curves":
-        pytest.importorskip("altair", reason="pictures need Altair")
-    return "out.png" if command == "curves" else "out"
-
-
 @every_writer
 def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writing: Path, command: str) -> None:
-    out = writing.parent / out_of(command)
+    out = writing.parent / "out"
     out.write_bytes(b"earlier")
     before = listing(writing.parent)
     with files_of_at_most(200 if command == "annotate --columns-json" else 5000):
@@ -201,7 +189,7 @@ def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writi
 
 @every_writer
 def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_dir: str, writing: Path, command: str) -> None:
-    out = writing.parent / out_of(command)
+    out = writing.parent / "out"
     args = filled(WRITERS[command], out=out, good=writing, model=model_dir)
     out.touch()
     assert run(*args).status == 0, "an empty file holds nothing"
@@ -218,7 +206,7 @@ def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_di
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @every_writer
 def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) -> None:
-    out = writing.parent / out_of(command)
+    out = writing.parent / "out"
     out.symlink_to("/dev/full")
     before = listing(writing.parent)
     result = run(*filled(WRITERS[command], out=out, good=writing, model=model_dir))

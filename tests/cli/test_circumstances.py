@@ -3,7 +3,6 @@
 LINES has a valid command line of every command, so a new command fails here until it has one.
 """
 
-import json
 import os
 import resource
 import shutil
@@ -33,7 +32,6 @@ PAIRS = b"".join(b"the %b\tdas %b\n" % pair for pair in zip(SOURCE_WORDS, TARGET
 PHRASES = b"".join(b"the %b\n" % word for word in SOURCE_WORDS)
 TEXT = b"the house is small .\nis the old house small ?\nold\n"
 SEGMENTED = b"x |0-0| y |1-4|\nx y |0-2| z |3-5|\nx |0-0|\n"
-LOG = "".join(json.dumps({"step": n, "seconds": n, "train_loss": 9 / n}) + "\n" for n in range(1, 9)).encode()
 TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 3 --threads 1 --device cpu"
 TINY_LM = "--order 3 --embedding 3 --hidden 4 --output 2 --max-steps 3 --threads 1 --device cpu"
 TINY_NMT = "--hidden 4 --embedding 3 --max-steps 3 --threads 1 --device cpu"
@@ -74,8 +72,6 @@ LINES = {
     "info": Line("info {i} -m {m}", "table", ROWS),
     "info MODEL_DIR": Line("info {m}", "", b""),
     "report": Line("report {i} -m {m} -o {o}/out.html --phi-column 1", "table", ROWS, "out.html"),
-    "curves": Line("curves {i} --table", "log", LOG),
-    "curves -o": Line("curves {i} -o {o}/out.svg", "log", LOG, "out.svg"),
     "train-lm": Line(f"train-lm {{i}} -m {{o}}/out {TINY_LM}", "text", TEXT, "out/config.json"),
     "train-nmt": Line(f"train-nmt {{i}} {{d}}/text -m {{o}}/out {TINY_NMT}", "text", TEXT, "out/config.json"),
     "score-lm": Line("score-lm -m {l}", "-", TEXT),
@@ -291,7 +287,7 @@ EMPTY = {  # commands that have nothing to complain of: no question, no answer
     "score", "generate", "embed", "embed -o", "info MODEL_DIR", "score-lm", "export-lm",
 }  # fmt: skip
 BLANK_LINE = {  # where it is a line like others, or none
-    "info", "info MODEL_DIR", "curves", "curves -o", "moses-ini INI", "evaluate", "train-lm", "train-nmt", "score-lm",
+    "info", "info MODEL_DIR", "moses-ini INI", "evaluate", "train-lm", "train-nmt", "score-lm",
     "export-lm",
 }  # fmt: skip
 

@@ -43,7 +43,6 @@ WORDS = {
     "phrase-rescore train t --preset ": {"default", "paper"},
     "phrase-rescore annotate t -m a -m b --s": {"--scale", "--scores", "--strict"},
     "phrase-rescore generate --format ": {"tsv", "jsonl"}, "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
-    "phrase-rescore curves run --x h": {"hours"},
 }  # fmt: skip
 
 

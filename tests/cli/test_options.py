@@ -24,7 +24,7 @@ ARGUMENTS = {  # what a command needs besides the option that is tested
     "moses-ini": ["table", "--table", "table"], "evaluate": ["--set", "dev", "table", "a=table"],
     "why": ["a=table", "b=table", "--source", "table", "--reference", "table", "--table", "table"],
     "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["-m", "model"], "info": ["table"],
-    "report": ["table", "-m", "model"], "curves": ["table"], "train-lm": ["table", "-m", "new"],
+    "report": ["table", "-m", "model"], "train-lm": ["table", "-m", "new"],
     "score-lm": ["table", "-m", "model"], "export-lm": ["-m", "model"], "rescore": ["table", "-m", "model"],
     "train-nmt": ["table", "table", "-m", "new"], "tune": ["table", "--reference", "table"],
 }  # fmt: skip
