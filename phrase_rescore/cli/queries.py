@@ -6,8 +6,8 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, TEXT, device_option, flag, lm_option, model_option, number, option
-from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, SOURCES, TEMPERATURES, TOP_K
+from phrase_rescore.cli.options import FILE, TEXT, device_option, flag, lm_option, model_option, option
+from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K
 
 
 @options.command(short_help="Score phrase pairs from standard input.")
@@ -71,15 +71,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10),
     option("--tokenize", TEXT, "Tokenize and escape typed text as Moses does for this language: en.", "LANG"),
 )
-@option_group(
-    "Sources",
-    option(
-        "--from-table", click.Tuple([number(SOURCES), FILE]), metavar="N TABLE", shell_complete=FILE.shell_complete,
-        help="Take N distinct sources of TABLE at random, by --seed.",
-    ),
-    options.lowercase_option,
-    options.flush_option,
-)  # fmt: skip
+@option_group("Sources", options.lowercase_option, options.flush_option)
 @option_group(
     "Search",
     option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),
@@ -88,18 +80,12 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     flag("--random", "Draw hypotheses at random instead of the most probable ones."),
     option("--temperature", TEMPERATURES, "Draw words in proportion to p^(1/T). Needs --random.  [default: 1]", "T"),
     option("--top-k", TOP_K, "Draw only from the K most probable words. Needs --random.  [default: all]", "K"),
-    option("--seed", SEEDS, "The seed of --random and --from-table.", default=1),
+    option("--seed", SEEDS, "The seed of --random.", default=1),
 )
-@option_group(
-    "Output",
-    option("--format form", ("tsv", "jsonl"), "jsonl writes an object for every source.", default="tsv"),
-    option("--table", FILE, "Add a column: 1 if TABLE has the pair, else 0.", "TABLE"),
-    flag("--only-new", "Leave out pairs that --table has."),
-    options.digits_option,
-)
+@option_group("Output", options.digits_option)
 @option_group("Machine", device_option("cpu"))
 @options.quiet_option
-def generate(model_dir: str, from_table: tuple[int, str] | None, table: str | None, quiet: bool, **settings: Any) -> None:
+def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
     """Read source phrases from standard input, one a line. Write the target phrases that the model finds most probable. A
     line has source, target, natural log p(target | source) and the number of unknown words, with tabs between. log p is
     that of 'score'. An inverse model reads target phrases and proposes sources; the columns keep their order.
@@ -107,25 +93,16 @@ def generate(model_dir: str, from_table: tuple[int, str] | None, table: str | No
     \b
     set -o pipefail; echo 'search' | phrase-rescore generate -n 5
     set -o pipefail; echo 'search' | phrase-rescore generate --random --temperature 0.7 --seed 3
-    phrase-rescore generate --from-table 1000 phrase-table.gz -n 1 --table phrase-table.gz --only-new
 
     Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Hypotheses
     are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.api import generate
-    from phrase_rescore.cli.terminal import byte_bar, count_bar, say, write_out
+    from phrase_rescore.cli.terminal import count_bar, say, write_out
 
-    sampled = (from_table[1],) if from_table else ()
-    with (
-        byte_bar(sampled, quiet or not sampled, "phrases") as sample_bar,
-        byte_bar((table,) if table else (), quiet or not table, "table") as table_bar,
-        count_bar("generating", "phrases", quiet, scale=False) as bar,
-    ):
-        proposals = generate(
-            model_dir, from_table=from_table, table=table, **settings, on_sample=sample_bar.update,
-            on_read=table_bar.update, on_sources=bar.update, tell=say, conclude=(lambda line: None) if quiet else say,
-        )  # fmt: skip
-        write_out(proposals)
+    with count_bar("generating", "phrases", quiet, scale=False) as bar:
+        conclude = (lambda line: None) if quiet else say
+        write_out(generate(model_dir, **settings, on_sources=bar.update, tell=say, conclude=conclude))
 
 
 @options.command(short_help="Write vectors of words and phrases.")

@@ -1,12 +1,12 @@
-"""Random choices that depend on the data or a seed alone, in little memory: orders, what is held out, samples of phrases.
+"""Random choices that depend on the data or a seed alone, in little memory: orders, what is held out, distinct phrases.
 
-``Permutation`` is a random order whose elements are computed, not stored. ``Smallest`` and the samples keep the smallest hashes
-of all seen (Bar-Yossef et al., "Counting distinct elements in a data stream", RANDOM 2002).
+``Permutation`` is a random order whose elements are computed, not stored. ``Smallest`` and ``DistinctSample`` keep the smallest
+hashes of all seen (Bar-Yossef et al., "Counting distinct elements in a data stream", RANDOM 2002).
 """
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -104,29 +104,6 @@ def hashes(phrases: Sequence[bytes]) -> Hashes:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # splitmix64
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-def _seeded(phrases: Sequence[bytes], seed: int) -> Hashes:
-    """Return hashes of phrases, whose order depends on the seed."""
-    salt = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8).digest()
-    mixed = (hashes(phrases) ^ np.uint64(int.from_bytes(salt, "little"))) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
-    return mixed ^ (mixed >> np.uint64(29))
-
-
-def sample_phrases(blocks: Iterable[Sequence[bytes]], n: int, seed: int) -> list[bytes]:
-    """Choose ``n`` distinct phrases, each as likely as any other, in the order of the input; 2 n and a block are in memory."""
-    kept: dict[bytes, int] = {}
-    largest = 2**64 - 1
-    for phrases in blocks:
-        found = _seeded(phrases, seed)
-        for i in np.flatnonzero(found <= np.uint64(largest)).tolist():
-            kept.setdefault(phrases[i], int(found[i]))
-        if len(kept) > 2 * n:
-            largest = sorted(kept.values())[n - 1]
-            kept = {phrase: hash for phrase, hash in kept.items() if hash <= largest}
-    chosen = set(sorted(kept, key=lambda phrase: (kept[phrase], phrase))[:n])
-    return [phrase for phrase in kept if phrase in chosen]
 
 
 class DistinctSample:
