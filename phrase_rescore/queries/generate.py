@@ -44,8 +44,8 @@ def generate(
     """Propose phrases of the side that the model predicts, as ``phrase-rescore generate`` does. Yield lines, some at a time.
 
     A line has source, target, natural log p and the number of unknown words. ``search``: the fields of ``Search``.
-    ``on_sources`` gets the number of sources done, ``tell`` warnings, ``conclude`` the closing line. Raises InputError for a bad
-    line, after the hypotheses before it.
+    ``on_sources`` gets the number of sources done, ``tell`` warnings, ``conclude`` the closing line. Raises InputError for a
+    bad line, after the hypotheses before it.
     """
     _check(lowercase and tokenize is None, search)
     prepare_line = typed(tokenize, lowercase)
@@ -78,13 +78,11 @@ def generate(
 
 def _check(lowercase_alone: bool, search: dict[str, Any]) -> None:
     """Raise OptionError if options contradict each other."""
+    random = search.get("random")
     sharpened = search.get("temperature") is not None or search.get("top_k") is not None
     contradictions = [
-        (
-            search.get("random") and search.get("beam"),
-            "--beam finds the most probable hypotheses, --random draws them; give one",
-        ),
-        (sharpened and not search.get("random"), "--temperature and --top-k are for hypotheses drawn at random; add --random"),
+        (random and search.get("beam"), "--beam finds the most probable hypotheses, --random draws them; give one"),
+        (sharpened and not random, "--temperature and --top-k are for hypotheses drawn at random; add --random"),
         (lowercase_alone, "--lowercase is for typed text; name the language with --tokenize LANG"),
     ]
     for contradicts, message in contradictions:

@@ -66,7 +66,6 @@ LINES = {
     "why": Line("why --source {d}/text --reference {d}/text --table {i} a={d}/seg b={d}/seg", "table", ROWS),
     "score": Line("score -m {m}", "-", PAIRS),
     "generate": Line("generate -m {m} -n 2", "-", PHRASES),
-    "generate --table": Line("generate -m {m} -n 2 --from-table 3 {i} --table {i}", "table", ROWS),
     "embed": Line("embed -m {m}", "-", PHRASES),
     "embed -o": Line("embed -m {m} -o {o}/out.txt", "-", PHRASES, "out.txt"),
     "info": Line("info {i} -m {m}", "table", ROWS),

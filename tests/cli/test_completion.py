@@ -42,7 +42,7 @@ WORDS = {
     "phrase-rescore ": set(COMMANDS), "phrase-rescore ge": {"generate"},
     "phrase-rescore train t --preset ": {"default", "paper"},
     "phrase-rescore annotate t -m a -m b --s": {"--scale", "--scores", "--strict"},
-    "phrase-rescore generate --format ": {"tsv", "jsonl"}, "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
+    "phrase-rescore embed --format ": {"txt", "tsv"}, "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 PLACES = {
     "annotate ": "file", "annotate t -o ": "file", "annotate t -m ": "dir", "train t --vocab-corpus a ": "file",
-    "train t --pairs ": "dir", "generate --from-table 3 ": "file", "evaluate --set dev ": "file",
+    "train t --pairs ": "dir", "evaluate --set dev ": "file",
     "evaluate --set dev ref a=": "file", "info -m m ": "file",
 }  # fmt: skip
 

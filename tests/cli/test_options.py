@@ -29,7 +29,7 @@ ARGUMENTS = {  # what a command needs besides the option that is tested
     "train-nmt": ["table", "table", "-m", "new"], "tune": ["table", "--reference", "table"],
 }  # fmt: skip
 VALUES = {  # of options whose value has more than the name of a file
-    ("evaluate", "sets"): ("dev", "{}", "a=table"), ("generate", "from_table"): ("2", "{}"),
+    ("evaluate", "sets"): ("dev", "{}", "a=table"),
     ("train", "vocab_corpus"): ("table", "{}"),
 }  # fmt: skip
 ONLY_WRITTEN_DOWN = {("moses-ini", "path")}  # a name, of no file that is touched
