@@ -9,46 +9,28 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from phrase_rescore.errors import counted, printable
+from phrase_rescore.errors import counted
 from phrase_rescore.nn.storage import LOG
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
 
 
-@dataclass(frozen=True)
-class Point:
-    """A record of the log. Figures that are missing or not finite are None."""
-
-    step: int
-    seconds: float
-    train_loss: float | None
-    loss: float | None
-    perplexity: float | None
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _figure(record: dict[str, Any], key: str) -> float | None:
-    value = record.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{key} {printable(json.dumps(value))} is not a number")
-    return float(value) if math.isfinite(value) else None
-
-
-def point_of(record: Any) -> Point:
-    """Return the figures of a record. Raises ValueError or OverflowError for what no training writes."""
-    if not isinstance(record, dict):
-        raise ValueError("not a JSON object")
-    held_out = record.get("held_out") or {}
-    if not isinstance(held_out, dict):
-        raise ValueError("held_out is not a JSON object")
-    step, seconds = _figure(record, "step"), _figure(record, "seconds")
-    if step is None or seconds is None:
-        raise ValueError("no step or no seconds")
-    return Point(int(step), seconds, _figure(record, "train_loss"), _figure(held_out, "loss"), _figure(held_out, "perplexity"))
+def seconds_of(record: Any) -> float:
+    """Return the seconds of a record. Raises ValueError or OverflowError for what no training writes."""
+    held_out = record.get("held_out") if isinstance(record, dict) else False
+    if not isinstance(held_out, dict | None):
+        raise ValueError("not a record of a log")
+    figures = record.get("train_loss"), *(held_out or {}).values()
+    known = all(_is_number(record.get(name)) and math.isfinite(record[name]) for name in ("step", "seconds"))
+    if not known or not all(figure is None or _is_number(figure) for figure in figures):
+        raise ValueError("a figure of the log is not a number")
+    return float(record["seconds"])
 
 
 def shortfall(training: Mapping[str, Any], items: str = "pairs") -> str:
@@ -68,6 +50,6 @@ def training_seconds(directory: str) -> float | None:
     try:
         with open(os.path.join(directory, LOG), "rb") as stream:
             *_, last = stream
-        return point_of(json.loads(last)).seconds
+        return seconds_of(json.loads(last))
     except (OSError, ValueError, OverflowError, RecursionError):
         return None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError, RescoreError, printable
 from phrase_rescore.training.config import Observer, Recipe
-from phrase_rescore.training.log import point_of
+from phrase_rescore.training.log import seconds_of
 from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup
 from phrase_rescore.training.signals import FirstSignal
 from phrase_rescore.training.state import TrainingState
@@ -74,10 +74,9 @@ class Figures:
     items: int = 0  # since the last evaluation
 
     def __post_init__(self) -> None:
-        best = point_of({"step": self.best_step, "seconds": self.seconds, "held_out": self.best})
-        for record in self.records:
-            point_of(record)
-        possible = min(self.best_step, self.waited, self.items) >= 0 and (self.best is None or best.loss is not None)
+        for record in ({"step": self.best_step, "seconds": self.seconds, "held_out": self.best}, *self.records):
+            seconds_of(record)
+        possible = min(self.best_step, self.waited, self.items) >= 0 and (self.best is None or math.isfinite(self.best["loss"]))
         if not possible or not all(map(math.isfinite, self.losses)):
             raise ValueError("its figures are not those of a training")
 
@@ -104,14 +103,14 @@ class Trainer:
 
     def __init__(
         self, task: Task, recipe: Recipe, *, threads: int = 1, processes: ProcessGroup = ALONE,
-        state: TrainingState | None = None, observer: Observer | None = None, optimizer: torch.optim.Optimizer | None = None,
+        state: TrainingState | None = None, observer: Observer | None = None,
     ) -> None:  # fmt: skip
         if recipe.max_steps is None and recipe.max_time is None:
             raise OptionError("training needs --max-steps or --max-time")
-        self.task, self.recipe, self.module, self.threads = task, recipe, task.module, threads
+        self.task, self.recipe, self.module = task, recipe, task.module
         self.processes, self.state, self.observer = processes, state, observer or Observer()
         self.parameters = list(self.module.parameters())
-        self.optimizer = optimizer or make_optimizer(recipe, self.module)
+        self.optimizer = make_optimizer(recipe, self.module)
         self.gradients = Gradients(self.module, task.loss, threads, processes)
         self.steps, self.figures = 0, Figures()
         self.saved: int | None = None  # the step of the state on disk
