@@ -74,7 +74,9 @@ def run(candidate: Candidate, store: PairStore, limits: dict[str, Any], seed: in
     """Steps, pairs and held-out loss at the end of the run."""
     config = candidate.config.override(seed=seed, eval_every=NEVER, **limits)
     task, recipe = fresh_task(store, config), config.recipe
-    outcome = Trainer(task, recipe, threads=usable_cores(), optimizer=candidate.optimizer(recipe, task.module)).fit()
+    trainer = Trainer(task, recipe, threads=usable_cores())
+    trainer.optimizer = candidate.optimizer(recipe, task.module)
+    outcome = trainer.fit()
     assert outcome.best
     return {"steps": outcome.steps, "pairs": outcome.steps * recipe.batch_size, "loss": outcome.best["loss"]}
 
