@@ -88,12 +88,13 @@ class UsedTable:
         sources, n = {src for src, _ in wanted}, len(self.columns)
         for rows in read_table(self.name, n, on_read):
             at = [i for i, src in enumerate(rows.src) if src in sources]
-            some = TableBlock(at, *([of[i] for i in at] for of in (rows.heads, rows.src, rows.tgt, rows.tails)))
-            self.sources.update(some.src)
-            logs, seen = self.columns.logs(some.values(n)).tolist(), some.occurrences().tolist()
-            for src, tgt, of_row, times in zip(some.src, some.tgt, logs, seen, strict=True):
-                if (src, tgt) in wanted:
-                    self.pairs[src, tgt] = TablePair(of_row, *times)
+            heads, src, tgt, tails = ([of[i] for i in at] for of in (rows.heads, rows.src, rows.tgt, rows.tails))
+            some = TableBlock(at, heads, src, tgt, tails)
+            self.sources.update(src)
+            logs = self.columns.logs(some.values(n)).tolist()
+            for key, of_row, seen in zip(zip(src, tgt, strict=True), logs, some.occurrences().tolist(), strict=True):
+                if key in wanted:
+                    self.pairs[key] = TablePair(of_row, *seen)
 
 
 CHANGES = {  # how the second system's choice for a region differs, by what is looked at
