@@ -160,7 +160,7 @@ def sample(
         if not len(live):
             break
         weights = _weights(model.logits(prefixes.g), may_end if length else barred, temperature, top_k)
-        drawn = _draw(weights, node, [random[i] for i in live])
+        drawn = _draw(weights, node, [random[i] for i in live.tolist()])
         log_p[live] += prefixes.word_log_p(node, drawn)
         continued = drawn != EOS
         live, node, drawn = live[continued], node[continued], drawn[continued]
