@@ -10,7 +10,6 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from zlib_ng import zlib_ng
@@ -49,7 +48,8 @@ def apply_umask(file: str | int, most: int = 0o666) -> None:
 def write_durably(path: str, data: bytes) -> None:
     """Replace a file, whole even after a power cut, by one for its owner alone. The caller holds a lock. Raises OSError."""
     new = f"{path}.new"
-    Path(new).unlink(missing_ok=True)  # a killed run's, or anybody's link
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)  # a killed run's, or anybody's link
     try:
         with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
             stream.write(data)
@@ -153,7 +153,8 @@ class PartialFile:
         """Give the file its name; if it is empty and not to be kept, remove what has it. Raises RescoreError if it cannot."""
         with writing(self.name):
             if not self.length and not keep_empty:
-                Path(self.target).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.target)
                 self.discard()
                 return
             apply_umask(self.handle)

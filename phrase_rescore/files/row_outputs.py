@@ -70,7 +70,8 @@ class ResumableOutput:
             self._resume(journal)
             return
         self._table.make()
-        Path(self._journal).unlink(missing_ok=True)  # of a run whose partial is gone
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._journal)  # of a run whose partial is gone
 
     @property
     def complete(self) -> bool:
