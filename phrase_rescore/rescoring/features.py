@@ -118,12 +118,12 @@ class SentenceFeature:
 
     def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
         """Return log p of the hypotheses: (entries, 1)."""
-        sources, translation, encode = self._sources, self._scorer.translation, self._scorer.encode
+        sources, known, encode = self._sources, self._scorer.translation, self._scorer.encode
         pairs = of_each(entries, name, lambda entry: (source_of(entry, sources), entry.hypothesis()))
         if not self.tally.words:  # the first ones, before anything is written
             src = Counter(chain.from_iterable(sources[segment] for segment in {entry.segment for entry in entries}))
             tgt = Counter(chain.from_iterable(hypothesis for _, hypothesis in pairs))
-            refuse_swapped(name, (src, tgt), (translation.src_vocab, translation.tgt_vocab))
+            refuse_swapped(name, (src, tgt), (known.src_vocab, known.tgt_vocab))
         found = []
         for _, group in groupby(zip(entries, pairs, strict=True), key=lambda item: item[0].segment):
             of_segment = [pair for _, pair in group]
