@@ -152,7 +152,8 @@ def scorer_of(model_dir: str, device: str = "cpu", precision: str = "float32") -
         return _scorer(model_dir, _config_file(model_dir), device, precision)
 
 
-class SignedModel(NamedTuple):
+@dataclass(frozen=True)  # not a tuple: Dask takes those apart
+class SignedModel:
     """A model to score with: its directory, and its signature, which must not change during the run."""
 
     directory: str
