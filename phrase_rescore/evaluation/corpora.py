@@ -80,9 +80,6 @@ def read_lines(path: str) -> list[bytes]:
 
 
 def segments_of(name: str, rows: Sequence[bytes]) -> Segments:
-    """Decode the UTF-8 lines of a file of this name, without blanks at their ends, as the sacrebleu command reads them.
-
-    Raises InputError for a line that is not UTF-8.
-    """
+    """Decode the lines of a file, without blanks at their ends, as sacrebleu does. Raises InputError for what is not UTF-8."""
     blocks = parsed_lines(rows, lambda row: decoded(row.removesuffix(b"\n")).rstrip(), name, len(rows))
     return tuple(chain.from_iterable(blocks))

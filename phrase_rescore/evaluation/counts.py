@@ -1,8 +1,4 @@
-"""How outputs are scored: settings, sacrebleu's metrics, its counts of every segment of an output, and files of these.
-
-A file is text in gzip: a JSON object that says what the counts rest on, the names of the columns, and a line of counts for each
-segment, between tabs (``docs/format.md``).
-"""
+"""How outputs are scored: settings, sacrebleu's metrics, its counts of every segment, and files of these (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -77,10 +73,7 @@ class EvaluationSettings(Checked):
         return f"detokenized ({self.detokenize}), escapes undone, as Moses' detokenizer.perl does"
 
     def make_metrics(self, number: int, references: Sequence[Segments] = ()) -> dict[str, Metric]:
-        """Make sacrebleu's metrics for so many references, by the names it gives their scores.
-
-        Without the references themselves they do not count; they turn counts into scores.
-        """
+        """Make sacrebleu's metrics, by the names of their scores; without the references they only turn counts into scores."""
         made: dict[str, Callable[..., Metric]] = {
             # force: no message about points that stand apart; we warn ourselves
             "bleu": lambda **given: BLEU(tokenize=self.tokenization, lowercase=self.lowercase, force=True, **given),

@@ -1,7 +1,6 @@
 """BLEU, chrF and TER of systems on sets, by sacrebleu, and whether systems differ from a baseline.
 
-A system has one output on a set, or one for each of several tuning runs. Scores, and the p value of the paired bootstrap (of
-one output against one), are the sacrebleu command's. All come from counts of segments, of text or of a file of statistics.
+A system has one output on a set, or one for each of several tuning runs. Scores and bootstrap are the sacrebleu command's.
 """
 
 import functools
@@ -61,10 +60,7 @@ class SetScores:
         return {metric: noise for metric, noise in found.items() if noise}
 
     def comparisons(self, baseline: str) -> list[tuple[int, int]]:
-        """Return how many runs of a system are compared with how many of the baseline.
-
-        Where nothing is compared, systems with several runs are taken to be compared with as many.
-        """
+        """Return how many runs are compared with how many of the baseline; where none are, several are taken with as many."""
         runs = {system: len(paths) for system, paths in self.files.systems.items()}
         pairs = {(n, runs[baseline]) for system, n in runs.items() if system != baseline} if baseline in runs else set()
         return sorted(pairs or {(n, n) for n in runs.values() if n > 1})
@@ -208,9 +204,8 @@ def evaluate(
     """Score every system on every set and compare it with the baseline, as ``phrase-rescore evaluate`` does.
 
     ``asked`` are fields of ``EvaluationSettings``. ``statistics`` names a file to write the counts of the only output to.
-    ``on_output`` is called for each output that has been scored. Raises TypeError for an unknown setting, OptionError for
-    options that do not fit, InputError for files that are missing, empty, not UTF-8, not as long as their reference, or
-    statistics that are damaged or cannot be compared. All files are read before anything is scored.
+    ``on_output`` is called for each output that has been scored. All files are read before. Raises TypeError for an unknown
+    setting, OptionError for options that do not fit, InputError for files that cannot be used or compared.
     """
     settings = EvaluationSettings(**asked)
     for name, n in Counter(files.name for files in sets).items():

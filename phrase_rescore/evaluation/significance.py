@@ -1,14 +1,12 @@
 """Are two systems different? Approximate randomization over tuning runs, sacrebleu's paired bootstrap, the noise of tuning.
 
-J. Clark, C. Dyer, A. Lavie, N. Smith: Better Hypothesis Testing for Statistical Machine Translation: Controlling for
-Optimizer Instability (ACL 2011). The outputs of every segment are shuffled among all runs of both systems, and the difference
-of the mean scores is measured again. With one run each it is paired approximate randomization. Ties count, so that p is the
-probability of a difference at least as large; MultEval and sacrebleu count larger ones only, and two equal systems get the
-smallest p there is.
+J. Clark, C. Dyer, A. Lavie, N. Smith: Better Hypothesis Testing for Statistical Machine Translation (ACL 2011). The outputs of
+every segment are shuffled among all runs of both systems, and the difference of the mean scores is measured again. Ties count;
+MultEval and sacrebleu count larger differences only, and two equal systems get the smallest p there is.
 
-The noise of tuning: all systems have the same standard deviation s over runs, estimated with f degrees of freedom. The means
-of K1 and K2 runs differ with the standard error s sqrt(1/K1 + 1/K2). A two-sided t test at 0.05 finds a true difference of
-(t_0.975 + t_0.8) standard errors four times in five (H. Bloom: Minimum Detectable Effects, Evaluation Review 19, 1995).
+The noise of tuning: all systems have one standard deviation s over runs. Means of K1 and K2 runs differ with the standard error
+s sqrt(1/K1 + 1/K2). A two-sided t test at 0.05 finds a true difference of (t_0.975 + t_0.8) standard errors four times in five
+(H. Bloom: Minimum Detectable Effects, Evaluation Review 19, 1995).
 """
 
 import math
@@ -65,8 +63,7 @@ def bootstrap_p_values(
 ) -> dict[str, float]:
     """Return p by metric of one output against another, as ``sacrebleu --paired-bs`` computes it: in 32-bit floats.
 
-    ``a`` and ``b``: (segments, width) by metric. A difference of 0 has p 1: sacrebleu counts only what is larger, and gives
-    a system its smallest p against itself.
+    ``a`` and ``b``: (segments, width) by metric. A difference of 0 has p 1, where sacrebleu gives the smallest p there is.
     """
     segments = len(next(iter(a.values())))
     resamples = np.random.default_rng(seed).choice(segments, size=(samples, segments), replace=True)
@@ -120,10 +117,7 @@ def t_quantile(p: float, freedom: int) -> float:
 
 
 def _within(angle: float, freedom: int) -> float:
-    """Return P(-t < T < t) of Student's t, t = sqrt(freedom) tan(angle).
-
-    M. Abramowitz, I. Stegun: Handbook of Mathematical Functions (1964), 26.7.3 and 26.7.4: exact for whole degrees of freedom.
-    """
+    """Return P(-t < T < t) of Student's t, t = sqrt(freedom) tan(angle) (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
     odd, square = freedom % 2, math.cos(angle) ** 2
     term, total = math.cos(angle) if odd else 1.0, 0.0
     for n in range(freedom // 2):

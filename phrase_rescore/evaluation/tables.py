@@ -42,7 +42,6 @@ _COMPARED: dict[str, Callable[[SystemScore], str]] = {
 
 
 def _tables(result: Evaluation, form: str) -> Iterator[str]:
-    """Yield the scores, and the comparison with the baseline if there is one."""
     metrics, baseline = result.metrics, result.baseline
 
     def cells(sets: Sequence[SetScores], system: str, figure: Callable[[SystemScore], str]) -> list[str]:
@@ -97,7 +96,6 @@ def _notes(result: Evaluation, mark: str) -> Iterator[tuple[str, str]]:
 
 
 def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
-    """Yield the noise of tuning on a set where systems have several runs, and the smallest detectable differences."""
     noise = of_set.noise()
     if not noise:
         return

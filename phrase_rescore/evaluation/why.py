@@ -248,9 +248,8 @@ def why(
 ) -> Comparison:  # fmt: skip
     """Compare the outputs of two systems (name, output) as ``phrase-rescore why`` does: the baseline, then the other one.
 
-    ``segments``: how many that gained most are to be shown, and as many that lost most. ``on_read`` gets the table's bytes.
-    Raises OptionError for anything but two systems and for a table that is a stream, InputError for files that cannot be read
-    or do not go together.
+    ``segments``: how many that gained most are to be shown, and as many that lost most. Raises OptionError for anything but two
+    systems and for a table that is a stream, InputError for files that cannot be read or do not go together.
     """
     check("segments", segments, SHOWN_SEGMENTS)
     source, reference, table = (os.fspath(path) for path in (source, reference, table))
@@ -283,7 +282,6 @@ def why(
 
 
 def _warnings(found: Comparison, outputs: Sequence[str], reference: str) -> Iterator[str]:
-    """Yield warnings of inputs that make the figures mislead."""
     table = found.table
     missing = found.usage[0].missing + found.usage[1].missing
     phrases = sum(usage.phrases for usage in found.usage)

@@ -50,7 +50,6 @@ def _layout(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "") -> l
 
 
 def _headline(found: Comparison) -> Iterator[str]:
-    """Report how much is won and lost, and in how many segments."""
     differing, n = found.differing, len(found.segments)
     (one, other), name = found.bleu, found.names[1]
     gains = [segment.bleu[1] - segment.bleu[0] for segment in differing]
@@ -81,7 +80,6 @@ def _systems(found: Comparison) -> list[str]:
 
 
 def _changes(found: Comparison) -> list[str]:
-    """Report how the second system's choices differ, and how many right words each kind of change wins."""
     rows = list[list[str]]()
     for names in (*CHANGES.values(), ("all",)):
         of_kind = [name for name in names if name in found.changes]
@@ -101,7 +99,6 @@ def _changes(found: Comparison) -> list[str]:
 
 
 def _columns(found: Comparison) -> list[str]:
-    """Report the sums of every column over the phrases used, and unknown words."""
     rows, usages = [["column", *found.names, "difference"]], found.usage
     for column in found.table.columns.columns:
         if column.feature != "unknown_words":
@@ -148,7 +145,6 @@ def _segment(found: Comparison, segment: ComparedSegment) -> Iterator[str]:
 
 
 def _region(found: Comparison, segment: ComparedSegment, region: Region) -> Iterator[list[str]]:
-    """Yield the phrases of both choices for a region, with their columns, and the sums of each choice."""
     columns = found.table.columns.columns
 
     def values(logs: Sequence[float]) -> list[str]:

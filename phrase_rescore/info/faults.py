@@ -1,10 +1,9 @@
 """Row problems, and what each Moses program does with such rows.
 
 Names of programs: ``PhraseDictionaryMemory`` is the decoder's text table (``TM/RuleTable/LoaderStandard.cpp``), ``moses2`` the
-other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` makes CompactPT's tables
-(``TM/CompactPT/PhraseTableCreator.cpp``), ``CreateOnDiskPt`` those of PhraseDictionaryOnDisk (``OnDiskPt/Main.cpp``),
-``CreateProbingPT`` ProbingPT's (``probingpt/StoreTarget.cpp``), ``processPhraseTable`` the old binary ones
-(``TM/PhraseDictionaryTree.cpp``). ``TM/`` is ``moses/TranslationModel/``.
+other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` makes CompactPT (``TM/CompactPT``),
+``CreateOnDiskPt`` PhraseDictionaryOnDisk (``OnDiskPt``), ``CreateProbingPT`` ProbingPT (``probingpt``), ``processPhraseTable``
+the old binary tables (``TM/PhraseDictionaryTree.cpp``). ``TM/`` is ``moses/TranslationModel/``.
 """
 
 import functools

@@ -27,7 +27,7 @@ _HEADER = re.compile(rb"^[ \t]*(?:NumScores|num_scores)[ \t]+(\d+)[ \t]*$", re.M
 class Problem(NamedTuple):
     """A line at which Moses or one of its scripts fails."""
 
-    line: int | None
+    line: int
     what: str
 
 
@@ -42,7 +42,7 @@ class IniInfo:
     def read(cls, path: str) -> "IniInfo":
         """Read an ini, and the beginnings of the tables that it names. Raises InputError for what Moses cannot read."""
         ini = Ini.read(path)
-        return cls(ini, sorted(_problems(ini), key=lambda problem: problem.line or 0))
+        return cls(ini, sorted(_problems(ini), key=lambda problem: problem.line))
 
     def check(self) -> None:
         """Raise RescoreError if there are problems."""
@@ -71,7 +71,7 @@ class IniInfo:
             scores = counted(_n_scores(feature), "score")
             lines.append(f"  {feature}: {printable(feature.implementation)}, {scores}, {printable(feature.path, 1000)}")
         lines.append("problems" if self.problems else labelled("problems", "none found"))
-        return lines + [f"  {f'line {problem.line}: ' if problem.line else ''}{problem.what}" for problem in self.problems]
+        return lines + [f"  line {problem.line}: {problem.what}" for problem in self.problems]
 
 
 def _is_lm(feature: Feature) -> bool:
@@ -111,7 +111,6 @@ def _problems(ini: Ini) -> Iterator[Problem]:
 
 
 def _refused(feature: Feature, check: Callable[..., object], *arguments: object) -> Iterator[Problem]:
-    """Yield what a check raises, as a problem."""
     try:
         check(*arguments)
     except InputError as error:
@@ -119,7 +118,6 @@ def _refused(feature: Feature, check: Callable[..., object], *arguments: object)
 
 
 def _file_problems(feature: Feature) -> Iterator[Problem]:
-    """Look for the file of a feature, and whether a table has as many scores as the ini says."""
     path, line = os.fsdecode(feature.path), feature.places.get(b"path", feature.line.number)
     if not os.path.isabs(path):
         found = f"{feature} has the relative path {printable(path, 1000)}"

@@ -70,14 +70,11 @@ class ModelInfo:
     def as_object(self) -> dict[str, Any]:
         """Return the contents of ``config.json``, and facts of the weights and the log, as JSON has them."""
         kind = "language model" if isinstance(self.model, LanguageModel) else "model"
-        return {
-            "file": self.directory, "kind": kind, "signature": self.model.signature, "config": self.config,
-            "training_seconds": self.seconds,
-        }  # fmt: skip
+        facts = {"signature": self.model.signature, "config": self.config, "training_seconds": self.seconds}
+        return {"file": self.directory, "kind": kind, **facts}
 
 
 def _network(model: Checkpoint | LanguageModel | Translation) -> tuple[str, str, str]:
-    """Say what a model gives, what its network is, and how large."""
     if isinstance(model, LanguageModel):
         order, sizes = model.model.config.order, _sizes(model, "order", "embedding", "hidden", "output")
         tied = ", embeddings tied" if model.model.config.tied else ""
@@ -119,11 +116,11 @@ def _training(training: Mapping[str, Any], seconds: float | None, item: str, amo
     yield labelled("training", f"{steps} steps{time}{passes}, weights of step {best}")
     if found := shortfall(training, f"{item}s"):
         yield labelled("warning", found)
-    yield labelled("settings", _named({name: training[name] for name in _SETTINGS if training.get(name) is not None}))
+    settings = [f"{name.replace('_', ' ')} {_text(training[name])}" for name in _SETTINGS if training.get(name) is not None]
+    yield labelled("settings", ", ".join(settings))
 
 
 def _losses(training: Mapping[str, Any], item: str) -> Iterator[str]:
-    """Write the losses on held-out data and of the control, and the deviation of log Z."""
     for label, name, what in (("held out", "held_out", ""), ("  control", "held_out_other_sources", " (sources exchanged)")):
         if figures := _object(training.get(name)):
             loss, perplexity = _text(figures.get("loss")), _text(figures.get("perplexity"))
@@ -134,10 +131,6 @@ def _losses(training: Mapping[str, Any], item: str) -> Iterator[str]:
 
 def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _named(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{_text(name.replace('_', ' '))} {_text(value)}" for name, value in values.items())
 
 
 def _text(value: Any) -> str:

@@ -55,9 +55,8 @@ class SurveyedSide:
         self.sample = DistinctSample()  # of sources one occurrence a run, else every one
 
     def add(self, phrases: Sequence[bytes], occurrences: Sequence[bytes], lines: NDArray[np.int64]) -> None:
-        """Count more phrases; ``occurrences`` and their ``lines`` go to the sample."""
-        if phrases:
-            self.words.update(b" ".join(phrases).split(b" "))
+        """Count more phrases, one at least; ``occurrences`` and their ``lines`` go to the sample."""
+        self.words.update(b" ".join(phrases).split(b" "))
         for n, rows in Counter(map(bytes.count, phrases, repeat(b" "))).items():
             self.lengths[n + 1] += rows
         self.sample.add(occurrences, lines)
@@ -86,8 +85,8 @@ class Survey:
         """Survey the rows that follow."""
         rows, is_harmless = cut_rows(data, self.n_scores), harmless_tail(self.n_fields).fullmatch
         where: dict[str, list[int]] = defaultdict(list)  # lines that have a fault
-        lines, sources, targets, keys = list[int](), list[bytes](), list[bytes](), list[bytes]()  # of rows with both phrases
-        scored, numbers = list[int](), list[bytes]()  # lines that have all scores, and the scores
+        pairs = list[tuple[int, bytes, bytes, bytes]]()  # line, source, target and key of rows with both phrases
+        scored = list[tuple[int, bytes]]()  # lines that have all scores, and the scores
         for line, (head, src, tgt, tail, other) in enumerate(zip(*rows, strict=True), first_row):
             if other is None:
                 end = head.rindex(SEPARATOR) + len(SEPARATOR)
@@ -100,33 +99,29 @@ class Survey:
             for kind in faults:
                 where[kind].append(line)
             if src and tgt:
-                lines.append(line)
-                sources.append(src)
-                targets.append(tgt)
-                keys.append(key)
+                pairs.append((line, src, tgt, key))
             if scores:
-                scored.append(line)
-                numbers.append(scores)
+                scored.append((line, scores))
         self.rows += len(rows.heads)
-        values = score_values(numbers, self.n_scores)
+        values = score_values([scores for _, scores in scored], self.n_scores)
         self.scores.add(values)
         for kind, mask in value_faults(values).items():
-            where[kind] = np.array(scored)[mask].tolist()
+            where[kind] = [line for (line, _), is_so in zip(scored, mask.tolist(), strict=True) if is_so]
         for kind, of_kind in where.items():
             _count(self.faults, kind, of_kind)
-        if sources:
-            self._add_pairs(np.array(lines, np.int64), sources, targets, keys)
+        if pairs:
+            self._add_pairs(*zip(*pairs, strict=True))
 
-    def _add_pairs(self, lines: NDArray[np.int64], src: list[bytes], tgt: list[bytes], keys: list[bytes]) -> None:
+    def _add_pairs(self, lines: Sequence[int], src: Sequence[bytes], tgt: Sequence[bytes], keys: Sequence[bytes]) -> None:
         """Count rows with both phrases; they should be sorted by ``keys``."""
         last_src, last_key = self._last or (b"", b"")
         begins = np.flatnonzero(np.fromiter(map(ne, src, chain((last_src,), src)), bool, len(src)))
         self.pairs, self.sources = self.pairs + len(src), self.sources + len(begins)
-        self.src.add(src, [src[i] for i in begins.tolist()], lines[begins])
-        self.tgt.add(tgt, tgt, lines)
+        self.src.add(src, [src[i] for i in begins.tolist()], np.array(lines)[begins])
+        self.tgt.add(tgt, tgt, np.array(lines))
         before, self._last = (last_key, *keys), (src[-1], keys[-1])
         if not all(map(lt, before, keys)):  # else the sources ascend too
-            steps = list(zip(lines.tolist(), before, keys, strict=False))
+            steps = list(zip(lines, before, keys, strict=False))
             _count(self.pair_order, "unsorted", [line for line, key, then in steps if then < key])
             _count(self.pair_order, "repeated", [line for line, key, then in steps if then == key])
             _count(self.faults, "unsorted", [line for line, key, then in steps if _sorted_by(then) < _sorted_by(key)])

@@ -50,13 +50,13 @@ class TableInfo:
     @classmethod
     def read(cls, table: str, model_dir: str | None, on_read: Progress | None, on_rows: Progress) -> TableInfo:
         """Read a table (``-``: standard input). Raises as ``survey_table``, ``read_sidecar`` and ``checkpoint.load``."""
-        added, model = read_sidecar(table), None
+        added, model, known = read_sidecar(table), None, None
         if model_dir is not None:
             from phrase_rescore.rnn.checkpoint import load
 
             model = load(model_dir)
         keep_freed_memory()
-        survey, known = survey_table(table, on_read, on_rows), None
+        survey = survey_table(table, on_read, on_rows)
         if model is not None:
             source = coverage(survey.src.words, model.src_vocab, model.factors[0])
             target = coverage(survey.tgt.words, model.tgt_vocab, model.factors[1])

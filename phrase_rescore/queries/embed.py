@@ -26,8 +26,7 @@ _ESCAPED = re.compile(rb"[\\_]")
 def vector_name(phrase: bytes) -> bytes:
     r"""Return a phrase's name in word2vec's format: UTF-8 without blanks, another name for each phrase.
 
-    Blanks become ``_``; a ``_`` or backslash of the phrase gets a backslash before it, a byte that is not UTF-8 becomes
-    ``\xff``.
+    Blanks become ``_``; a ``_`` or backslash gets a backslash before it, a byte that is not UTF-8 becomes ``\xff``.
 
     >>> [vector_name(phrase).decode() for phrase in (b"in the end", b"snake_case", b"caf\xe9")]
     ['in_the_end', 'snake\\_case', 'caf\\xe9']
@@ -37,10 +36,7 @@ def vector_name(phrase: bytes) -> bytes:
 
 
 def format_of(out: str, asked: str | None) -> str:
-    """Return the format asked for, or the one that the name stands for; TSV on a stream such as standard output (``-``).
-
-    Raises OptionError for any other name.
-    """
+    """Return the format asked for, or that of the name; TSV on a stream (``-``). Raises OptionError for any other name."""
     if out.endswith(_COMPRESSED):
         raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
     form = asked or ENDINGS.get(os.path.splitext(out)[1]) or ("tsv" if is_stream(out) else None)
@@ -66,8 +62,7 @@ class VectorWriter:
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
         """Write phrases (n) with single blanks and their vectors (n, width).
 
-        In word2vec's format names are distinct: where the number of phrases was not known, repeated ones are left out and
-        counted, in some 80 bytes of memory a phrase.
+        In word2vec's format repeated phrases are left out, if their number was not known, in some 80 bytes of memory a phrase.
         """
         if vectors.shape != (len(phrases), self._width):
             raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
@@ -86,18 +81,12 @@ class VectorWriter:
         if self._form == "tsv":  # somebody may be waiting for it
             self._stream.flush()
 
-    def summary(self) -> str:
-        """Return what was written, in words: ``3 vectors of 500 numbers``."""
-        repeated = f"; {self.repeated:,} repeated phrases left out" if self.repeated else ""
-        return f"{self.rows:,} vectors of {self._width} numbers{repeated}"
-
 
 @contextlib.contextmanager
 def vector_output(out: str, form: str, width: int, count: int | None = None) -> Iterator[VectorWriter]:
     """Open a file that takes its name when the ``with`` block ends well; ``-``: standard output.
 
-    ``form`` is of ``format_of``. ``count`` is the number of vectors, None if it is unknown before the end. Raises OptionError
-    for a stream if the format begins with that number.
+    ``count``: the number of vectors, None if it is unknown. Raises OptionError for a stream if the format begins with it.
     """
     with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
         if count is None and form != "tsv" and is_stream(out):
@@ -117,23 +106,24 @@ def embed(
 ) -> str:  # fmt: skip
     """Write the vectors of phrases, or of the words of a ``side``, to a file as ``phrase-rescore embed`` does.
 
-    Phrases are lines of standard input. ``form``: txt or tsv; by default, the name of ``out`` (``-``: standard output)
-    says it. ``on_phrases`` gets the number of phrases of each write. Returns a line of the report.
-
-    Raises InputError, with the line, for a bad line.
+    Phrases are lines of standard input. ``form``: txt or tsv; by default, the name of ``out`` (``-``: standard output) says it.
+    ``on_phrases`` gets the number of phrases of each write. Returns a line of the report. Raises InputError for a bad line.
     """
     out = os.fspath(out)
     form = format_of(out, form)
     if side is not None:
         checkpoint = ready_model(model_dir)
         of_words = word_embeddings(checkpoint, side)
-        with vector_output(out, form, of_words.shape[1], len(of_words)) as writer:
+        width = of_words.shape[1]
+        with vector_output(out, form, width, len(of_words)) as writer:
             writer.write(embedded_words(checkpoint, side), of_words)
-        return writer.summary()
-    checkpoint = ready_model(model_dir, warn, "vectors of phrases with such a word mean nothing", reads_alone=True)
-    encoder, read = PhraseEncoder(checkpoint, resolve_device(device)), PhraseReader(checkpoint.sides[0])
-    with vector_output(out, form, encoder.width) as writer:
-        for phrases in line_batches(standard_input(), lambda line: checkpoint.as_read([read(line)])[0], BATCH):
-            writer.write(phrases, encoder.vectors_as_read(phrases))
-            on_phrases(len(phrases))
-    return writer.summary()
+    else:
+        checkpoint = ready_model(model_dir, warn, "vectors of phrases with such a word mean nothing", reads_alone=True)
+        encoder, read = PhraseEncoder(checkpoint, resolve_device(device)), PhraseReader(checkpoint.sides[0])
+        width = encoder.width
+        with vector_output(out, form, width) as writer:
+            for phrases in line_batches(standard_input(), lambda line: checkpoint.as_read([read(line)])[0], BATCH):
+                writer.write(phrases, encoder.vectors_as_read(phrases))
+                on_phrases(len(phrases))
+    repeated = f"; {writer.repeated:,} repeated phrases left out" if writer.repeated else ""
+    return f"{writer.rows:,} vectors of {width} numbers{repeated}"

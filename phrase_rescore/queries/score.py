@@ -5,7 +5,6 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from phrase_rescore.errors import OptionError, Say, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm import checkpoint as language_model
-from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
+from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.scripts import TypedText
 from phrase_rescore.moses.text import END, PairReader, Prepare, Sentences, as_written, parsed_lines
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
@@ -40,7 +39,7 @@ def ready_model(model_dir: Path, warn: Say = silent, consequence: str = "", read
 def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: int, flush: bool = False) -> Iterator[list[T]]:
     """Yield what ``parse`` makes of the lines of standard input: of ``most`` lines, or of one with ``flush`` and at a terminal.
 
-    Raises InputError, with the line, where ``parse`` raises RowError; what comes of the lines before it comes first.
+    Raises InputError where ``parse`` raises RowError; what comes of the lines before it comes first.
     """
     return parsed_lines(read_rows(stream), parse, "<stdin>", 1 if flush or stream.isatty() else most)
 
@@ -50,9 +49,6 @@ def typed(language: str | None, lowercase: bool) -> Prepare:
     return as_written if language is None else TypedText(language, lowercase)
 
 
-_SENTENCES = 1024  # at a time
-
-
 def score(
     lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, tokenize: tuple[str, str] | None = None,
     lowercase: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu", warn: Say = silent,
@@ -60,9 +56,8 @@ def score(
     """Score phrase pairs, a line each, as ``phrase-rescore score`` does. Yield lines with their newlines, some at a time.
 
     A line out has natural log p, tab, the number of words of the predicted side that the model does not know; ``per_word`` adds
-    the words predicted, each followed by its log p. ``tokenize`` names the languages of typed text.
-
-    Raises InputError, with the line, for a bad one; the scores of the lines before it come first.
+    the words predicted, each followed by its log p. ``tokenize`` names the languages of typed text. Raises InputError for a bad
+    line; the scores of the lines before it come first.
     """
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
@@ -74,13 +69,14 @@ def score(
 
     def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
         nonlocal judged
+        src, tgt = zip(*pairs, strict=True)
         if not judged:
-            checkpoint.refuse_swapped("<stdin>", [src for src, _ in pairs], [tgt for _, tgt in pairs])
+            checkpoint.refuse_swapped("<stdin>", src, tgt)
             judged = True
-        encoded = scorer.encode_phrases([src for src, _ in pairs], [tgt for _, tgt in pairs])
+        encoded = scorer.encode_phrases(src, tgt)
         log_probs, offsets = scorer.word_log_probs(encoded)
         unknown = checkpoint.for_model(encoded).tgt.counts_of(UNK)
-        predicted = [pair[0 if checkpoint.inverse else 1].split(b" ") for pair in pairs] if per_word else None
+        predicted = [phrase.split(b" ") for phrase in (src if checkpoint.inverse else tgt)] if per_word else None
         return _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
 
     return map(answer, line_batches(lines, PairReader(checkpoint.factors, (of_source, of_target)), BATCH, flush))
@@ -100,36 +96,6 @@ def _score_lines(
     return [line + b"\n" for line in lines]
 
 
-@dataclass
-class TextTotals:
-    """Sums over a text. Tokens are words and the ends of sentences, as KenLM's ``query`` counts them."""
-
-    tokens: int = 0
-    words: int = 0
-    unknown: int = 0  # words that the model does not know
-    log_prob: float = 0.0  # natural log, of all tokens
-    log_prob_known: float = 0.0  # of the tokens that the model knows
-
-    def add(self, scores: SentenceScores) -> None:
-        """Count some sentences."""
-        self.tokens += len(scores.log_probs)
-        self.words += len(scores.log_probs) - len(scores.starts)
-        self.unknown += int(scores.unknown.sum())
-        self.log_prob += float(scores.log_probs.sum())
-        self.log_prob_known += float(scores.log_probs[~scores.unknown].sum())
-
-    def lines(self) -> list[str]:
-        """Return the totals as KenLM's ``query`` writes them."""
-        if not self.tokens:
-            return ["Tokens: 0"]
-        return [
-            f"Perplexity including OOVs: {_perplexity(self.log_prob, self.tokens):.6g}",
-            f"Perplexity excluding OOVs: {_perplexity(self.log_prob_known, self.tokens - self.unknown):.6g}",
-            f"OOVs: {self.unknown}",
-            f"Tokens: {self.tokens}",
-        ]
-
-
 def _perplexity(log_prob: float, tokens: int) -> float:
     return math.exp(min(-log_prob / tokens, 700.0)) if tokens else math.nan
 
@@ -141,23 +107,31 @@ def score_lm(
     """Score tokenized text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
 
     Yields lines with their newlines, some at a time: natural log p, tab, the number of words that the model does not know;
-    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``tell`` gets the perplexities, at the end.
+    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``tell`` gets the totals, as of KenLM's ``query``.
     """
     text = os.fspath(text)
     prepare(usable_cores())
     model = language_model.load(os.fspath(lm))
     for warning in language_model.warnings(model):
         warn(warning)
-    scorer, read, totals = NgramScorer(model, resolve_device(device)), Sentences(), TextTotals()
+    scorer, read = NgramScorer(model, resolve_device(device)), Sentences()
+    tokens = words = unknown = 0  # tokens: words and the ends of sentences
+    log_p = log_p_known = 0.0  # of all tokens, of those that the model knows
     with contextlib.ExitStack() as opened:
         at_once = flush or (text == "-" and standard_input().isatty())  # what decompresses would wait for more
         rows = read_rows(standard_input() if at_once and text == "-" else opened.enter_context(open_input(text)))
-        for sentences in parsed_lines(rows, read, display_name(text), 1 if at_once else _SENTENCES):
+        for sentences in parsed_lines(rows, read, display_name(text), 1 if at_once else 1024):
             found = scorer.sentences(sentences)
-            totals.add(found)
-            unknown = np.add.reduceat(found.unknown.astype(np.int64), found.starts)
-            yield _score_lines(found.log_probs, found.starts, unknown, sentences if per_word else None, digits)
-    for warning in [*misfits(totals.unknown, totals.words, model.unk_share), *read.warnings()]:
+            tokens, words = tokens + len(found.log_probs), words + len(found.log_probs) - len(sentences)
+            log_p += float(found.log_probs.sum())
+            log_p_known += float(found.log_probs[~found.unknown].sum())
+            of_each = np.add.reduceat(found.unknown.astype(np.int64), found.starts)
+            unknown += int(of_each.sum())
+            yield _score_lines(found.log_probs, found.starts, of_each, sentences if per_word else None, digits)
+    for warning in [*misfits(unknown, words, model.unk_share), *read.warnings()]:
         warn(warning)
-    for line in totals.lines():
-        tell(line)
+    if tokens:
+        tell(f"Perplexity including OOVs: {_perplexity(log_p, tokens):.6g}")
+        tell(f"Perplexity excluding OOVs: {_perplexity(log_p_known, tokens - unknown):.6g}")
+        tell(f"OOVs: {unknown}")
+    tell(f"Tokens: {tokens}")

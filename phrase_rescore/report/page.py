@@ -1,7 +1,6 @@
 """One HTML file that needs no other: text, tables, charts and the one bundle that draws them.
 
-The text is a Jinja template, ``page.html``, which escapes all values; data are JSON in it. Only scripts with known hashes run
-(Content-Security-Policy), and the page may load nothing.
+The text is a Jinja template, ``page.html``, which escapes all values. Only scripts with known hashes run; nothing is loaded.
 """
 
 import base64

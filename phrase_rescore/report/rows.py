@@ -100,8 +100,7 @@ class SideWords:
 class TableReader:
     """Reads a table and keeps all rows of the sources with the smallest hashes: ``room`` rows, or a little fewer.
 
-    ``phi``: the number of φ's column, None for the usual place. Raises InputError as ``TableColumns.read``, OptionError as
-    ``TableColumns.phi``.
+    ``phi``: the number of φ's column, None for the usual place. Raises as ``TableColumns.read`` and ``TableColumns.phi``.
     """
 
     def __init__(self, table: str, checkpoint: Checkpoint, phi: int | None, room: int) -> None:

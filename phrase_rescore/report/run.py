@@ -46,9 +46,8 @@ def report(
 ) -> ReportSummary:  # fmt: skip
     """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
 
-    ``sample`` is the number of rows that the page shows, ``command`` the line that it quotes. ``on_step`` gets the name of each
-    step. Raises InputError for a table that cannot be read, ModelError for a model directory that cannot, OptionError where a
-    library is missing or the page cannot be written.
+    ``sample`` is the number of rows that it shows, ``command`` the line that it quotes. ``on_step`` gets the name of each step.
+    Raises InputError and ModelError for a table and a model that cannot be read, OptionError where a library is missing.
     """
     prepare(usable_cores())
     table, model_dir, out = (os.fspath(path) for path in (table, model_dir, out))
@@ -67,12 +66,12 @@ def report(
         rows.log_p = scorer.log_probs(scorer.encode_phrases(list(rows.src), list(rows.tgt)))
     compared = None if checkpoint.inverse else Targets(rows)
     warnings = list(_warnings(model_dir, checkpoint, reader, rows))
-    summary = sections.summary(rows, compared, reader, checkpoint)
-    scores, scatter = sections.scores(rows, reader, checkpoint.sides)
+    scores, scatter = sections.scores(rows, reader.rows, checkpoint.sides)
     facts = {
         "path": table, "command": command, "version": __version__, "directory": model_dir, "long": LONG, "warnings": warnings,
-        "phi": reader.phi, "log_p": reader.log_p, "summary": summary, "scores": scores,
-        "frequency": sections.frequency(rows), "targets": None, "disagreements": None,
+        "reader": reader, "checkpoint": checkpoint, "sections": sections, "scores": scores, "targets": None,
+        "disagreements": None, "summary": sections.summary(rows, compared, reader.sides, checkpoint),
+        "frequency": sections.frequency(rows),
     }  # fmt: skip
     if compared is not None:
         on_step("drawing phrases from the model")
@@ -128,10 +127,7 @@ Floats = NDArray[Any]
 
 
 def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> Iterator[dict[str, Any]]:
-    """Map the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``.
-
-    A map has a name, a title, records as ``charts.words_map`` draws them, and the method, t-SNE or PCA.
-    """
+    """Map the words of both sides and, of a model that reads sources, the most frequent of its ``long_sources``."""
     sides: tuple[tuple[Side, Vocabulary], ...] = ("source", checkpoint.src_vocab), ("target", checkpoint.tgt_vocab)
     for side, vocabulary in sides:
         words, counts = vocabulary.words[:MAPPED_WORDS], vocabulary.counts[:MAPPED_WORDS]
@@ -144,7 +140,6 @@ def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> It
 
 
 def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[float], vectors: Floats) -> Records:
-    """Return the map, if there is enough to draw."""
     if len(phrases) < _FEWEST:
         return []
     labels = [readable(phrase) for phrase in phrases]
@@ -207,7 +202,7 @@ def project(vectors: Floats) -> Floats:
 def label_levels(places: Floats, labels: Sequence[str]) -> NDArray[np.int64]:
     """Find the zoom (0, 1, …) from which on each label has room beside its point in ``places`` (n, 2), in pixels.
 
-    0 is the whole map, 1 twice as near. The first labels come first. A label that never has room gets LEVELS.
+    0 is the whole map, 1 twice as near. Earlier labels come first. A label that never has room gets LEVELS.
     """
     levels = np.full(len(labels), LEVELS, np.int64)
     widths = np.array([_CHARACTER * len(label) + _GAP for label in labels])

@@ -15,7 +15,7 @@ from phrase_rescore.errors import percent, share
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.charts import Records, Spec, scatter
 from phrase_rescore.report.page import nats, number
-from phrase_rescore.report.rows import LONG, Floats, SampleRows, SideWords, TableReader, is_long
+from phrase_rescore.report.rows import Floats, SampleRows, SideWords, is_long
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.translator import Hypothesis, Translator
 
@@ -27,7 +27,7 @@ SHOWN_SOURCES = 8  # long frequent ones, and as many rare ones
 SHOWN_ROWS = 12  # of each kind of disagreement
 DRAWN, SHOWN_SAMPLES, SHOWN_TARGETS = 50, 5, 3  # of every source; the paper's tables 2 and 3
 _COMMONEST = 12  # unknown words shown of a side
-_POINTS = 1000  # of each class of joint counts
+POINTS = 1000  # of each class of joint counts
 _COMMON = 0.5  # of the words of a phrase, at most, are those of one that is shown already
 _SEED = 1
 
@@ -56,7 +56,6 @@ def _joint_classes(rows: SampleRows) -> Ints:
 
 
 def _percentiles(values: Floats, *shares: float) -> list[float]:
-    """Return percentiles; nan without values."""
     return [float(x) for x in np.percentile(values, shares)] if len(values) else [math.nan] * len(shares)
 
 
@@ -109,7 +108,7 @@ class Targets:
                 yield int(most[i]), int(others[i])
 
 
-def summary(rows: SampleRows, targets: Targets | None, table: TableReader, checkpoint: Checkpoint) -> dict[str, Any]:
+def summary(rows: SampleRows, targets: Targets | None, sides: Sequence[SideWords], checkpoint: Checkpoint) -> dict[str, Any]:
     """The main figures."""
     given, predicted = checkpoint.sides
     frequent, sure = rows[rows.joint >= ENOUGH], rows.log_phi >= 0
@@ -117,13 +116,11 @@ def summary(rows: SampleRows, targets: Targets | None, table: TableReader, check
     lowest, highest = _percentiles(rows.log_p[sure], 10, 90)
     loss, control = (_loss(checkpoint.training, name) for name in ("held_out", "held_out_other_sources"))
     return {
-        "given": given, "predicted": predicted, "signature": checkpoint.signature,
-        "rho": spearman(rows.log_phi, rows.log_p), "rho_frequent": spearman(frequent.log_phi, frequent.log_p),
-        "n_frequent": len(frequent), "enough": ENOUGH, "grouped": targets is not None,
-        "several": len(targets.sizes) if targets else 0, "same": same, "chance": chance, "loss": loss, "control": control,
-        "counted": table.counted, "known": {side.name: 1 - side.unknown_share for side in table.sides},
-        "scored": len(rows), "sure": int(sure.sum()), "sure_once": int((sure & (_joint_classes(rows) == 0)).sum()),
-        "lowest": lowest, "highest": highest, "rows": table.rows, "sources": table.sources,
+        "given": given, "predicted": predicted, "rho": spearman(rows.log_phi, rows.log_p), "n_frequent": len(frequent),
+        "rho_frequent": spearman(frequent.log_phi, frequent.log_p), "several": len(targets.sizes) if targets else 0,
+        "same": same, "chance": chance, "loss": loss, "control": control, "scored": len(rows), "lowest": lowest,
+        "highest": highest, "sure": int(sure.sum()), "sure_once": int((sure & (_joint_classes(rows) == 0)).sum()),
+        "known": {side.name: 1 - side.unknown_share for side in sides},
     }  # fmt: skip
 
 
@@ -134,15 +131,15 @@ def _loss(training: Any, name: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def scores(rows: SampleRows, table: TableReader, sides: tuple[str, str]) -> tuple[dict[str, Any], Spec]:
-    """Every row's two scores, and their chart; ``sides``: the one that the model reads and the one that it predicts."""
+def scores(rows: SampleRows, of_table: int, sides: tuple[str, str]) -> tuple[dict[str, Any], Spec]:
+    """Two scores of ``rows``, of so many of the table, and their chart; ``sides``: what the model reads and predicts."""
     order = np.argsort(hashes([src + b"\t" + tgt for src, tgt in zip(rows.src, rows.tgt, strict=True)]))
     classes, (read, predicted) = _joint_classes(rows), (rows.src, rows.tgt) if sides[0] == "source" else (rows.tgt, rows.src)
     records: Records = []
     for joint_class in range(len(JOINT_CLASSES)):
         of_class = order[classes[order] == joint_class]
-        weight = share(len(of_class), min(len(of_class), _POINTS)) * table.rows / len(rows)
-        for i in of_class[:_POINTS].tolist():
+        weight = share(len(of_class), min(len(of_class), POINTS)) * of_table / len(rows)
+        for i in of_class[:POINTS].tolist():
             log_phi, log_p = float(rows.log_phi[i]), float(rows.log_p[i])
             records.append({
                 "given": readable(read[i]), "predicted": readable(predicted[i]), "words": read[i].count(b" ") + 1,
@@ -150,20 +147,20 @@ def scores(rows: SampleRows, table: TableReader, sides: tuple[str, str]) -> tupl
                 "phi": float(f"{math.exp(log_phi):.4g}"), "p": float(f"{math.exp(log_p):.4g}"), "weight": round(weight, 3),
             })  # fmt: skip
     medians = _medians(rows)
-    facts: dict[str, Any] = {"sampled": len(records), "most": _POINTS, "counted": table.counted, "left": None}
-    if len(medians) > 1:
-        facts |= {"left": medians[-1], "right": medians[0]}
+    left, right = (medians[-1], medians[0]) if len(medians) > 1 else (None, None)
     longest = max([record["words"] for record in records], default=1)
-    return facts, scatter(records, medians, JOINT_CLASSES, longest, *sides)
+    chart = scatter(records, medians, JOINT_CLASSES, longest, *sides)
+    return {"sampled": len(records), "left": left, "right": right}, chart
 
 
-def _medians(rows: SampleRows, width: float = 0.5, fewest: int = 50) -> Records:
-    """The median of log p in steps of log φ, downwards, that have ``fewest`` rows or more; φ = 1 has a step of its own."""
+def _medians(rows: SampleRows) -> Records:
+    """The median of log p in steps of log φ, downwards, that have 50 rows or more; φ = 1 has a step of its own."""
+    width = 0.5
     steps = np.ceil(np.maximum(-rows.log_phi, 0) / width)
     points = Records()
     for step in np.unique(steps):
         values = rows.log_p[steps == step]
-        if len(values) >= fewest:
+        if len(values) >= 50:
             points.append({"log_phi": float(-width * (step - 0.5)) if step else 0.0, "log_p": float(np.median(values))})
     return points
 
@@ -199,10 +196,7 @@ def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:
     drawn = dict(zip(phrases, samples, strict=True))
     known = [phrase.target in of.tgt for listed in chosen for of in listed for phrase in drawn[of.src[0]]]
     entries = [[_entry(of, drawn[of.src[0]]) for of in listed] for listed in chosen]
-    return {
-        "frequent": entries[0], "rare": entries[1], "long": LONG, "rare_count": RARE, "best": SHOWN_TARGETS,
-        "likely": SHOWN_SAMPLES, "drawn": DRAWN, "n_drawn": len(known), "n_known": sum(known),
-    }  # fmt: skip
+    return {"frequent": entries[0], "rare": entries[1], "n_drawn": len(known), "n_known": sum(known)}
 
 
 def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
@@ -236,7 +230,7 @@ def disagreements(of: Targets) -> dict[str, Any]:
         items = diverse(of.disagreements(sign), lambda item: bytes(rows.src[item[0]]))
         return [cells(*item) for item in islice(items, SHOWN_ROWS)]
 
-    return {"enough": ENOUGH, "model_more": listed(1), "table_more": listed(-1)}
+    return {"model_more": listed(1), "table_more": listed(-1)}
 
 
 def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) -> dict[str, Any]:

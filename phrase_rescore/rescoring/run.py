@@ -109,11 +109,11 @@ def _features(options: RescoreOptions, sources: Texts | None, device: str, warni
     """Return the scorer of every feature, by label. Raises OptionError if two have the same label."""
     if options.whole and all(Config(directory).model_of() != PAIRS for directory in options.models):
         raise OptionError("--whole is for models of pairs, and -m names none; leave it out")
-    found, origins, numbers = dict[str, EntryScorer](), dict[str, str](), Counter[str]()
+    found, origins, numbers, labels = dict[str, EntryScorer](), dict[str, str](), Counter[str](), iter(options.labels)
     of_models = load_models(options.models, sources, options.whole, device, warnings)
     of_files = ((f"--scores {path}", "SCORE", FileFeature(path, options.nbest, options.log)) for path in options.scores)
     for origin, usual, scorer in chain(of_models, of_files):
-        label = options.labels[len(found)] if len(found) < len(options.labels) else f"{usual}{numbers[usual]}"
+        label = next(labels, f"{usual}{numbers[usual]}")
         if label in found:
             raise OptionError(f"{origins[label]} and {origin} have the label {label}; name others with --label")
         found[label], origins[label] = scorer, origin
@@ -126,15 +126,10 @@ def _lines(
     sources: Texts | None, summary: RescoreSummary,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Yield the lines of every segment: its entries, or the words of the best one, none for a segment without entries."""
-    name, written, lacking = display_name(options.nbest), 0, 0
-
-    def without(first: int, end: int) -> int:
-        """Return the number of segments that are not empty and have no entry."""
-        return end - first if sources is None else sum(map(bool, sources[first:end]))
-
+    name, written, found = display_name(options.nbest), 0, 0  # found: segments that are not empty
     for block in _gathered(list(group) for _, group in groupby(entries, key=lambda entry: entry.segment)):
         for label, scorer in features.items():
-            block = _with_feature(block, label.encode(), scorer.values(block, name).tolist(), options.replace, name)
+            block = _with_feature(block, label.encode(), iter(scorer.values(block, name).tolist()), options.replace, name)
         if totals is not None:
             block = totals.renewed(block, name)
         summary.entries += len(block)
@@ -146,29 +141,28 @@ def _lines(
             if not options.best:
                 yield [entry.line() for entry in ranked]
                 continue
-            if sources is not None:
-                of_each(ranked[:1], name, lambda entry: source_of(entry, sources))
-            lacking += without(written, segment)
+            if sources is None or of_each(ranked[:1], name, lambda entry: source_of(entry, sources))[0]:
+                found += 1
             for start in range(written, segment, BLOCK_ENTRIES):
                 yield [b"\n"] * min(BLOCK_ENTRIES, segment - start)
             yield [b" ".join(of_each(ranked[:1], name, Entry.hypothesis)[0]) + b"\n"]
             written = segment + 1
-    if options.best and sources is not None:
+    if not options.best:
+        return
+    n = written if sources is None else sum(map(bool, sources))
+    lacking, of = n - found, f"segment{'s' * (n - found > 1)} before the last"
+    if sources is not None:
         yield [b"\n"] * (len(sources) - written)
-        lacking, n = lacking + without(written, len(sources)), without(0, len(sources))
         of = f"of {counted(n, 'non-empty line')} of {display_name(options.source or '')}"
         if 2 * lacking > n:
             hint = "give the text that was decoded, cut to the segments of the list, with --source"
-            raise InputError(name, f"entries for {n - lacking:,} {of}", hint)
-    else:
-        of = f"segment{'s' * (lacking > 1)} before the last"
+            raise InputError(name, f"entries for {found:,} {of}", hint)
     if lacking:
         summary.warnings.append(f"no entry for {lacking:,} {of}; the output has empty lines there")
 
 
-def _with_feature(entries: list[Entry], label: bytes, values: list[list[float]], replace: bool, name: str) -> list[Entry]:
-    of_each_entry = iter(values)
-    return of_each(entries, name, lambda entry: entry.with_feature(label, next(of_each_entry), replace))
+def _with_feature(entries: list[Entry], label: bytes, values: Iterator[list[float]], replace: bool, name: str) -> list[Entry]:
+    return of_each(entries, name, lambda entry: entry.with_feature(label, next(values), replace))
 
 
 def _gathered(groups: Iterable[list[T]]) -> Iterator[list[T]]:

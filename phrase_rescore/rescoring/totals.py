@@ -14,7 +14,6 @@ Values = Mapping[bytes, Sequence[float]]  # of labels
 
 
 def _no_weight(label: bytes) -> RowError:
-    """Return the error for a feature without a weight."""
     hint = f"name it in the file of --weights, '{printable(label)}= 0' to leave it out of the totals"
     return RowError(f"no weight of the feature {printable(label)}", hint)
 
@@ -78,5 +77,4 @@ class Totals:
 
 
 def _labels(labels: Collection[bytes]) -> str:
-    """Return how many labels there are, and the first five."""
     return f"{counted(len(labels), 'feature')} ({', '.join(map(printable, islice(labels, 5)))}{', …' * (len(labels) > 5)})"

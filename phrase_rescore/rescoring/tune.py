@@ -1,18 +1,19 @@
 """Weights with which n-best lists of a tuning set yield the best BLEU, the whole of ``phrase-rescore tune``.
 
 BLEU of the entries that weights choose is a step function of them. Och's line search (2003) climbs it: along a line w + γ d the
-total of an entry is linear in γ, so the entries that are chosen are those of the upper envelope of each list, and all BLEUs
-along the line follow from the points where the choice changes. Where no line leads upwards any more, L-BFGS climbs BLEU of the
-expected counts, which is smooth (Rosti et al. 2011): exp(total) / Σ exp(total) is the probability of an entry in its list. It
-does so again with larger weights, so that the probabilities are nearer to 0 and 1; then come the lines again.
+total of an entry is linear in γ, and all BLEUs along the line follow from the points where the choice changes. Where no line
+leads upwards, L-BFGS climbs BLEU of the expected counts, which is smooth (Rosti et al. 2011): exp(total) / Σ exp(total) is the
+probability of an entry in its list. It does so again with larger weights; then come the lines again.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, permutations
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -245,10 +246,6 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     start, new = start_of(lists, labels)
     if options.weights is not None:
         start = given_weights(options.weights, reader.shape)
-
-    def tune_half(half: Lists, first: Floats) -> Floats:
-        return tuned(half, first, options.restarts // 2, options.seed, on_climb)
-
     values = [as_value(weight + 0.0) for weight in tuned(lists, start, options.restarts, options.seed, on_climb)]
     weights = np.array([float(value) for value in values])
     summary = TuneSummary(
@@ -261,14 +258,11 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     if missing := len(references[0]) - len(places):
         summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
     if len(places) > 1:
+        tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=on_climb)
         summary.gain, summary.p = gain_over(lists, np.array([label not in new for label in labels]), start, tune_half)
-    _write(options, summary.bleu, zip(labels, values, strict=True))
-    return summary
-
-
-def _write(options: TuneOptions, score: float, weights: Iterable[tuple[bytes, bytes]]) -> None:
     command = ["phrase-rescore", "tune", *options.nbest, "--reference", ",".join(options.references)]
     with atomic_output(options.out) as stream:
-        stream.write(f"# {printable(shlex.join(command), 1000)}: BLEU {score:.2f}\n[weight]\n".encode())
-        for label, group in groupby(weights, key=lambda weight: weight[0]):
+        stream.write(f"# {printable(shlex.join(command), 1000)}: BLEU {summary.bleu:.2f}\n[weight]\n".encode())
+        for label, group in groupby(zip(labels, values, strict=True), key=itemgetter(0)):
             stream.write(b" ".join([label + b"=", *(value for _, value in group)]) + b"\n")
+    return summary
