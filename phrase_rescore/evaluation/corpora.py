@@ -51,8 +51,7 @@ class SetFiles:
                 raise OptionError(f"{_quoted(output)} in {of_set} is not SYSTEM=OUT; several references are REF,REF")
             system = printable(os.fsencode(system), 1000)
             if system in systems:
-                hint = f"outputs of several tuning runs are {system}=OUT,OUT"
-                raise OptionError(f"{_quoted(system)} twice in {of_set}; {hint}")
+                raise OptionError(f"{_quoted(system)} twice in {of_set}; outputs of several tuning runs are {system}=OUT,OUT")
             systems[system] = _paths(paths, output, of_set)
         return cls(printable(os.fsencode(name), 1000), references, systems)
 

@@ -38,7 +38,6 @@ COLUMNS = {
 _MOST = {"BLEU": [(2, 6), (3, 7), (4, 8), (5, 9)], "chrF2": [(3 * n + 2, 3 * n + side) for n in range(6) for side in (0, 1)]}
 _NUMBER = rb"[0-9]{1,9}(?:\.[0-9]{1,17})?"
 _ROW = re.compile(rb"%b(?:\t%b)*\n" % (_NUMBER, _NUMBER))
-_AGAIN = "copy the file again, or write it again with evaluate --statistics"
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,8 @@ class EvaluationSettings(Checked):
 
     def text(self) -> str:
         """What the scored text is."""
-        if self.detokenize is None:
-            return "as it is"
-        return f"detokenized ({self.detokenize}), escapes undone, as Moses' detokenizer.perl does"
+        detokenized = f"detokenized ({self.detokenize}), escapes undone, as Moses' detokenizer.perl does"
+        return "as it is" if self.detokenize is None else detokenized
 
     def make_metrics(self, number: int, references: Sequence[Segments] = ()) -> dict[str, Metric]:
         """Make sacrebleu's metrics, by the names of their scores; without the references they only turn counts into scores."""
@@ -139,10 +137,9 @@ class OutputStatistics:
 def write_statistics(path: str, statistics: OutputStatistics) -> None:
     """Write a file, the same bytes for the same counts. Raises what ``atomic_output`` raises."""
     basis = statistics.basis
-    head = {"format": FORMAT, "version": VERSION, **asdict(basis)}
-    lines = [json.dumps(head, ensure_ascii=False), "\t".join(basis.names())]
+    head = json.dumps({"format": FORMAT, "version": VERSION, **asdict(basis)}, ensure_ascii=False)
     rows = np.concatenate([statistics.counts[name] for name in basis.signatures], axis=1).tolist()
-    lines += ["\t".join(f"{number:.17g}" for number in row) for row in rows]
+    lines = [head, "\t".join(basis.names()), *("\t".join(f"{number:.17g}" for number in row) for row in rows)]
     with atomic_output(path) as stream:
         stream.write(gzip_member("".join(f"{line}\n" for line in lines).encode(), "9"))
 
@@ -181,5 +178,6 @@ def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
                     raise ValueError(f"{COLUMNS[metric][match]} is more than {COLUMNS[metric][possible]}")
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         why = f" ({shown(str(error), 200)})" if type(error) is ValueError else ""
-        raise InputError(path, f"damaged statistics{why}", _AGAIN) from None
+        hint = "copy the file again, or write it again with evaluate --statistics"
+        raise InputError(path, f"damaged statistics{why}", hint) from None
     return OutputStatistics(basis, counts)

@@ -86,10 +86,9 @@ class _Set:
         read = {path: read_output(path) for path in dict.fromkeys(files.paths())}
         texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
         counts = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
-        for path in files.references:
-            if path not in texts:
-                found = f"{display_name(path)} has statistics, but is the reference of set '{files.name}'"
-                raise OptionError(f"{found}; leave it out, or name a reference")
+        if not_text := [display_name(path) for path in files.references if path in counts]:
+            found = f"{not_text[0]} has statistics, but is the reference of set '{files.name}'"
+            raise OptionError(f"{found}; leave it out, or name a reference")
         if texts and not files.references:
             found = f"set '{files.name}' has no reference, but {display_name(next(iter(texts)))} is text, not statistics"
             raise OptionError(f"{found}; {USAGE}")

@@ -109,10 +109,7 @@ def t_quantile(p: float, freedom: int) -> float:
     """Return the quantile of Student's t, 0.5 <= p < 1, by bisection."""
     low, high = 0.0, math.pi / 2
     while low < (middle := (low + high) / 2) < high:
-        if _within(middle, freedom) < 2 * p - 1:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if _within(middle, freedom) < 2 * p - 1 else (low, middle)
     return math.sqrt(freedom) * math.tan(low)
 
 

@@ -56,8 +56,7 @@ def _tables(result: Evaluation, form: str) -> Iterator[str]:
         else:
             heads = [*(f"\n{label}" for label in labels), *(f"{'' if i else name}\n{metric}" for name, i, metric in names)]
         align = ["left"] * len(labels) + ["right"] * len(names)
-        style = "pipe" if form == "markdown" else "plain"
-        return str(tabulate(rows, heads, style, disable_numparse=True, colalign=align))
+        return str(tabulate(rows, heads, "pipe" if form == "markdown" else "plain", disable_numparse=True, colalign=align))
 
     yield layout(["system"], result.sets, [[system, *cells(result.sets, system, _score)] for system in result.systems])
     sets = [of_set for of_set in result.sets if baseline in of_set.systems and len(of_set.systems) > 1]

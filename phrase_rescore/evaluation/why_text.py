@@ -106,8 +106,7 @@ def _columns(found: Comparison) -> list[str]:
             figures = (one, f"{one:.3f}"), (other, f"{other:.3f}"), (other - one, signed(other - one, ".3f"))
             rows.append([f"log {column.name}", *(text if math.isfinite(x) else "-" for x, text in figures)])
     if (unknown := found.table.unknown) is not None:
-        shares = [_percent(unknown.of(usage.logs), usage.in_table) for usage in usages]
-        rows.append(["unknown to the network", *shares, ""])
+        rows.append(["unknown to the network", *(_percent(unknown.of(usage.logs), usage.in_table) for usage in usages), ""])
     rows.append(["copied, unknown to the table", *(_percent(usage.copied, usage.target_words) for usage in usages), ""])
     return ["", "", "Columns of the table, for each target word", "", *_layout(rows), "", *_wrapped(_COLUMNS_NOTE)]
 

@@ -8,8 +8,9 @@ from typing import Any
 from phrase_rescore.errors import OptionError, Progress, Say, counted, silent
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.paths import Path
-from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.queries.score import line_batches, ready_model, typed
+from phrase_rescore.moses.scripts import TypedText
+from phrase_rescore.moses.text import PhraseReader, Prepare, as_written
+from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.runtime import resolve_device
@@ -48,9 +49,8 @@ def generate(
     bad line, after the hypotheses before it.
     """
     _check(lowercase and tokenize is None, search)
-    prepare_line = typed(tokenize, lowercase)
-    consequence = "proposals with such a word mean nothing"
-    alone = not search.get("unk")
+    prepare_line: Prepare = as_written if tokenize is None else TypedText(tokenize, lowercase)
+    consequence, alone = "proposals with such a word mean nothing", not search.get("unk")
     checkpoint = ready_model(model_dir, lambda warning: tell(f"warning: {warning}"), consequence, reads_alone=alone)
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))

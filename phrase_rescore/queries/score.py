@@ -44,11 +44,6 @@ def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: i
     return parsed_lines(read_rows(stream), parse, "<stdin>", 1 if flush or stream.isatty() else most)
 
 
-def typed(language: str | None, lowercase: bool) -> Prepare:
-    """Return the tokenizer of typed text in a language; without a language, lines are taken as tokenized."""
-    return as_written if language is None else TypedText(language, lowercase)
-
-
 def score(
     lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, tokenize: tuple[str, str] | None = None,
     lowercase: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu", warn: Say = silent,
@@ -61,10 +56,11 @@ def score(
     """
     if lowercase and not tokenize:
         raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
-    of_source, of_target = (typed(language, lowercase) for language in tokenize or (None, None))
+    sides: tuple[Prepare, Prepare] = as_written, as_written
+    if tokenize:
+        sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
     checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
     scorer = Scorer(checkpoint, resolve_device(device))
-
     judged = flush or lines.isatty()  # a pair says too little of the next ones
 
     def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
@@ -79,7 +75,7 @@ def score(
         predicted = [phrase.split(b" ") for phrase in (src if checkpoint.inverse else tgt)] if per_word else None
         return _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
 
-    return map(answer, line_batches(lines, PairReader(checkpoint.factors, (of_source, of_target)), BATCH, flush))
+    return map(answer, line_batches(lines, PairReader(checkpoint.factors, sides), BATCH, flush))
 
 
 def _score_lines(

@@ -58,13 +58,13 @@ _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the pa
 _LISTED = 20  # of what a search finds; on the map itself a label stands where it has room
 
 
-def scatter(points: Records, medians: Records, classes: Sequence[str], longest: int, given: str, predicted: str) -> Spec:
+def scatter(points: Records, medians: Records, classes: Sequence[str], given: str, predicted: str) -> Spec:
     """Draw model against table, a point a row, with marginal histograms and filters.
 
     ``points``: given, predicted, words (of given), class (a place in ``classes``), joint, phi, p, log_phi, log_p, weight.
     """
     alt = altair()
-    places = list(range(len(classes)))
+    places, longest = list(range(len(classes))), max([point["words"] for point in points], default=1)
     filters = [
         alt.param(name=name, value=value, bind=alt.binding_range(min=1, max=longest, step=1, name=f"{given} words, {what} "))
         for name, value, what in (("words_from", 1, "from"), ("words_to", longest, "to"))

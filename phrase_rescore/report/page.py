@@ -66,8 +66,7 @@ def environment() -> Environment:
 def _script() -> str:
     import vl_convert
 
-    bundle = vl_convert.javascript_bundle(_DRAW, vega_lite_version())
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return vl_convert.javascript_bundle(_DRAW, vega_lite_version()).replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def page(title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:

@@ -148,9 +148,7 @@ def scores(rows: SampleRows, of_table: int, sides: tuple[str, str]) -> tuple[dic
             })  # fmt: skip
     medians = _medians(rows)
     left, right = (medians[-1], medians[0]) if len(medians) > 1 else (None, None)
-    longest = max([record["words"] for record in records], default=1)
-    chart = scatter(records, medians, JOINT_CLASSES, longest, *sides)
-    return {"sampled": len(records), "left": left, "right": right}, chart
+    return {"sampled": len(records), "left": left, "right": right}, scatter(records, medians, JOINT_CLASSES, *sides)
 
 
 def _medians(rows: SampleRows) -> Records:
@@ -192,8 +190,7 @@ def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:
     rare = [of for count, of in long if count <= RARE]
     chosen = [list(islice(diverse(listed, lambda of: bytes(of.src[0])), SHOWN_SOURCES)) for listed in (frequent, rare)]
     phrases = [bytes(of.src[0]) for listed in chosen for of in listed]
-    samples = Translator(checkpoint).samples(phrases, DRAWN, _SEED) if phrases else []
-    drawn = dict(zip(phrases, samples, strict=True))
+    drawn = dict(zip(phrases, Translator(checkpoint).samples(phrases, DRAWN, _SEED), strict=True))
     known = [phrase.target in of.tgt for listed in chosen for of in listed for phrase in drawn[of.src[0]]]
     entries = [[_entry(of, drawn[of.src[0]]) for of in listed] for listed in chosen]
     return {"frequent": entries[0], "rare": entries[1], "n_drawn": len(known), "n_known": sum(known)}

@@ -28,8 +28,7 @@ def weighted_total(features: Values, weights: Values, missing: Counter[bytes] | 
             missing[label] += 1
             continue
         if len(given) != len(values):
-            found = f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}"
-            raise RowError(found, hint)
+            raise RowError(f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}", hint)
         total += sum(weight * value for weight, value in zip(given, values, strict=True))
     if not math.isfinite(total):
         raise RowError("the total of its weights and values is not a finite number", hint)

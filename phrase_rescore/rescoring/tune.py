@@ -116,10 +116,9 @@ def climbed(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor, st
     return weights.detach()
 
 
-def chosen(features: Floats, weights: Floats, places: Rows) -> Rows:
-    """Return which entry of every segment has the highest total, the first of equal ones: (S,)."""
-    totals = (features @ weights)[places]
-    return np.asarray(places[np.arange(len(places)), totals.argmax(1)])
+def chosen(totals: Floats, places: Rows) -> Rows:
+    """Return which entry of every segment has the highest of the totals (n,), the first of equal ones: (S,)."""
+    return np.asarray(places[np.arange(len(places)), totals[places].argmax(1)])
 
 
 def best_step(a: Floats, b: Floats, counts: Floats) -> tuple[float, float]:
@@ -218,14 +217,11 @@ def gain_over(lists: Lists, kept: Flags, start: Floats, tune: Callable[[Lists, F
     """
     before, after = list[Floats](), list[Floats]()
     for train, test in permutations((lists.half(0), lists.half(1))):
-        places = test.places()
-        if kept.all():
-            base = chosen(test.totals[:, None], np.ones(1), places)
-        else:
-            fewer = train._replace(features=train.features[:, kept])
-            base = chosen(test.features[:, kept], tune(fewer, start[kept]), places)
-        before.append(test.counts[base])
-        after.append(test.counts[chosen(test.features, tune(train, start), places)])
+        places, base = test.places(), test.totals
+        if not kept.all():
+            base = test.features[:, kept] @ tune(train._replace(features=train.features[:, kept]), start[kept])
+        before.append(test.counts[chosen(base, places)])
+        after.append(test.counts[chosen(test.features @ tune(train, start), places)])
     a, b = np.concatenate(before), np.concatenate(after)
     p = randomization_p_values([a[None]], [b[None]], [lambda sums: float(bleu(np.array(sums)))], SHUFFLES, 1)[0]
     return float(bleu(b.sum(0)) - bleu(a.sum(0))), p
@@ -250,8 +246,8 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     weights = np.array([float(value) for value in values])
     summary = TuneSummary(
         len(lists.segment), len(places),
-        bleu_of_totals=float(bleu(lists.counts[chosen(lists.totals[:, None], np.ones(1), places)].sum(0))),
-        bleu=float(bleu(lists.counts[chosen(lists.features, weights, places)].sum(0))),
+        bleu_of_totals=float(bleu(lists.counts[chosen(lists.totals, places)].sum(0))),
+        bleu=float(bleu(lists.counts[chosen(lists.features @ weights, places)].sum(0))),
         new=tuple(map(printable, new)),
         constant=tuple(printable(label) for label in reader.shape if not scale[[of == label for of in labels]].any()),
     )  # fmt: skip
