@@ -101,8 +101,7 @@ def pooled(systems: Iterable[Sequence[float]]) -> Noise | None:
     freedom = sum(len(runs) - 1 for runs in several)
     if not freedom:
         return None
-    squares = sum((len(runs) - 1) * statistics.variance(runs) for runs in several)
-    return Noise(math.sqrt(squares / freedom), freedom)
+    return Noise(math.sqrt(sum((len(runs) - 1) * statistics.variance(runs) for runs in several) / freedom), freedom)
 
 
 def t_quantile(p: float, freedom: int) -> float:
