@@ -5,9 +5,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +43,9 @@ class Numbers:
     """The numbers in the summary of prepared data: counts, shares, hashes. Raises ValueError for impossible ones."""
 
     def __post_init__(self) -> None:
-        for name, kind in ((item.name, item.type) for item in fields(self)):  # text where annotations are postponed
+        for name, kind in get_type_hints(type(self)).items():
             value: Any = getattr(self, name)
-            if kind in (int, "int") and not (isinstance(value, int) and value >= 0):
-                raise ValueError(f"{name} {value}")
-            if kind in (float, "float") and not 0 <= value <= 1:
+            if (kind is int and not (isinstance(value, int) and value >= 0)) or (kind is float and not 0 <= value <= 1):
                 raise ValueError(f"{name} {value}")
 
 
@@ -67,30 +65,24 @@ class Layout(Generic[Store]):
     numbers: type[Numbers]
     load: Callable[..., Store]  # takes the directory, the numbers and the vocabularies
 
-    @property
-    def content(self) -> tuple[str, ...]:
-        """The names of all files but the summary."""
-        return *self.vocabularies, *self.arrays
-
     def _sizes(self, directory: str) -> dict[str, int]:
-        return {name: os.path.getsize(os.path.join(directory, name)) for name in self.content}
+        return {name: os.path.getsize(os.path.join(directory, name)) for name in (*self.vocabularies, *self.arrays)}
 
     def _load(self, directory: str, numbers: Numbers) -> Store:
-        paths = (os.path.join(directory, name) for name in self.vocabularies)
-        return self.load(directory, numbers, *map(read_vocabulary, paths))
+        return self.load(directory, numbers, *(read_vocabulary(os.path.join(directory, name)) for name in self.vocabularies))
 
     def check_target(self, directory: str) -> None:
         """Raise OptionError if data must not be written under this name: they would replace what is there."""
         check_replaceable(directory)
         try:
-            strangers = set(os.listdir(directory)) - {self.summary, *self.content}
+            strangers = set(os.listdir(directory)) - {self.summary, *self.vocabularies, *self.arrays}
+            found = f" holds other files, such as {min(strangers)}" if strangers else ""
         except FileNotFoundError:
             return
         except OSError as error:
-            raise OptionError(f"{directory}: {error.strerror}; name another directory for the prepared {self.what}") from None
-        if strangers:
-            found = f"holds other files, such as {min(strangers)}"
-            raise OptionError(f"{directory} {found}; name another directory for the prepared {self.what}")
+            found = f": {error.strerror}"
+        if found:
+            raise OptionError(f"{directory}{found}; name another directory for the prepared {self.what}")
 
     def write(self, directory: str, fingerprint: Fingerprint | None, fill: Fill, check: Callable[[Any], None]) -> Store:
         """Make a directory that appears whole or not at all and replaces an older one; return its contents.
@@ -136,8 +128,7 @@ def growing_array(path: str, dtype: type[np.generic]) -> Iterator[Callable[[NDAr
     length = 0
 
     def write_header() -> None:  # NumPy's own, which leaves room for the first number of the shape to grow
-        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)}
-        np.lib.format.write_array_header_1_0(stream, header)
+        np.lib.format.write_array_header_1_0(stream, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (length,)})
 
     def append(values: NDArray[Any]) -> None:
         nonlocal length

@@ -41,8 +41,7 @@ class Ragged:
         """Return the sequences with EOS after the last word of each."""
         offsets = self.offsets + np.arange(len(self.offsets))
         ids = np.full(int(offsets[-1]), EOS, dtype=np.int32)
-        places = np.arange(len(self.ids)) + np.repeat(np.arange(len(self)), self.lengths)
-        ids[places] = self.ids
+        ids[np.arange(len(self.ids)) + np.repeat(np.arange(len(self)), self.lengths)] = self.ids
         return Ragged(ids, offsets)
 
     def reversed(self) -> Ragged:
@@ -121,8 +120,7 @@ def prefix_levels(phrases: Ragged, roots: Indices | None = None) -> list[Level]:
     for t in range(int(lengths.max())):
         longer = lengths[rows] > t
         rows, at = rows[longer], at[longer]
-        keys = at * radix + phrases.ids[phrases.offsets[rows] + t]
-        distinct, at = np.unique(keys, return_inverse=True)
+        distinct, at = np.unique(at * radix + phrases.ids[phrases.offsets[rows] + t], return_inverse=True)
         levels.append(Level(distinct // radix, distinct % radix, rows, at))
     return levels
 

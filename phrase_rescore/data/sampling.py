@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDS = 6
 Hashes = NDArray[np.uint64]
 Lines = NDArray[np.int64]
 
@@ -29,7 +28,7 @@ class Permutation:
         self._n = n
         self._half = np.uint64(max(1, (max(n - 1, 1).bit_length() + 1) // 2))
         self._mask = (np.uint64(1) << self._half) - np.uint64(1)
-        digest = hashlib.blake2b(repr(tuple(key)).encode(), digest_size=8 * _ROUNDS).digest()
+        digest = hashlib.blake2b(repr(tuple(key)).encode(), digest_size=6 * 8).digest()  # of six rounds
         self._keys = np.frombuffer(digest, dtype="<u8").astype(np.uint64)
 
     def _once(self, x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -55,11 +55,11 @@ def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     left_out = 0
-    if teach_unk and len(ranked) <= shortlist:
-        left_out = min(math.ceil(0.01 * len(ranked)), len(ranked) - 1) if ranked else 0
+    if ranked and teach_unk and len(ranked) <= shortlist:
+        left_out = min(math.ceil(0.01 * len(ranked)), len(ranked) - 1)
         shortlist = len(ranked) - left_out
-    kept = ranked[:shortlist]
-    return Vocabulary(tuple(word for word, _ in kept), tuple(count for _, count in kept)), left_out
+    kept = dict(ranked[:shortlist])
+    return Vocabulary(tuple(kept), tuple(kept.values())), left_out
 
 
 def count_words(lines: Iterable[bytes]) -> Counter[bytes]:
@@ -102,11 +102,11 @@ def read_vocabulary(path: str) -> Vocabulary:
 
 def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabulary:
     """Read a network's words, as ``read_vocabulary`` does, except those of ``without``. Raises InputError if none is left."""
-    vocabulary = read_vocabulary(path)
-    kept = [item for item in zip(vocabulary.words, vocabulary.counts, strict=True) if item[0] not in without]
+    found = read_vocabulary(path)
+    kept = {word: count for word, count in zip(found.words, found.counts, strict=True) if word not in without}
     if not kept:
         raise InputError(path, "is empty", "name the words of the shortlist, one a line")
-    return Vocabulary(tuple(word for word, _ in kept), tuple(count for _, count in kept))
+    return Vocabulary(tuple(kept), tuple(kept.values()))
 
 
 def _folded(word: bytes) -> bytes:
