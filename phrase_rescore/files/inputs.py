@@ -27,7 +27,7 @@ _DAMAGED: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error, lzm
 class _Raw(io.RawIOBase):
     """A stream whose errors name it. ``on_read`` gets the number of bytes that each read took from the file on disk."""
 
-    def __init__(self, stream: Any, name: str, on_read: Progress | None = None) -> None:
+    def __init__(self, stream: Any, name: str, on_read: Progress | None) -> None:
         self._stream, self.name, self._on_read = stream, name, on_read
         self._read_once = getattr(stream, "readinto1", stream.readinto)  # what waits for no more than there is
 
@@ -111,7 +111,7 @@ def open_input(path: str, on_read: Progress | None = None) -> io.BufferedReader:
     ``on_read`` gets the number of bytes that each read took from the file. Raises InputError, also while reading, for damage.
     """
     name = display_name(path)
-    counted = io.BufferedReader(_Raw(standard_input() if path == "-" else _open(path), name, on_read), CHUNK)
+    counted = open_plain(path, on_read) if path != "-" else io.BufferedReader(_Raw(standard_input(), name, on_read), CHUNK)
     magic = counted.peek(10)[:10]
     if magic.startswith(b"\x1f\x8b\x08"):
         chunks = iter(partial(igzip.IGzipFile(fileobj=counted, mode="rb").read, CHUNK), b"")
@@ -126,14 +126,10 @@ def open_input(path: str, on_read: Progress | None = None) -> io.BufferedReader:
     return io.BufferedReader(_Checked(chunks, name, counted), CHUNK)
 
 
-def _open(path: str) -> io.FileIO:
-    with reading(path):
-        return io.FileIO(path)
-
-
-def open_plain(path: str) -> io.BufferedReader:
+def open_plain(path: str, on_read: Progress | None = None) -> io.BufferedReader:
     """Open a file for reading its bytes as they are. Raises InputError when it cannot be opened or read."""
-    return io.BufferedReader(_Raw(_open(path), path))
+    with reading(path):
+        return io.BufferedReader(_Raw(io.FileIO(path), path, on_read), CHUNK)
 
 
 class Block(NamedTuple):
@@ -150,10 +146,7 @@ class Block(NamedTuple):
 
     def rows(self) -> list[bytes]:
         """Return the rows without their newlines."""
-        rows = self.data.split(b"\n")
-        if not rows[-1]:
-            rows.pop()
-        return rows
+        return self.data.removesuffix(b"\n").split(b"\n")
 
 
 def _too_long(stream: io.BufferedReader, row: int) -> InputError:

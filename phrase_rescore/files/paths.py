@@ -54,16 +54,6 @@ class Use:
         return f"{self.option} {printable(os.fsencode(self.path), 1000)}".lstrip()
 
 
-def normal(path: str) -> str:
-    """Return the path from which names of other files are derived: what stands beside it, not in it.
-
-    >>> normal("model//"), normal("model/."), normal("/nowhere/model/..")
-    ('model', 'model', '/nowhere')
-    """
-    short = re.sub(r"(?<=.)(/\.?)+$", "", path)
-    return os.path.realpath(short) if os.path.basename(short) in (".", "..") else short
-
-
 def followed(path: str) -> Iterator[str]:
     """Yield the path, then what it links to, if it is a link, and so on."""
     with contextlib.suppress(OSError, ValueError):
@@ -192,10 +182,9 @@ def _check_writable(use: Use) -> None:
     """Check that a file, or a directory, can take this name. Nothing is made."""
     path = os.path.realpath(use.path)
     parent, name = os.path.split(path)
-    if use.role is Role.WRITE:
-        if os.path.isdir(path) or use.path.endswith("/"):
-            raise OptionError(f"{use} is a directory; name a file to write")
-    else:
+    if use.role is Role.WRITE and (os.path.isdir(path) or use.path.endswith("/")):
+        raise OptionError(f"{use} is a directory; name a file to write")
+    if use.role is not Role.WRITE:
         if os.path.isdir(path) and os.path.samefile(path, os.curdir):
             raise OptionError(f"{use} is the working directory; name a directory in it")
         if os.path.lexists(path):
@@ -226,5 +215,10 @@ def _is_inside(path: str, directory: str) -> bool:
 
 
 def beside(model_dir: str, what: str) -> str:
-    """Return the path of what a training keeps beside the model: its pairs, its training state, its dropped rows."""
-    return f"{normal(model_dir)}.{what}"
+    """Return the path of what a training keeps beside the model: its pairs, its training state, its dropped rows.
+
+    >>> beside("model//", "pairs"), beside("model/.", "pairs"), beside("/nowhere/model/..", "pairs")
+    ('model.pairs', 'model.pairs', '/nowhere.pairs')
+    """
+    short = re.sub(r"(?<=.)(/\.?)+$", "", model_dir)
+    return f"{os.path.realpath(short) if os.path.basename(short) in ('.', '..') else short}.{what}"

@@ -123,8 +123,7 @@ class ResumableOutput:
         ends = [*journal["others"].values(), journal["table"]]
         try:
             for partial, (length, crc) in zip(self._partials(), ends, strict=True):
-                gone = journal["complete"] and not os.path.exists(partial.path)
-                if not gone and not partial.resume(length, crc):
+                if (os.path.exists(partial.path) or not journal["complete"]) and not partial.resume(length, crc):
                     found = f"{partial.path} differs from what its journal says"
                     raise RescoreError(f"{found}; delete {self._table.path} to start over")
         except BaseException:

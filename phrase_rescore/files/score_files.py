@@ -33,6 +33,7 @@ class ScoreFiles(ExitStack):
     def __init__(self, paths: Sequence[str], of: str, items: str) -> None:
         super().__init__()
         self._paths, self._of, self._items, self.taken = paths, display_name(of), items, 0
+        self._hint = f"write a number for each of its {items}, in their order"
 
     def __enter__(self) -> Self:
         self._rows = [read_rows(self.enter_context(open_input(path))) for path in self._paths]
@@ -54,10 +55,6 @@ class ScoreFiles(ExitStack):
             if next(rows, None) is not None:
                 found = f"has more lines than {self._of} has {self._items} ({self.taken:,})"
                 raise InputError(display_name(path), found, self._hint)
-
-    @property
-    def _hint(self) -> str:
-        return f"write a number for each of its {self._items}, in their order"
 
     def beside(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield blocks of rows with the lines of these files. Raises InputError as ``take`` and ``end``."""
